@@ -223,7 +223,7 @@ func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[stri
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.responder, Store: c.Store, Sessions: a.sessions}
 	for key, p := range a.accounts.Providers {
-		routes[endpoint.BackchannelLogout+key] = a.responder.Handler(backchannel.Handler(p), http.MethodPost)
+		routes[endpoint.BackchannelLogout+key] = a.responder.Handler(p.Endpoint(backchannel.Serve), http.MethodPost)
 	}
 }
 
@@ -233,14 +233,14 @@ func (a *assembly) addDeprovisioning(c *Config, routes map[string]http.Handler) 
 	events := &deprovisioning.Events{Responder: a.responder, Durable: c.Durable, Ending: ending}
 	scim := &deprovisioning.SCIM{Responder: a.responder, Limiter: a.limiter, Ending: ending}
 	for key, p := range a.accounts.Providers {
-		routes[endpoint.SecurityEvents+key] = a.responder.Handler(events.Handler(p), http.MethodPost)
+		routes[endpoint.SecurityEvents+key] = a.responder.Handler(p.Endpoint(events.Serve), http.MethodPost)
 		if p.SCIM == "" {
 			continue
 		}
 		if client.IsGuessable(p.SCIM) {
 			c.Logger.Warn("scim of an idp has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "idp", key)
 		}
-		routes[endpoint.SCIM+key+"/"] = a.responder.Handler(scim.Handler(p), deprovisioning.Methods...)
+		routes[endpoint.SCIM+key+"/"] = a.responder.Handler(p.Endpoint(scim.Serve), deprovisioning.Methods...)
 	}
 }
 

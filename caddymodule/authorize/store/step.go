@@ -133,6 +133,22 @@ func Retry(ctx context.Context, change func() error) error {
 	return errBusy
 }
 
+// Once does something under a key unless that was done, and reports whether it did. It notes that afterwards: what fails, or
+// whose answer is lost, can be tried again, and two at once both do it. With a full store, it can be done again.
+func Once(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (first bool, err error) {
+	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	if err := do(); err != nil {
+		return false, err
+	}
+	err = s.Add(ctx, key, nil, ttl)
+	if errors.Is(err, ErrExists) || errors.Is(err, ErrFull) {
+		err = nil
+	}
+	return true, err
+}
+
 // Check sets Err to why a call fails, or to nil, given what is stored under its key, and
 // returns it. Every implementation of [Store.Do] checks all calls before it changes anything.
 func (c *Call) Check(held []byte, found bool) error {

@@ -5,9 +5,8 @@
 //	events.go   Security Event Tokens by push (RFC 8417, RFC 8935): events of CAEP 1.0 and RISC 1.0
 //	subject.go  whom an event is about (RFC 9493)
 //	scim.go     the part of SCIM 2.0 by which providers say who has left (RFC 7643, RFC 7644)
-//	user.go     SCIM's User: nothing of it is stored until it is renamed, its id holds its names
+//	user.go     SCIM's User, and filters that find one: nothing of it is stored until it is renamed, its id holds its names
 //	person.go   whom the id of a User was given for, whatever they are called by now
-//	filter.go   the filters that find one; scimerror.go is what is refused
 //
 // Nobody is kept out: who signs in again at the provider, and is admitted, has an account
 // again. Tokens of before stay void.

@@ -37,17 +37,14 @@ type Events struct {
 	Ending    *Ending             // what they say
 }
 
-// Handler is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a
+// Serve is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a
 // stream, is accepted.
-func (e *Events) Handler(p *people.Provider) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.FromContext(r.Context()).Provider = p.Key
-		if err := e.receive(w, r, p); err != nil {
-			e.refuse(w, r, err)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
+func (e *Events) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	if err := e.receive(w, r, p); err != nil {
+		e.refuse(w, r, err)
+		return
 	}
+	w.WriteHeader(http.StatusAccepted)
 }
 
 func (e *Events) receive(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
@@ -73,23 +70,19 @@ func (e *Events) once(ctx context.Context, p *people.Provider, token *upstream.S
 	if len(types) == 0 {
 		return nil
 	}
-	key := store.Key("security-event", p.Key+"\x00"+token.ID)
-	if _, err := e.Durable.Get(ctx, key); !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
 	of, err := subjectOf(token, p.Issuer)
 	if err != nil {
 		return err
 	}
-	for _, name := range types {
-		if err := e.act(ctx, p, name, of); err != nil {
-			return err
+	lasting := time.Until(token.IssuedAt) + upstream.MaxEventAge + upstream.Leeway
+	_, err = store.Once(ctx, e.Durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
+		for _, name := range types {
+			if err := e.act(ctx, p, name, of); err != nil {
+				return err
+			}
 		}
-	}
-	err = e.Durable.Add(ctx, key, nil, time.Until(token.IssuedAt)+upstream.MaxEventAge+upstream.Leeway)
-	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrFull) {
-		return nil // it has been acted upon; with a full store it can be used again
-	}
+		return nil
+	})
 	return err
 }
 

@@ -9,24 +9,22 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // remembered is longer than anybody is employed.
 const remembered = 50 * 366 * 24 * time.Hour
 
-var errSeveral = &scimError{
-	status: http.StatusConflict, kind: "uniqueness",
-	detail: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
+var errSeveral = &oauth2.Error{
+	Code: "invalid_request", Status: http.StatusConflict, Err: scimType("uniqueness"),
+	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
 // identify makes names those of one person: who has the externalId as the sub, at the provider or here, or else the
 // userName, or who will be the first to have it from now on.
 func (e *Ending) identify(ctx context.Context, p *people.Provider, of names) (names, []people.Known, error) {
 	of.Subject, of.Named = "", store.Now(e.People.Accounts.Durable).UnixNano()
-	found, err := e.byExternalID(ctx, p, of)
-	if len(found) == 0 && err == nil && of.UserName != "" {
-		found, err = e.People.ByName(ctx, p, of.UserName)
-	}
+	found, err := e.called(ctx, p, of, e.People.ByName)
 	for _, known := range found {
 		if known.Subject != found[0].Subject {
 			return of, nil, errSeveral
@@ -36,11 +34,15 @@ func (e *Ending) identify(ctx context.Context, p *people.Provider, of names) (na
 	return of, found, err
 }
 
-func (e *Ending) byExternalID(ctx context.Context, p *people.Provider, of names) ([]people.Known, error) {
-	if of.ExternalID == "" {
-		return nil, nil
+// called returns the accounts with the externalId or, if nobody has it, those that are found by the userName.
+func (e *Ending) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.Known, error)) (found []people.Known, err error) {
+	if of.ExternalID != "" {
+		found, err = e.People.ByID(ctx, p, of.ExternalID)
 	}
-	return e.People.ByID(ctx, p, of.ExternalID)
+	if of.UserName != "" && len(found) == 0 && err == nil {
+		found, err = byName(ctx, p, of.UserName)
+	}
+	return found, err
 }
 
 // person returns the accounts of the person whom the id of a User was given for, with what they are called by now.
@@ -54,10 +56,9 @@ func (e *Ending) person(ctx context.Context, p *people.Provider, id string, of n
 		found, err := e.People.BySubject(ctx, p, of.Subject)
 		return of, found, err
 	}
-	found, err := e.byExternalID(ctx, p, of)
-	if len(found) == 0 && err == nil && of.UserName != "" {
-		found, err = e.People.FirstNamed(ctx, p, of.UserName, time.Unix(0, of.Named))
-	}
+	found, err := e.called(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.Known, error) {
+		return e.People.FirstNamed(ctx, p, name, time.Unix(0, of.Named))
+	})
 	if errors.Is(err, people.ErrAmbiguous) {
 		err = errSeveral
 	}

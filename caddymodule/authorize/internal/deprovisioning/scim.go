@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,18 +30,15 @@ type SCIM struct {
 	Ending    *Ending             // what they say
 }
 
-// Handler serves what is below a provider's address.
-func (s *SCIM) Handler(p *people.Provider) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.FromContext(r.Context()).Provider = p.Key
-		err := s.checkToken(r, p)
-		if err == nil {
-			audit.NoteAuthenticated(r.Context())
-			err = s.serve(w, r, p)
-		}
-		if err != nil {
-			s.refuse(w, r, err)
-		}
+// Serve serves what is below a provider's address.
+func (s *SCIM) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	err := s.checkToken(r, p)
+	if err == nil {
+		audit.NoteAuthenticated(r.Context())
+		err = s.serve(w, r, p)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
 	}
 }
 
@@ -77,9 +75,9 @@ func (s *SCIM) serve(w http.ResponseWriter, r *http.Request, p *people.Provider)
 		}
 		return s.serveUser(w, r, p, id, of)
 	case resource == "Users" || resource == "ServiceProviderConfig":
-		return &scimError{status: http.StatusMethodNotAllowed, detail: "this method is not for this address"}
+		return &oauth2.Error{Code: "invalid_request", Description: "this method is not for this address", Status: http.StatusMethodNotAllowed}
 	}
-	return &scimError{status: http.StatusNotFound, detail: "only Users and ServiceProviderConfig are here"}
+	return &oauth2.Error{Code: "invalid_request", Description: "only Users and ServiceProviderConfig are here", Status: http.StatusNotFound}
 }
 
 // providerConfig says what is supported (RFC 7643 §5).
@@ -128,38 +126,44 @@ func (s *SCIM) create(w http.ResponseWriter, r *http.Request, p *people.Provider
 	}
 	if err == nil {
 		shown := s.user(p, of.id(), of, !ends)
-		w.Header().Set("Location", shown.Meta.Location)
+		w.Header().Set("Location", shown.Meta["location"])
 		s.write(w, http.StatusCreated, shown)
 	}
 	return err
 }
 
+// readUser reads what a request calls a person, and whether it ends what they have, as DELETE does. A PATCH may name nobody.
 func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err error) {
-	var sent sentUser
-	if err := readJSON(w, r, &sent); err != nil {
-		return of, false, err
+	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
+		return of, r.Method == http.MethodDelete, nil
 	}
-	of = names{ExternalID: sent.ExternalID, UserName: sent.UserName}
-	if err = of.check(); err == nil {
-		ends, err = isFalse(sent.Active)
+	var sent sentUser
+	body, err := oauth2.ReadBody(w, r)
+	if err == nil {
+		err = json.Unmarshal(body, &sent)
+	}
+	if err != nil {
+		return of, false, &oauth2.Error{
+			Code: "invalid_request", Description: "the body is no JSON of this kind, or too large", Err: fmt.Errorf("%w: %w", scimType("invalidSyntax"), err),
+		}
+	}
+	if r.Method == http.MethodPatch {
+		sent, err = sent.patched()
+	}
+	of = sent.names()
+	if err == nil && (r.Method != http.MethodPatch || of != (names{})) {
+		err = of.check()
+	}
+	if err == nil {
+		ends, err = sent.isInactive()
 	}
 	return of, ends, err
 }
 
 // serveUser serves a User by its id. To delete it, or to set active to false, ends everything of the person whom the id
 // was given for, whoever has their names by now.
-func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, given names) (err error) {
-	var to names
-	ends := r.Method == http.MethodDelete
-	switch r.Method {
-	case http.MethodPut:
-		to, ends, err = readUser(w, r)
-	case http.MethodPatch:
-		var sent patch
-		if err = readJSON(w, r, &sent); err == nil {
-			to, ends, err = sent.change()
-		}
-	}
+func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, given names) error {
+	to, ends, err := readUser(w, r)
 	if err != nil {
 		return err
 	}
@@ -191,43 +195,25 @@ func (s *SCIM) end(ctx context.Context, p *people.Provider, found []people.Known
 func (s *SCIM) user(p *people.Provider, id string, of names, active bool) user {
 	return user{
 		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
-		Meta: userMeta{"User", s.Responder.Issuer + endpoint.SCIM + p.Key + "/Users/" + id},
+		Meta: map[string]string{"resourceType": "User", "location": s.Responder.Issuer + endpoint.SCIM + p.Key + "/Users/" + id},
 	}
-}
-
-func readJSON(w http.ResponseWriter, r *http.Request, to any) error {
-	body, err := oauth2.ReadBody(w, r)
-	if err == nil {
-		err = json.Unmarshal(body, to)
-	}
-	if err != nil {
-		return &scimError{status: http.StatusBadRequest, kind: "invalidSyntax", detail: "the body is no JSON of this kind, or too large", err: err}
-	}
-	return nil
 }
 
 // refuse answers as RFC 7644 §3.12 says. After a failure here, the request may be sent again.
 func (s *SCIM) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	refused, ok := errors.AsType[*scimError](err)
-	if ok {
-		err = &oauth2.Error{Code: "invalid_request", Description: refused.detail, Status: refused.status, Err: refused.err}
-	} else {
-		e := oauth2.AsError(err)
-		refused = &scimError{status: e.HTTPStatus(), detail: cmp.Or(e.Description, "not possible at this moment")}
-	}
+	e := oauth2.AsError(err)
 	s.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
-	if refused.status == http.StatusUnauthorized {
+	if e.HTTPStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if wait := lockout.RetryAfter(err); wait > 0 {
-		lockout.SetRetryAfter(w, wait)
+	endpoint.TellWait(w, err)
+	answer := map[string]any{
+		"schemas": []string{errorSchema}, "status": strconv.Itoa(e.HTTPStatus()), "detail": cmp.Or(e.Description, "not possible at this moment"),
 	}
-	endpoint.SetRetryAfter(w.Header(), refused.status)
-	answer := map[string]any{"schemas": []string{errorSchema}, "status": strconv.Itoa(refused.status), "detail": refused.detail}
-	if refused.kind != "" {
-		answer["scimType"] = refused.kind
+	if kind, ok := errors.AsType[scimType](err); ok {
+		answer["scimType"] = kind
 	}
-	s.write(w, refused.status, answer)
+	s.write(w, e.HTTPStatus(), answer)
 }
 
 func (s *SCIM) write(w http.ResponseWriter, status int, body any) {

@@ -72,11 +72,16 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	if challenge := rs.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
+	TellWait(w, err)
+	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
+}
+
+// TellWait says when to try again, if that is why a request is refused.
+func TellWait(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
 	}
-	SetRetryAfter(w.Header(), e.HTTPStatus())
-	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
+	SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
 }
 
 // SetRetryAfter says with the status 503 when to try again (RFC 9110 §15.6.4), unless that is

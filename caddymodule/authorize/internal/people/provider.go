@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
@@ -180,6 +181,14 @@ func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
 type Provider struct {
 	IdentityProvider
 	Client *upstream.Provider // sends the requests
+}
+
+// Endpoint is one of this provider's.
+func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Provider)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		audit.FromContext(r.Context()).Provider = p.Key
+		serve(w, r, p)
+	}
 }
 
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {

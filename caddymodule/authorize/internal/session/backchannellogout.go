@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -24,17 +23,14 @@ type BackchannelLogout struct {
 	Sessions *Sessions   // that end
 }
 
-// Handler is the back-channel logout endpoint for a provider (OpenID Connect Back-Channel
+// Serve is the back-channel logout endpoint for a provider (OpenID Connect Back-Channel
 // Logout 1.0 §2.5).
-func (b *BackchannelLogout) Handler(p *people.Provider) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.FromContext(r.Context()).Provider = p.Key
-		if err := b.useLogoutToken(w, r, p); err != nil {
-			e := *oauth2.AsError(err)
-			e.Status = http.StatusBadRequest // whatever failed (§2.8)
-			b.Trail.Record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
-			b.WriteError(w, r, &e)
-		}
+func (b *BackchannelLogout) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	if err := b.useLogoutToken(w, r, p); err != nil {
+		e := *oauth2.AsError(err)
+		e.Status = http.StatusBadRequest // whatever failed (§2.8)
+		b.Trail.Record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
+		b.WriteError(w, r, &e)
 	}
 }
 
@@ -54,32 +50,17 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 	case err != nil:
 		return err
 	}
-	if err := b.end(ctx, p, token); err != nil {
+	// Only the provider can make us look at all sessions.
+	lasting := max(time.Until(token.Expiry)+upstream.Leeway, time.Second)
+	first, err := store.Once(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
+		return b.Sessions.EndUpstream(ctx, p, token.Subject, token.Session)
+	})
+	switch {
+	case err != nil:
 		return err
+	case !first:
+		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
-}
-
-// end ends the sessions that a logout token names, and then remembers the token. In this
-// order a token that was used has ended them, even if this process dies in between, or the
-// store's answer is lost: what fails can be sent again. Of one token that is sent twice at
-// once, both end the same.
-func (b *BackchannelLogout) end(ctx context.Context, p *people.Provider, token *upstream.LogoutToken) error {
-	key := store.Key("logout-token", p.Key+"\x00"+token.ID)
-	switch _, err := b.Store.Get(ctx, key); {
-	case err == nil:
-		return oauth2.InvalidRequest("logout_token was used already")
-	case !errors.Is(err, store.ErrNotFound):
-		return err
-	}
-	// Only the provider can make us look at all sessions.
-	if err := b.Sessions.endUpstream(ctx, p, token); err != nil {
-		return err
-	}
-	err := b.Store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
-	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrFull) {
-		return nil // the sessions have ended; with a full store the token can be used again
-	}
-	return err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 const (
@@ -26,14 +25,10 @@ func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject,
 	if subject == "" && session == "" {
 		return nil // which would be everybody
 	}
-	return s.endUpstream(ctx, p, &upstream.LogoutToken{Subject: subject, Session: session})
-}
-
-func (s *Sessions) endUpstream(ctx context.Context, p *people.Provider, token *upstream.LogoutToken) error {
-	if err := s.NoteEnded(ctx, p, token.Subject, token.Session); err != nil {
+	if err := s.NoteEnded(ctx, p, subject, session); err != nil {
 		return err
 	}
-	_, err := s.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
+	_, err := s.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, subject, session) })
 	return err
 }
 
@@ -91,11 +86,11 @@ func (s *Session) endedBy(endings []*store.Call) bool {
 	return false
 }
 
-// beganWith reports whether a logout token names the session's sign-in, by sid, sub or
-// both. A session without a sid is ended by any token for its person.
-func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {
-	if s.Provider != p.Key || token.Subject != "" && token.Subject != s.UpstreamSubject {
+// beganWith reports whether a provider names the session's sign-in, by subject, session or
+// both. A session without one there is ended by any word about its person.
+func (s *Session) beganWith(p *people.Provider, subject, session string) bool {
+	if s.Provider != p.Key || subject != "" && subject != s.UpstreamSubject {
 		return false
 	}
-	return token.Session == "" || token.Session == s.UpstreamSession || s.UpstreamSession == "" && token.Subject != ""
+	return session == "" || session == s.UpstreamSession || s.UpstreamSession == "" && subject != ""
 }

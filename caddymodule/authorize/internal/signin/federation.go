@@ -39,17 +39,14 @@ type federation struct {
 
 // start sends the browser to a provider. The sealed request comes from the link on the
 // sign-in page or from redirectTo.
-func (f *federation) start(p *people.Provider) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.FromContext(r.Context()).Provider = p.Key
-		req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
-		switch {
-		case f.frame.Failed(w, r, req, err):
-		case !f.accounts.Ways(req.To.Providers).Has(p.Key):
-			req.Purpose.Refuse(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
-		default:
-			f.redirectToProvider(w, r, p, req)
-		}
+func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
+	switch {
+	case f.frame.Failed(w, r, req, err):
+	case !f.accounts.Ways(req.To.Providers).Has(p.Key):
+		req.Purpose.Refuse(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+	default:
+		f.redirectToProvider(w, r, p, req)
 	}
 }
 
@@ -92,32 +89,29 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 }
 
 // callback receives a provider's authentication response (OpenID Connect Core §3.1.2.5).
-func (f *federation) callback(p *people.Provider) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.FromContext(r.Context()).Provider = p.Key
-		q, err := oauth2.QueryParameters(r.URL.RawQuery)
-		response := &authenticationResponse{parameters: q}
-		if err == nil {
-			response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
-		}
-		if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
-			err = errNoPendingSignIn // another provider's response: mix-up (RFC 9700 §4.4.2)
-		}
-		if err != nil {
-			f.frame.ShowError(w, r, err)
-			return
-		}
-		req, err := f.requests.reopen(r.Context(), response.pending.Query)
-		if req != nil {
-			req.Once = &Once{After: func() error {
-				response.done = true
-				browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
-				return nil
-			}}
-		}
-		if !f.frame.Failed(w, r, req, err) {
-			f.signIn(w, r, p, req, response)
-		}
+func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	q, err := oauth2.QueryParameters(r.URL.RawQuery)
+	response := &authenticationResponse{parameters: q}
+	if err == nil {
+		response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
+	}
+	if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
+		err = errNoPendingSignIn // another provider's response: mix-up (RFC 9700 §4.4.2)
+	}
+	if err != nil {
+		f.frame.ShowError(w, r, err)
+		return
+	}
+	req, err := f.requests.reopen(r.Context(), response.pending.Query)
+	if req != nil {
+		req.Once = &Once{After: func() error {
+			response.done = true
+			browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
+			return nil
+		}}
+	}
+	if !f.frame.Failed(w, r, req, err) {
+		f.signIn(w, r, p, req, response)
 	}
 }
 

@@ -66,8 +66,8 @@ func New(c Config) *SignIn {
 		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {
-		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(federation.start(p), http.MethodGet)
-		s.Endpoints[endpoint.Callback+key] = c.Responder.Handler(federation.callback(p), http.MethodGet)
+		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(p.Endpoint(federation.start), http.MethodGet)
+		s.Endpoints[endpoint.Callback+key] = c.Responder.Handler(p.Endpoint(federation.callback), http.MethodGet)
 	}
 	return s
 }
