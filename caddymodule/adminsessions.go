@@ -4,33 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 const adminSessions = "/fhir/sessions"
 
-type sessionStatus struct {
-	ID         string    `json:"sid"`
-	User       string    `json:"user"`
-	Since      time.Time `json:"since"`
-	SignedInAt time.Time `json:"signed_in_at"`
-	Provider   string    `json:"provider,omitempty"`
-	Subject    string    `json:"upstream_sub,omitempty"`
-	UserName   string    `json:"user_name,omitempty"`
-	Clients    []string  `json:"clients,omitempty"`
-	Address    string    `json:"address,omitempty"`
-	UserAgent  string    `json:"user_agent,omitempty"`
-}
-
 func listSessions(server *authorize.Server, r *http.Request) (any, error) {
-	found, err := server.Sessions(r.Context(), r.URL.Query().Get("user"))
-	shown := make([]sessionStatus, len(found))
-	for i, session := range found {
-		shown[i] = sessionStatus(session)
-	}
-	return shown, err
+	return server.Sessions(r.Context(), r.URL.Query().Get("user"))
 }
 
 // endedSessions is the answer to DELETE /fhir/sessions.

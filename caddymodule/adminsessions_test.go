@@ -4,12 +4,19 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 )
 
 func TestAdminSessions(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "", ""))
+	type sessionStatus struct {
+		ID      string    `json:"sid"`
+		User    string    `json:"user"`
+		Since   time.Time `json:"since"`
+		Address string    `json:"address"`
+	}
 	list := func(query string) []sessionStatus {
 		t.Helper()
 		w, err := admin(t, g.Context, http.MethodGet, "/fhir/sessions"+query)

@@ -43,7 +43,7 @@ type App struct {
 	// Which scopes for records, and which of the site's own, people may have: those of all rows that match them, as far as
 	// the client may have them too. With one row, who matches none has none of these. A change affects existing tokens at
 	// once. Default: all that the client may have.
-	ScopeLimits []ScopeLimit `json:"scope_limits,omitempty"`
+	ScopeLimits []authorize.ScopeLimit `json:"scope_limits,omitempty"`
 
 	// Dynamic client registration (RFC 7591). Default: off.
 	Registration *Registration `json:"registration,omitempty"`

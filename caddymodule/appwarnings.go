@@ -35,7 +35,7 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 // could be taken for somebody else.
 func warnOfPeople(logger *slog.Logger, a *App) {
 	warnOfStrangers(logger, a)
-	givesPage := func(l ScopeLimit) bool { return slices.Contains(l.Scopes, a.AdminPage) }
+	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, a.AdminPage) }
 	if a.AdminPage != "" && !slices.ContainsFunc(a.ScopeLimits, givesPage) {
 		logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", a.AdminPage)
 	}

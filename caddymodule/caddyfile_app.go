@@ -70,7 +70,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, a.nameCheck("user")) }),
 		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
 		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, a.nameCheck("client")) }),
-		"scope_limit":           adding(&a.ScopeLimits, func(l *ScopeLimit) error { return l.parse(d) }),
+		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
 		"registration":          parseRegistration(&a.Registration),
 		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),

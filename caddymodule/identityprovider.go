@@ -73,7 +73,7 @@ type IdentityProvider struct {
 
 	// How the FHIR resource of a person is found at the FHIR server at sign-in, in this order, if neither `fhir_users` nor
 	// the mapped claim `fhirUser` has it. It counts only if there is exactly one. Default: it is not searched for.
-	FHIRUserSearch []FHIRUserSearch `json:"fhir_user_search,omitempty"`
+	FHIRUserSearch []authorize.FHIRUserSearch `json:"fhir_user_search,omitempty"`
 
 	// Further claims of the provider's to keep of a person, for `scope_limit` and for policies of `fhir_bearer`: theirs,
 	// or paths such as `realm_access.roles`, by ours. At most 20. Default: none.
@@ -81,7 +81,7 @@ type IdentityProvider struct {
 
 	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once. Default: everybody
 	// whom the provider signs in.
-	Allow []AllowRule `json:"allow,omitempty"`
+	Allow []authorize.AllowRule `json:"allow,omitempty"`
 
 	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
 	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
@@ -126,28 +126,6 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 	return option.WithLine(d, r.settings().Check())
 }
 
-// FHIRUserSearch is one search for a person's own resource.
-type FHIRUserSearch struct {
-	// `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
-	Type string `json:"type,omitempty"`
-
-	// The system of the identifier to search by. Default: the verified e-mail address is searched for.
-	System string `json:"system,omitempty"`
-
-	// The provider's claim with the value of the identifier, or a path such as `hospital.number`. Required with a system.
-	Claim string `json:"claim,omitempty"`
-}
-
-// AllowRule allows some people to sign in.
-type AllowRule struct {
-	// `email` or `group`. Required.
-	Claim string `json:"claim,omitempty"`
-
-	// A group; or an e-mail address, or `*@domain` for a whole domain. Addresses count only if the provider has
-	// verified them. Required.
-	Value string `json:"value,omitempty"`
-}
-
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
 func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
 	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
@@ -175,15 +153,8 @@ func (p *IdentityProvider) withCredentials(id, secret string) authorize.Identity
 	c := authorize.IdentityProvider{
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub, ACRMap: p.ACRMap,
-		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
-		Revalidate:  p.Revalidate.settings(),
-		TokenClaims: p.TokenClaims,
-	}
-	for _, search := range p.FHIRUserSearch {
-		c.FHIRUserSearch = append(c.FHIRUserSearch, authorize.FHIRUserSearch(search))
-	}
-	for _, rule := range p.Allow {
-		c.Allow = append(c.Allow, authorize.AllowRule(rule))
+		FHIRUsers: p.FHIRUsers, FHIRUserSearch: p.FHIRUserSearch, TokenClaims: p.TokenClaims, Allow: p.Allow,
+		LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken, Revalidate: p.Revalidate.settings(),
 	}
 	providerKinds[p.Kind].complete(&c)
 	return c
@@ -247,24 +218,24 @@ func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
 }
 
 func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
-	var s FHIRUserSearch
+	var s authorize.FHIRUserSearch
 	switch args := d.RemainingArgs(); {
 	case len(args) == 4 && args[1] == "identifier":
-		s = FHIRUserSearch{args[0], args[2], args[3]}
+		s = authorize.FHIRUserSearch{Type: args[0], System: args[2], Claim: args[3]}
 	case len(args) == 2 && args[1] == "email":
 		s.Type = args[0]
 	default:
 		return d.Err("fhir_user_search needs a type, and then identifier <system> <claim>, or email")
 	}
 	p.FHIRUserSearch = append(p.FHIRUserSearch, s)
-	return option.WithLine(d, authorize.FHIRUserSearch(s).Check())
+	return option.WithLine(d, s.Check())
 }
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
-	var rule AllowRule
+	var rule authorize.AllowRule
 	if err := option.Two(&rule.Claim, &rule.Value)(d); err != nil {
 		return err
 	}
 	p.Allow = append(p.Allow, rule)
-	return option.WithLine(d, authorize.AllowRule(rule).Check())
+	return option.WithLine(d, rule.Check())
 }

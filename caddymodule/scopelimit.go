@@ -7,26 +7,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// ScopeLimit gives scopes to people.
-type ScopeLimit struct {
-	// The provider that must say so, or `local` for users here. Default: any of these.
-	IDP string `json:"idp,omitempty"`
-
-	// Whom it matches: people by their `group` or a `claim`, or `any`. Required.
-	By string `json:"by,omitempty"`
-
-	// The name of a `token_claim` of some provider. Required for `claim`.
-	Claim string `json:"claim,omitempty"`
-
-	// The group, or a value of the claim. Required, except for `any`.
-	Value string `json:"value,omitempty"`
-
-	// The scopes for records that people may have, such as `user/*.rs`, and those of the site's own. Required.
-	Scopes []string `json:"scopes,omitempty"`
-}
-
-// parse reads a row, whose words [authorize.ScopeLimit] checks.
-func (l *ScopeLimit) parse(d *caddyfile.Dispenser) error {
+// parseScopeLimit reads a row of scope_limit.
+func parseScopeLimit(d *caddyfile.Dispenser, l *authorize.ScopeLimit) error {
 	args := d.RemainingArgs()
 	take := func(to *string) {
 		if len(args) > 0 {
@@ -44,12 +26,5 @@ func (l *ScopeLimit) parse(d *caddyfile.Dispenser) error {
 		take(&l.Value)
 	}
 	l.Scopes = args
-	return option.WithLine(d, authorize.ScopeLimit(*l).Check())
-}
-
-func scopeLimits(configured []ScopeLimit) (rows []authorize.ScopeLimit) {
-	for _, l := range configured {
-		rows = append(rows, authorize.ScopeLimit(l))
-	}
-	return rows
+	return option.WithLine(d, l.Check())
 }

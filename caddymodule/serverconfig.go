@@ -61,7 +61,7 @@ func (a *App) resolve(c *authorize.Config) error {
 // settings is the server's configuration without secrets.
 func (a *App) settings() authorize.Config {
 	return authorize.Config{
-		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: scopeLimits(a.ScopeLimits),
+		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),

@@ -15,9 +15,14 @@ import (
 
 // PersonSearch says how a person's own resource is found.
 type PersonSearch struct {
-	Type   string `json:"type"`             // of the resource
-	System string `json:"system,omitempty"` // of the identifier; "" for the verified e-mail address
-	Claim  string `json:"claim,omitempty"`  // the provider's name, or path, of what has its value
+	// `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
+	Type string `json:"type"`
+
+	// The system of the identifier to search by. Default: the verified e-mail address is searched for.
+	System string `json:"system,omitempty"`
+
+	// The provider's claim with the value of the identifier, or a path such as `hospital.number`. Required with a system.
+	Claim string `json:"claim,omitempty"`
 }
 
 // Check refuses a search that cannot find a person.

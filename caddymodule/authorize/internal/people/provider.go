@@ -115,11 +115,12 @@ func (r Revalidation) Check() error {
 
 // AllowRule is one way to be allowed in.
 type AllowRule struct {
-	Claim string // "email" or "group"
+	// `email` or `group`. Required.
+	Claim string `json:"claim,omitempty"`
 
-	// Value is a group, an e-mail address, or *@domain for all addresses of a domain. Only
-	// addresses that the provider has verified match.
-	Value string
+	// A group; or an e-mail address, or `*@domain` for a whole domain. Addresses count only if the provider has
+	// verified them. Required.
+	Value string `json:"value,omitempty"`
 }
 
 var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

@@ -12,11 +12,20 @@ import (
 
 // Row gives scopes to the people whom it matches.
 type Row struct {
-	IDP    string   // the key of the provider that must say so, or local; "" for any of these
-	By     string   // "group", "claim" or "any", which matches everybody
-	Claim  string   // the name of the claim
-	Value  string   // the group, or a value of the claim
-	Scopes []string // that they may have
+	// The provider that must say so, or `local` for users here. Default: any of these.
+	IDP string `json:"idp,omitempty"`
+
+	// Whom it matches: people by their `group` or a `claim`, or `any`. Required.
+	By string `json:"by,omitempty"`
+
+	// The name of a `token_claim` of some provider. Required for `claim`.
+	Claim string `json:"claim,omitempty"`
+
+	// The group, or a value of the claim. Required, except for `any`.
+	Value string `json:"value,omitempty"`
+
+	// The scopes for records that people may have, such as `user/*.rs`, and those of the site's own. Required.
+	Scopes []string `json:"scopes,omitempty"`
 }
 
 // Check refuses a row that matches nobody, or gives what no row gives.

@@ -11,16 +11,16 @@ import (
 
 // Info describes a session to operators.
 type Info struct {
-	ID         string    // the sid that clients know
-	User       string    // the sub of the person
-	Since      time.Time // when the session began
-	SignedInAt time.Time // when the person last signed in
-	Provider   string    // key of the identity provider; "" for a password here
-	Subject    string    // sub there
-	UserName   string    // there, in lists for operators
-	Clients    []string  // ids of the clients that got a code or tokens in it
-	Address    string    // IP address of the last sign-in
-	UserAgent  string    // User-Agent of the last sign-in, at most 200 bytes, for display alone
+	ID         string    `json:"sid"`                    // that clients know
+	User       string    `json:"user"`                   // the sub of the person
+	Since      time.Time `json:"since"`                  // when the session began
+	SignedInAt time.Time `json:"signed_in_at"`           // when the person last signed in
+	Provider   string    `json:"provider,omitempty"`     // key of the identity provider; "" for a password here
+	Subject    string    `json:"upstream_sub,omitempty"` // sub there
+	UserName   string    `json:"user_name,omitempty"`    // there, in lists for operators
+	Clients    []string  `json:"clients,omitempty"`      // ids of the clients that got a code or tokens in it
+	Address    string    `json:"address,omitempty"`      // IP address of the last sign-in
+	UserAgent  string    `json:"user_agent,omitempty"`   // User-Agent of the last sign-in, at most 200 bytes, for display alone
 }
 
 // maxListed is how many of their own sessions a person sees: the latest.
@@ -35,7 +35,7 @@ type Listing struct {
 // must sign in again (see [Sessions.User]). It takes time in proportion to the size of the
 // store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
-	var list []Info
+	list := []Info{}
 	for stored, err := range (records{l.Sessions.Durable}).all(ctx) {
 		if err != nil {
 			return nil, err
