@@ -17,8 +17,8 @@ func TestWarnings(t *testing.T) {
 		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ID: "c", Scopes: []string{"user/*.rs"}}}}
 	}
 	ward := map[string]string{"c": "c"}
-	limited := func(l ScopeLimit, idps ...map[string]string) (a App) {
-		a.ScopeLimits = []ScopeLimit{l}
+	limited := func(l authorize.ScopeLimit, idps ...map[string]string) (a App) {
+		a.ScopeLimits = []authorize.ScopeLimit{l}
 		for _, claims := range idps {
 			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{TokenClaims: claims})
 		}
@@ -41,24 +41,24 @@ func TestWarnings(t *testing.T) {
 		{"idp with a claim of another name", idp(IdentityProvider{Claims: map[string]string{"name": "n"}}), nil, "idp=hospital"},
 		{"idp with the claim", idp(IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}), nil, ""},
 		{"idp with a list", idp(IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}), nil, ""},
-		{"idp with a search", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Practitioner"}}}), nil, ""},
+		{"idp with a search", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}), nil, ""},
 		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Clients: []Client{{Scopes: []string{"fhirUser"}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{LinkEmail: true}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Scopes: []string{"patient/*.rs"}}}}, nil, ""},
 		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, ""},
-		{"children's records by address", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Patient"}}}), nil, "idp=hospital type=Patient"},
-		{"by identifier", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}), nil, ""},
-		{"a group of two providers", limited(ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
-		{"of one", limited(ScopeLimit{By: "group"}, nil), nil, ""},
-		{"of one, and of users", App{ScopeLimits: []ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
-		{"of one that is named", limited(ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
-		{"a claim of two", limited(ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
-		{"a claim of one of two", limited(ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
-		{"an admin page for nobody", App{AdminPage: "fhir-admin", ScopeLimits: []ScopeLimit{{By: "any", Scopes: []string{"user/*.rs"}}}}, nil, "scope=fhir-admin"},
-		{"an admin page", App{AdminPage: "fhir-admin", ScopeLimits: []ScopeLimit{{By: "any", Scopes: []string{"fhir-admin"}}}}, nil, ""},
-		{"all people", limited(ScopeLimit{By: "any"}, nil, nil), nil, ""},
+		{"children's records by address", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}), nil, "idp=hospital type=Patient"},
+		{"by identifier", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}), nil, ""},
+		{"a group of two providers", limited(authorize.ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
+		{"of one", limited(authorize.ScopeLimit{By: "group"}, nil), nil, ""},
+		{"of one, and of users", App{ScopeLimits: []authorize.ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
+		{"of one that is named", limited(authorize.ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
+		{"a claim of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
+		{"a claim of one of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
+		{"an admin page for nobody", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"user/*.rs"}}}}, nil, "scope=fhir-admin"},
+		{"an admin page", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"fhir-admin"}}}}, nil, ""},
+		{"all people", limited(authorize.ScopeLimit{By: "any"}, nil, nil), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
