@@ -26,14 +26,10 @@ const maxBody = 1 << 20
 type endpoint string
 
 const (
-	discoveryEndpoint  endpoint = "discovery"
-	keysEndpoint       endpoint = "jwks_uri"
-	tokenEndpoint      endpoint = "token endpoint"
-	userinfoEndpoint   endpoint = "userinfo endpoint"
-	revocationEndpoint endpoint = "revocation endpoint"
-
-	introspectionEndpoint endpoint = "introspection endpoint"
-
+	discoveryEndpoint endpoint = "discovery"
+	keysEndpoint      endpoint = "jwks_uri"
+	tokenEndpoint     endpoint = "token endpoint"
+	userinfoEndpoint  endpoint = "userinfo endpoint"
 	registeredAddress endpoint = "registered address"
 )
 
@@ -68,7 +64,7 @@ func Transport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// get treats any status but 200 as an error.
+// get makes a request with some headers.
 func (c client) get(ctx context.Context, e endpoint, url string, header http.Header) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -77,6 +73,11 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 	if header != nil {
 		r.Header = header
 	}
+	return c.do(e, r)
+}
+
+// do treats any status but 200 as an error.
+func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	response, err := (&http.Client{Transport: exchange{c, e}}).Do(r)
 	if err != nil {
 		return nil, nil, err

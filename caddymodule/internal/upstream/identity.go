@@ -17,9 +17,13 @@ type Identity struct {
 	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
 	AuthTime time.Time // the auth_time, or zero
 
-	RefreshToken string // the latest, for [Provider.Refresh]; "" if the provider gave none
-	Brief        bool   // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
+	Held // for later
+}
 
-	AccessToken string    // for [Provider.Introspect], where there is no refresh token
-	Expires     time.Time // when AccessToken does
+// Held is what a provider can be asked by again.
+type Held struct {
+	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider gave none
+	Brief        bool      `json:"upstream_brief,omitempty"`         // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
+	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], where there is no refresh token
+	Expires      time.Time `json:"upstream_expires,omitzero"`        // when AccessToken does
 }

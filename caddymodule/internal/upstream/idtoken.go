@@ -45,7 +45,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), RefreshToken: tokens.RefreshToken}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), Held: Held{RefreshToken: tokens.RefreshToken}}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)
@@ -63,16 +63,11 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // case-sensitive and without repeated names, which go-oidc does not insist on. Its error
 // wraps defect if the token is at fault.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	return p.verifyBy(ctx, p.keys, &oidc.Config{
+	keys := &watchedKeySet{KeySet: p.keys}
+	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
 		Now: func() time.Time { return time.Now().Add(-Leeway) },
-	}, raw, defect, claims)
-}
-
-// verifyBy is verifyToken with other checks.
-func (p *Provider) verifyBy(ctx context.Context, by *KeySet, c *oidc.Config, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	keys := &watchedKeySet{KeySet: by}
-	verifier := oidc.NewVerifier(p.config.Issuer, keys, c)
+	})
 	token, err := verifier.Verify(ctx, raw)
 	switch {
 	case keys.err != nil && !isTokenDefect(keys.err):

@@ -3,7 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/url"
 	"time"
 
@@ -19,7 +19,7 @@ func (p *Provider) Introspect(ctx context.Context, token string) (active bool, e
 	if err != nil {
 		return false, expires, err
 	}
-	body, err := p.send(ctx, m, introspectionEndpoint, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
+	body, err := p.send(ctx, m, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
 	if err != nil {
 		return false, expires, err
 	}
@@ -28,7 +28,7 @@ func (p *Provider) Introspect(ctx context.Context, token string) (active bool, e
 		Expires *float64 `json:"exp"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Active == nil {
-		return false, expires, fmt.Errorf("%s: no introspection response", introspectionEndpoint)
+		return false, expires, errors.New("introspection_endpoint: no introspection response")
 	}
 	return *answer.Active, unixTime(answer.Expires), nil
 }

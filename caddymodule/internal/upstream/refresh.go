@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -37,7 +36,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated f
 		rotated(next)
 	}
 	if raw, _ := tokens.Extra("id_token").(string); raw == "" {
-		return &Identity{Issuer: p.config.Issuer, Subject: subject, RefreshToken: tokens.RefreshToken}, nil
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, Held: Held{RefreshToken: tokens.RefreshToken}}, nil
 	}
 	now, err := p.verify(ctx, m, tokens, nil)
 	if err == nil && now.Subject != subject {
@@ -68,13 +67,13 @@ func Denied(err error) bool {
 func (p *Provider) Revoke(ctx context.Context, token string) error {
 	m, err := p.discovered(ctx)
 	if err == nil && m.RevocationEndpoint != "" {
-		_, err = p.send(ctx, m, revocationEndpoint, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
+		_, err = p.send(ctx, m, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
 	}
 	return err
 }
 
 // send sends a form to an endpoint other than the token endpoint, with our credentials as for that.
-func (p *Provider) send(ctx context.Context, m *metadata, e endpoint, name, address string, form url.Values) ([]byte, error) {
+func (p *Provider) send(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
 	config, err := p.oauth(m)
 	if err == nil {
 		err = checkEndpoints(p.config.Issuer, named{name, address})
@@ -97,12 +96,6 @@ func (p *Provider) send(ctx context.Context, m *metadata, e endpoint, name, addr
 	if config.Endpoint.AuthStyle == oauth2.AuthStyleInHeader {
 		r.SetBasicAuth(url.QueryEscape(config.ClientID), url.QueryEscape(config.ClientSecret))
 	}
-	response, err := exchange{p.client, e}.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %w: %d", e, ErrStatus, response.StatusCode)
-	}
-	return io.ReadAll(response.Body) // it was read already
+	body, _, err := p.client.do(endpoint(name), r)
+	return body, err
 }

@@ -94,8 +94,11 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 	}
 	next := "" // that is not stored yet
 	identity, err := p.Client.Refresh(limited, token, r.Subject, func(rotated string) {
-		if next = rotated; a.rotate(ctx, r, rotated) == nil {
-			next = ""
+		soon, cancel := context.WithTimeout(ctx, storeTime)
+		defer cancel()
+		// Before anything else is done: this process may end, or what follows take long.
+		if _, err := a.keep(soon, r, rotated, func(*record) {}); err != nil {
+			next = rotated
 		}
 	})
 	a.providers.note(p, err)
@@ -131,22 +134,23 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 	return a.deny(ctx, r)
 }
 
-// rotate stores the next refresh token before anything else is done: this process may end, or what follows take long.
-func (a *asker) rotate(ctx context.Context, claimed *record, next string) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
-	sealed, err := a.records.seal(ctx, claimed.name(), next)
-	if err != nil {
-		return err
-	}
-	_, err = a.records.change(ctx, claimed.name(), func(r *record) bool {
-		if r.Claim != claimed.Claim {
-			return false
+// keep stores what came of a question, with the next refresh token, if there is one, unless the claim was lost meanwhile.
+// It returns the record as it is then.
+func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
+	if next != "" {
+		if next, err = a.records.seal(ctx, claimed.name(), next); err != nil {
+			return nil, err
 		}
-		r.Token = sealed
+	}
+	return a.records.change(ctx, claimed.name(), func(r *record) bool {
+		if r.Claim != claimed.Claim {
+			return false // such as by the person, who has signed in again
+		}
+		if do(r); next != "" {
+			r.Token = next
+		}
 		return true
 	})
-	return err
 }
 
 // answered stores what came of a question, and returns it. It tries again while it has the claim:
@@ -154,15 +158,13 @@ func (a *asker) rotate(ctx context.Context, claimed *record, next string) error 
 func (a *asker) answered(ctx context.Context, r *record, next string, outcome error) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.Claimed)-storeTime)
 	defer cancel()
-	var sealed string
 	var err error
 	for ctx.Err() == nil {
-		if err = nil; next != "" && sealed == "" {
-			sealed, err = a.records.seal(ctx, r.name(), next)
-		}
-		if err == nil {
-			err = a.release(ctx, r, sealed, outcome == nil)
-		}
+		_, err = a.keep(ctx, r, next, func(r *record) {
+			if r.Claim, r.Claimed = "", (time.Time{}); outcome == nil {
+				r.Yes = a.records.now()
+			}
+		})
 		if err == nil {
 			return outcome
 		}
@@ -172,32 +174,9 @@ func (a *asker) answered(ctx context.Context, r *record, next string, outcome er
 	return outcome
 }
 
-// release stores an answer and gives up the claim, unless it was lost meanwhile.
-func (a *asker) release(ctx context.Context, claimed *record, sealed string, yes bool) error {
-	_, err := a.records.change(ctx, claimed.name(), func(r *record) bool {
-		if r.Claim != claimed.Claim {
-			return false
-		}
-		if r.Claim, r.Claimed = "", (time.Time{}); sealed != "" {
-			r.Token = sealed
-		}
-		if yes {
-			r.Yes = a.records.now()
-		}
-		return true
-	})
-	return err
-}
-
 // deny notes a no, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
 func (a *asker) deny(ctx context.Context, claimed *record) error {
-	r, err := a.records.change(ctx, claimed.name(), func(r *record) bool {
-		if r.Claim != claimed.Claim {
-			return false // the person has signed in again
-		}
-		r.Denied, r.Claim = true, ""
-		return true
-	})
+	r, err := a.keep(ctx, claimed, "", func(r *record) { r.Denied, r.Claim = true, "" })
 	if err == nil && r != nil && !r.Denied {
 		return nil
 	}

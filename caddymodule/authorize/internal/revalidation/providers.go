@@ -45,28 +45,24 @@ func (ps *providers) silent(key string) error {
 	return nil
 }
 
-// count counts an answer, or that it is missing, and returns how many were missing before it.
-func (ps *providers) count(key string, answered bool) (before int) {
+// note notes an answer, or that it is missing, and logs when a provider stops answering, and when it does again.
+func (ps *providers) note(p *people.Provider, err error) {
+	var now state
+	answered := err == nil || upstream.Denied(err) || errors.Is(err, upstream.ErrIDToken) || errors.Is(err, upstream.ErrUserInfo) // of one person
 	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	now := ps.state[key]
-	before = now.failures
-	if now.failures++; answered {
-		now = state{}
-	} else if now.failures >= maxFailures {
+	before := ps.state[p.Key]
+	if !answered {
+		now.failures = before.failures + 1
+	}
+	if now.failures >= maxFailures {
 		now.next = time.Now().Add(rest)
 	}
-	ps.state[key] = now
-	return before
-}
-
-// note logs when a provider stops answering, and when it does again.
-func (ps *providers) note(p *people.Provider, err error) {
-	answered := err == nil || upstream.Denied(err) || errors.Is(err, upstream.ErrIDToken) || errors.Is(err, upstream.ErrUserInfo) // of one person
-	switch before := ps.count(p.Key, answered); {
-	case answered && before > 0:
+	ps.state[p.Key] = now
+	ps.mu.Unlock()
+	switch {
+	case answered && before.failures > 0:
 		ps.logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
-	case !answered && before == 0:
+	case !answered && before.failures == 0:
 		ps.logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
 			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
 	}

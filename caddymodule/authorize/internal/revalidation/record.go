@@ -110,24 +110,22 @@ func (rs records) until(t time.Time) time.Duration {
 
 // change changes a record, unless do says that there is nothing to change, and returns it as it is
 // then; nil if there is none. After a concurrent change, do runs again.
-func (rs records) change(ctx context.Context, name string, do func(*record) bool) (*record, error) {
-	for {
+func (rs records) change(ctx context.Context, name string, do func(*record) bool) (r *record, err error) {
+	err = store.Retry(ctx, func() error {
 		read, err := store.Values(ctx, rs.store, recordPrefix+name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r, err := store.FromJSON[record](read[0])
-		if r == nil || err != nil || !do(r) {
-			return r, err
+		if r, err = store.FromJSON[record](read[0]); r == nil || err != nil || !do(r) {
+			return err
 		}
 		calls, err := rs.calls(r, read[0])
-		if err == nil {
-			err = rs.store.Do(ctx, calls...)
+		if err != nil {
+			return err
 		}
-		if !store.Lost(err) {
-			return r, err
-		}
-	}
+		return rs.store.Do(ctx, calls...)
+	})
+	return r, err
 }
 
 // remove removes a sign-in of which nothing is left.

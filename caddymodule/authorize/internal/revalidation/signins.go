@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // Config is what [New] needs.
@@ -54,14 +55,10 @@ func (s *SignIns) Run(ctx context.Context) { s.sweeper.run(ctx) }
 
 // Begun is a sign-in that begins.
 type Begun struct {
-	SignIn              // whose
-	Subject      string // the sub at the provider
-	RefreshToken string // of the provider; "" if it gave none
-	Brief        bool   // it ends with the person's session there, and another can be asked for
-	Again        bool   // the session is one of before
-
-	AccessToken string    // in place of RefreshToken, if the provider says whether it is active
-	Expires     time.Time // when AccessToken does
+	SignIn               // whose
+	upstream.Held        // what the provider can be asked by
+	Subject       string // the sub there
+	Again         bool   // the session is one of before
 }
 
 var errSilent = &oauth2.Error{

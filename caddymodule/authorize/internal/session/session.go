@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // SignedIn is a person who is signed in.
@@ -54,12 +55,7 @@ type Session struct {
 	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	// UpstreamRefreshToken is kept apart from the session, sealed (package revalidation).
-	UpstreamRefreshToken string `json:"upstream_refresh_token,omitempty"`
-	UpstreamBrief        bool   `json:"upstream_brief,omitempty"` // see [upstream.Identity]; kept with it
-
-	UpstreamAccessToken string    `json:"upstream_access_token,omitempty"` // kept in place of UpstreamRefreshToken
-	UpstreamExpires     time.Time `json:"upstream_expires,omitzero"`       // when UpstreamAccessToken does
+	upstream.Held // is kept apart from the session, sealed (package revalidation)
 
 	SID string `json:"-"` // part of the store's key
 

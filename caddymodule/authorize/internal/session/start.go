@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // Start signs a user in at this browser. The secret is always new, to prevent session
@@ -55,31 +56,26 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 // begun takes what the identity provider can be asked by out of a session: it is kept apart.
 func (s *Session) begun(again bool) revalidation.Begun {
 	begun := revalidation.Begun{
-		SignIn:  revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider},
-		Subject: s.UpstreamSubject, RefreshToken: s.UpstreamRefreshToken, Brief: s.UpstreamBrief,
-		AccessToken: s.UpstreamAccessToken, Expires: s.UpstreamExpires, Again: again,
+		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held, Again: again,
 	}
-	s.UpstreamRefreshToken, s.UpstreamBrief = "", false
-	s.UpstreamAccessToken, s.UpstreamExpires = "", time.Time{}
+	s.Held = upstream.Held{}
 	return begun
 }
 
 // renew stores a continued session, and what its provider can be asked by.
 func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.Begun) (cookie *http.Cookie, err error) {
-	for ctx.Err() == nil {
+	err = store.Retry(ctx, func() error { // it may be lost to who asks the provider, or keeps the sign-in for a grant
 		renewing, err := s.Participants.renewing(ctx, session.SID)
-		var calls []*store.Call
-		if err == nil {
-			calls, err = s.SignIns.Starting(ctx, begun)
+		if err != nil {
+			return err
 		}
+		calls, err := s.SignIns.Starting(ctx, begun)
 		if err == nil {
 			cookie, err = s.put(ctx, session, append(renewing, calls...)...)
 		}
-		if !store.Lost(err) { // to who asks the provider, or keeps the sign-in for a grant
-			return cookie, err
-		}
-	}
-	return nil, ctx.Err()
+		return err
+	})
+	return cookie, err
 }
 
 // add stores a new session and what its provider can be asked by, and ends the one it replaces,

@@ -178,8 +178,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	}
 	begun = session.Session{
 		Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
-		UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief,
-		UpstreamAccessToken: identity.AccessToken, UpstreamExpires: identity.Expires,
+		UpstreamSubject: identity.Subject, Held: identity.Held,
 	}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid

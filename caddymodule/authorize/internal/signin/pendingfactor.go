@@ -71,7 +71,7 @@ func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *
 // signing out there.
 func (ps *pendingFactors) seal(w http.ResponseWriter, r *http.Request, pending pendingSecondFactor) (string, error) {
 	pending.ID = oauth2.RandomToken()
-	if len(pending.Session.UpstreamIDToken)+len(pending.Session.UpstreamRefreshToken)+len(pending.Session.UpstreamAccessToken)+len(pending.Query) > maxPendingFactor {
+	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
 		pending.Session.UpstreamIDToken = ""
 	}
 	text, err := json.Marshal(pending)
