@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -43,15 +44,41 @@ func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text stri
 	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
 }
 
+// SealJSON is [Sealer.Seal] of a value in JSON.
+func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string, value any) (string, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return s.Seal(w, r, purpose, string(text))
+}
+
 // Unseal opens what [Sealer.Seal] sealed for this browser and purpose at most maxAge ago.
-// The error for anything else is [keyring.ErrUnsealed].
-func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
-	err = keyring.ErrUnsealed
+// The error for anything else is the last argument.
+func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
 	for _, id := range browserIDs(r) {
-		text, err = s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
 		if !errors.Is(err, keyring.ErrUnsealed) {
 			return text, err
 		}
 	}
-	return "", err
+	return "", expired
+}
+
+// UnsealJSON is [Sealer.Unseal] of a value in JSON.
+func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {
+	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), to)
+}
+
+// Check is [Sealer.Unseal] of what is known already, such as the session that a form was shown in.
+func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge time.Duration, expired error) error {
+	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
+	if err == nil && text != known {
+		return expired
+	}
+	return err
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
@@ -82,10 +81,7 @@ func grouped(secret string) string {
 }
 
 func (a *authenticatorApp) enrol(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
-	secret, err := a.frame.sealer.Unseal(r, setupPurpose(signedIn), p.Get("setup"), setupLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
-		err = errPageExpired
-	}
+	secret, err := a.frame.sealer.Unseal(r, setupPurpose(signedIn), p.Get("setup"), setupLifetime, errPageExpired)
 	if err != nil {
 		a.frame.showError(w, r, err)
 		return

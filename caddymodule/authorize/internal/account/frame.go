@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -76,11 +75,7 @@ func (f *frame) seal(w http.ResponseWriter, r *http.Request, signedIn *session.S
 
 // unseal checks that a form was shown in this session and browser.
 func (f *frame) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
-	sid, err := f.sealer.Unseal(r, "account", sealed, pageLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) || err == nil && sid != signedIn.SID {
-		return errPageExpired
-	}
-	return err
+	return f.sealer.Check(r, "account", sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
 // signIn sends the browser to the sign-in page, and back to the part that it is at.

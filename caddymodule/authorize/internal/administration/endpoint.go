@@ -1,7 +1,6 @@
 package administration
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -130,11 +129,7 @@ func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.S
 
 // unseal checks that a form was shown in this session and browser, lately.
 func (a *admin) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
-	sid, err := a.sealer.Unseal(r, purpose, sealed, formLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) || err == nil && sid != signedIn.SID {
-		return errPageExpired
-	}
-	return err
+	return a.sealer.Check(r, purpose, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
 // view shows a page whose forms lead here and, if the administrator has to sign in again, on to their identity provider.

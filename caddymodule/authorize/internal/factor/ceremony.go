@@ -22,11 +22,7 @@ type Ceremony struct {
 
 // begin seals a challenge for this browser and one purpose.
 func (ps *Passkeys) begin(w http.ResponseWriter, r *http.Request, purpose string, options any, session *webauthn.SessionData) (*Ceremony, error) {
-	text, err := json.Marshal(session)
-	if err != nil {
-		return nil, err
-	}
-	sealed, err := ps.sealer.Seal(w, r, "passkey "+purpose, string(text))
+	sealed, err := ps.sealer.SealJSON(w, r, "passkey "+purpose, session)
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +32,7 @@ func (ps *Passkeys) begin(w http.ResponseWriter, r *http.Request, purpose string
 
 // open opens what begin sealed.
 func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webauthn.SessionData, err error) {
-	text, err := ps.sealer.Unseal(r, "passkey "+purpose, sealed, ceremonyLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
-		return session, refusePasskey(err)
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &session)
-	}
+	err = ps.sealer.UnsealJSON(r, "passkey "+purpose, sealed, ceremonyLifetime, refusePasskey(keyring.ErrUnsealed), &session)
 	return session, err
 }
 

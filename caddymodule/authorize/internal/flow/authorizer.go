@@ -144,20 +144,18 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 // issue makes the parameters of the response. What that stores, and what it uses up, it does
 // last and in one step of each store.
 func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
-	for ctx.Err() == nil {
+	err = store.Retry(ctx, func() error {
 		noting, err := a.grants.Confirm(ctx, g)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p, issued, err := a.parameters(ctx, req, g)
-		if err != nil {
-			return nil, err
+		var issued store.Step
+		if p, issued, err = a.parameters(ctx, req, g); err != nil {
+			return err
 		}
-		if err = a.commit(ctx, req, noting, issued); !store.Lost(err) {
-			return p, err
-		}
-	}
-	return nil, ctx.Err()
+		return a.commit(ctx, req, noting, issued)
+	})
+	return p, err
 }
 
 // commit stores a grant. If another request of the person's was faster to note what it gives,

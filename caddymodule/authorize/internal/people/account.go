@@ -128,7 +128,7 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 		return fmt.Errorf("keeping an account: %w", err)
 	}
 	keys := kept.indexKeys()
-	for ctx.Err() == nil {
+	return store.Retry(ctx, func() error {
 		old, err := store.Values(ctx, a.Durable, append([]string{keptAccountPrefix + id}, keys...)...)
 		if err != nil {
 			return err
@@ -142,11 +142,8 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 		if err == nil {
 			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
 		}
-		if !store.Lost(err) { // to a concurrent change
-			return err
-		}
-	}
-	return ctx.Err()
+		return err
+	})
 }
 
 // indexedBy are the keys of what a kept account was found by.

@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -42,11 +41,7 @@ func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *s
 }
 
 func (lp *launchPage) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
-	sid, err := lp.sealer.Unseal(r, launcher, sealed, pageLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) || err == nil && sid != signedIn.SID {
-		return errPageExpired
-	}
-	return err
+	return lp.sealer.Check(r, launcher, sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
 // launch opens the app. A form can be changed, so the patient is checked again.

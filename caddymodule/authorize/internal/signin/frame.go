@@ -10,7 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -107,15 +106,7 @@ func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Requ
 
 // Unseal opens a text that was sealed for a page and this browser.
 func (f *Frame) Unseal(r *http.Request, purpose, sealed string) (string, error) {
-	return f.unsealed(r, purpose, sealed, PageLifetime)
-}
-
-func (f *Frame) unsealed(r *http.Request, purpose, sealed string, lifetime time.Duration) (string, error) {
-	text, err := f.Sealer.Unseal(r, purpose, sealed, lifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
-		return "", ErrPageExpired
-	}
-	return text, err
+	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
 }
 
 // PageParameters reads a page's query or form.

@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -74,27 +72,16 @@ func (ps *pendingFactors) seal(w http.ResponseWriter, r *http.Request, pending p
 	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
 		pending.Session.UpstreamIDToken = ""
 	}
-	text, err := json.Marshal(pending)
-	if err != nil {
-		return "", err
-	}
-	return ps.frame.Sealer.Seal(w, r, "factor", string(text))
+	return ps.frame.Sealer.SealJSON(w, r, "factor", pending)
 }
 
 // open opens what seal sealed for this browser, unless it was completed.
 func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
-	text, err := ps.frame.Sealer.Unseal(r, "factor", sealed, secondFactorLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
-		return nil, errCodeTooLate
-	}
 	pending := &pendingSecondFactor{sealed: sealed}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), pending)
-	}
-	if err != nil {
+	if err := ps.frame.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errCodeTooLate, pending); err != nil {
 		return nil, err
 	}
-	switch _, err = ps.store.Get(r.Context(), pending.usedKey()); {
+	switch _, err := ps.store.Get(r.Context(), pending.usedKey()); {
 	case err == nil:
 		return nil, errCodeTooLate
 	case !errors.Is(err, store.ErrNotFound):

@@ -1,15 +1,12 @@
 package signin
 
 import (
-	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
@@ -44,11 +41,7 @@ func pendingCookie(state string) string {
 
 // store seals a pending sign-in into its cookie.
 func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	sealed, err := sealer.Seal(w, r, "idp", string(text))
+	sealed, err := sealer.SealJSON(w, r, "idp", p)
 	if err != nil {
 		return err
 	}
@@ -57,13 +50,7 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 
 // readPending opens the cookie of a state. It is removed once the sign-in has ended.
 func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
-	text, err := sealer.Unseal(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
-		return pending, errNoPendingSignIn
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &pending)
-	}
+	err = sealer.UnsealJSON(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime, errNoPendingSignIn, &pending)
 	if err == nil && pending.Request.State != state {
 		err = errNoPendingSignIn
 	}

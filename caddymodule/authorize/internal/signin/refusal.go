@@ -2,7 +2,6 @@ package signin
 
 import (
 	"cmp"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -54,11 +53,7 @@ func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Pr
 	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
 		refused.IDToken = ""
 	}
-	text, err := json.Marshal(refused)
-	var sealed string
-	if err == nil {
-		sealed, err = f.frame.Sealer.Seal(w, r, "refused", string(text))
-	}
+	sealed, err := f.frame.Sealer.SealJSON(w, r, "refused", refused)
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
@@ -98,10 +93,7 @@ func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oaut
 }
 
 func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err error) {
-	text, err := f.frame.unsealed(r, "refused", sealed, refusalLifetime)
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &refused)
-	}
+	err = f.frame.Sealer.UnsealJSON(r, "refused", sealed, refusalLifetime, ErrPageExpired, &refused)
 	return refused, err
 }
 

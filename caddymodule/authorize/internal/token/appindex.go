@@ -72,8 +72,8 @@ func (ix *appIndex) noting(g *Grant, cutoff time.Time, found *store.Call) ([]*st
 	if !changed {
 		return nil, nil
 	}
-	save, err := saving(found.Key, apps, found.Value)
-	return []*store.Call{save}, err
+	value, err := json.Marshal(apps)
+	return []*store.Call{store.Replacing(found.Key, found.Value, value, appLifetime)}, err
 }
 
 // noted adds the client of a grant to a list, unless that says all of it already.
@@ -164,15 +164,12 @@ func (ix *appIndex) forget(ctx context.Context, user, clientID string) error {
 	})
 }
 
-func (ix *appIndex) load(ctx context.Context, user string) (apps []indexedApp, stored []byte, err error) {
-	stored, err = ix.durable.Get(ctx, appsKey(user))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, nil
+func (ix *appIndex) load(ctx context.Context, user string) ([]indexedApp, error) {
+	stored, err := ix.durable.Get(ctx, appsKey(user))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
-	if err == nil {
-		apps, err = decodeApps(stored)
-	}
-	return apps, stored, err
+	return decodeApps(stored)
 }
 
 func decodeApps(stored []byte) (apps []indexedApp, err error) {
@@ -187,28 +184,15 @@ func decodeApps(stored []byte) (apps []indexedApp, err error) {
 
 // change changes the list of a person, if do says so.
 func (ix *appIndex) change(ctx context.Context, user string, do func([]indexedApp) ([]indexedApp, bool)) error {
-	for ctx.Err() == nil {
-		apps, stored, err := ix.load(ctx, user)
+	return store.Alter(ctx, ix.durable, appsKey(user), appLifetime, func(read []byte) ([]byte, error) {
+		apps, err := decodeApps(read)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		apps, changed := do(apps)
 		if !changed {
-			return nil
+			return nil, nil
 		}
-		save, err := saving(appsKey(user), apps, stored)
-		if err == nil {
-			err = ix.durable.Do(ctx, save)
-		}
-		if !store.Lost(err) {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-// saving returns the call that stores a list in place of what was stored.
-func saving(key string, apps []indexedApp, stored []byte) (*store.Call, error) {
-	value, err := json.Marshal(apps)
-	return store.Replacing(key, stored, value, appLifetime), err
+		return json.Marshal(apps)
+	})
 }

@@ -46,7 +46,7 @@ type Apps struct {
 
 // List returns the clients with access, the one used last first.
 func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
-	indexed, _, err := as.index.load(ctx, user)
+	indexed, err := as.index.load(ctx, user)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (r *Revoker) EndSignIn(ctx context.Context, s revalidation.SignIn) error {
 // endGrantsOf revokes the grants of a sign-in that can be refreshed. It searches the store only for the few people whose
 // list of apps lacks some.
 func (r *Revoker) endGrantsOf(ctx context.Context, s revalidation.SignIn) error {
-	apps, _, err := r.apps.load(ctx, s.User)
+	apps, err := r.apps.load(ctx, s.User)
 	var grants []*Grant
 	note := func(f *refreshFamily) bool {
 		if g := f.Grant; g.User == s.User && g.Session == s.SID && g.Provider == s.Provider {
