@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
@@ -74,7 +75,7 @@ func TestAppRefused(t *testing.T) {
 	t.Setenv("LINES", "\n\n")
 	t.Setenv("SHORT_KEY", "c2hvcnQ=")
 	provider := func(kind string) []IdentityProvider {
-		return []IdentityProvider{{Key: "h", Kind: kind, Issuer: "https://h.example", ClientID: "c"}}
+		return []IdentityProvider{{Kind: kind, IdentityProvider: authorize.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"}}}
 	}
 	user := User{Name: "alice", PasswordHash: bcryptOfX}
 	tests := []struct {
@@ -93,7 +94,7 @@ func TestAppRefused(t *testing.T) {
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
 		{"a lockout that hardly waits", App{Lockout: Lockout{MaxWait: 1}}, "max_wait"},
 		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ID: "alice"}}}, "client alice has the name of a user"},
-		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Clients: []Client{{ID: "c", IdentityProviders: []string{"nowhere"}}}}, "nowhere"},
 		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
 		{"a durable store at an empty placeholder", App{DurableRaw: json.RawMessage(`{"store":"file","path":"{env.EMPTY}"}`)}, "{env.EMPTY}"},
@@ -111,7 +112,7 @@ func TestAppRefused(t *testing.T) {
 		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
 		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
 		{"Google", App{IdentityProviders: provider("google")}, ""},
-		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}, "use sfa or mfa"},
+		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
 		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
 		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
 	}

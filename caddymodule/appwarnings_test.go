@@ -20,7 +20,7 @@ func TestWarnings(t *testing.T) {
 	limited := func(l authorize.ScopeLimit, idps ...map[string]string) (a App) {
 		a.ScopeLimits = []authorize.ScopeLimit{l}
 		for _, claims := range idps {
-			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{TokenClaims: claims})
+			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{IdentityProvider: authorize.IdentityProvider{TokenClaims: claims}})
 		}
 		return a
 	}
@@ -38,18 +38,18 @@ func TestWarnings(t *testing.T) {
 		{"no PKCE", App{Issuer: "https://fhir.example"}, open, "PKCE"},
 		{"no PKCE on loopback", App{Issuer: "https://127.0.0.1:8443"}, open, ""},
 		{"idp without fhirUser", idp(IdentityProvider{}), nil, "idp=hospital"},
-		{"idp with a claim of another name", idp(IdentityProvider{Claims: map[string]string{"name": "n"}}), nil, "idp=hospital"},
-		{"idp with the claim", idp(IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}), nil, ""},
-		{"idp with a list", idp(IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}), nil, ""},
-		{"idp with a search", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}), nil, ""},
-		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Clients: []Client{{Scopes: []string{"fhirUser"}}}}, nil, "fhir_user_search"},
-		{"idp that is linked", idp(IdentityProvider{LinkEmail: true}), nil, ""},
+		{"idp with a claim of another name", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"name": "n"}}}), nil, "idp=hospital"},
+		{"idp with the claim", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}}), nil, ""},
+		{"idp with a list", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}}), nil, ""},
+		{"idp with a search", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}}), nil, ""},
+		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Scopes: []string{"fhirUser"}}}}, nil, "fhir_user_search"},
+		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Scopes: []string{"patient/*.rs"}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, ""},
-		{"children's records by address", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}), nil, "idp=hospital type=Patient"},
-		{"by identifier", idp(IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}), nil, ""},
+		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
+		{"by identifier", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
 		{"a group of two providers", limited(authorize.ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
 		{"of one", limited(authorize.ScopeLimit{By: "group"}, nil), nil, ""},
 		{"of one, and of users", App{ScopeLimits: []authorize.ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},

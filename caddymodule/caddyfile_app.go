@@ -148,7 +148,7 @@ func (a *App) unresolved() authorize.Config {
 		c.Clients = append(c.Clients, client.withSecret(client.Secret))
 	}
 	for _, p := range a.IdentityProviders {
-		c.IdentityProviders = append(c.IdentityProviders, p.withCredentials(p.ClientID, p.ClientSecret))
+		c.IdentityProviders = append(c.IdentityProviders, p.complete())
 	}
 	return c
 }

@@ -16,79 +16,16 @@ import (
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
 // one that is down prevents neither loading the configuration nor signing in elsewhere.
 type IdentityProvider struct {
-	// The provider's name in URLs, in a client's list, and in a request's `identity_provider`: lower-case letters,
-	// digits and hyphens. Required.
-	Key string `json:"key,omitempty"`
-
-	// The name that people see, with which error messages begin. Default: the key; for Google, `Google`.
-	Name string `json:"name,omitempty"`
+	authorize.IdentityProvider
 
 	// What sort of provider it is, which sets what is known of it unless an option says otherwise: `keycloak`, `entra`,
 	// `okta`, `google` (which has a default issuer and its own error messages), `auth0`, `ping`, or `oidc` for any. Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
-	// The provider's issuer: https, or http on loopback. Required, except for Google.
-	Issuer string `json:"issuer,omitempty"`
-
-	// The client_id at the provider, where the redirect URI is `{issuer}/oauth2/callback/{key}`. Required.
-	// Placeholders are supported.
-	ClientID string `json:"client_id,omitempty"`
-
-	// The client secret at the provider. Placeholders are supported. Default: none.
-	ClientSecret string `json:"client_secret,omitempty"`
-
-	// The scopes to request beside `openid`. Default: `profile email`.
-	Scopes []string `json:"scopes,omitempty"`
-
 	option.TLS
 
 	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
-
-	// The e-mail domains of the provider's users. Whoever enters such an address on the sign-in page is sent there.
-	// Default: none.
-	Domains []string `json:"domains,omitempty"`
-
-	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser`,
-	// `patient` (the ids of those whom the person may choose among) and `groups`. `fhirUser` and `patient` are used only if they are mapped. Where `email` or `phone_number` is mapped, `email_verified`
-	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
-	Claims map[string]string `json:"claims,omitempty"`
-
-	// The provider's claim that becomes the `sub` of its users here, so that apps that knew them by it still do. It must be
-	// unique and never given to another person, and is refused if a user or client here, or another provider's user, has it.
-	// Default: a hash of the provider's issuer and subject.
-	Sub string `json:"sub,omitempty"`
-
-	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Placeholders
-	// are supported. Default: none, it cannot.
-	SCIM string `json:"scim,omitempty"`
-
-	// Which class of sign-in here, `sfa` or `mfa`, the provider's `acr` values stand for. Their names are also how it is
-	// asked for the class that an app requires. Where the `acr` is not named, two methods of different kinds in `amr` are
-	// two factors. Default: by kind.
-	ACRMap map[string]string `json:"acr_map,omitempty"`
-
-	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
-	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
-
-	// How the FHIR resource of a person is found at the FHIR server at sign-in, in this order, if neither `fhir_users` nor
-	// the mapped claim `fhirUser` has it. It counts only if there is exactly one. Default: it is not searched for.
-	FHIRUserSearch []authorize.FHIRUserSearch `json:"fhir_user_search,omitempty"`
-
-	// Further claims of the provider's to keep of a person, for `scope_limit` and for policies of `fhir_bearer`: theirs,
-	// or paths such as `realm_access.roles`, by ours. At most 20. Default: none.
-	TokenClaims map[string]string `json:"token_claims,omitempty"`
-
-	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once. Default: everybody
-	// whom the provider signs in.
-	Allow []authorize.AllowRule `json:"allow,omitempty"`
-
-	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
-	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
-	LinkEmail bool `json:"link_email,omitempty"`
-
-	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: false.
-	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 
 	// Ask the provider again, by its refresh token, whether people who signed in may still come. Default: every `5m`.
 	Revalidate *Revalidation `json:"revalidate,omitempty"`
@@ -143,19 +80,16 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 	if err != nil {
 		return none, err
 	}
-	resolved := p.withCredentials(id, secret)
-	resolved.SCIM = scim
-	resolved.Transport, err = p.TLS.Transport()
-	return resolved, err
+	c := p.complete()
+	c.ClientID, c.ClientSecret, c.SCIM = id, secret, scim
+	c.Transport, err = p.TLS.Transport()
+	return c, err
 }
 
-func (p *IdentityProvider) withCredentials(id, secret string) authorize.IdentityProvider {
-	c := authorize.IdentityProvider{
-		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
-		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub, ACRMap: p.ACRMap,
-		FHIRUsers: p.FHIRUsers, FHIRUserSearch: p.FHIRUserSearch, TokenClaims: p.TokenClaims, Allow: p.Allow,
-		LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken, Revalidate: p.Revalidate.settings(),
-	}
+// complete is the provider with what is known of its kind.
+func (p *IdentityProvider) complete() authorize.IdentityProvider {
+	c := p.IdentityProvider
+	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
 	providerKinds[p.Kind].complete(&c)
 	return c
 }
@@ -180,7 +114,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
 		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
-		"acr_map":             option.Pair(&p.ACRMap, authorize.CheckMappedACR),
+		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), authorize.CheckMappedACR),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"fhir_user_search":    p.parseSearch,

@@ -19,68 +19,77 @@ import (
 
 // IdentityProvider configures an OpenID Connect provider by which people may sign in.
 type IdentityProvider struct {
-	// Key names the provider in addresses, requests and clients' lists: lower-case letters,
-	// digits and hyphens.
-	Key string
+	// The provider's name in URLs, in a client's list, and in a request's `identity_provider`: lower-case letters,
+	// digits and hyphens. Required.
+	Key string `json:"key,omitempty"`
 
-	Name         string            // shown to people, and in errors (interface, §7). Default: the key.
-	Google       bool              // errors have the provider's error code in place of "error getting token"
-	Issuer       string            // https, or http on loopback
-	ClientID     string            // ours at the provider
-	ClientSecret string            // ours at the provider
-	Scopes       []string          // requested beside openid. Default: profile and email.
-	Timeout      time.Duration     // of each request to the provider. Default: 10s.
-	Transport    http.RoundTripper // makes these requests. Default: that of [upstream.Config].
-	Domains      []string          // of e-mail addresses whose owners sign in here
+	// The name that people see, with which error messages begin. Default: the key; for Google, `Google`.
+	Name string `json:"name,omitempty"`
 
-	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser and groups) to
-	// the provider's. Default: the same name. But fhirUser must be mapped, and if email or
-	// phone_number is, so must email_verified or phone_number_verified.
-	Claims map[string]string
+	// The provider's issuer: https, or http on loopback. Required, except for Google.
+	Issuer string `json:"issuer,omitempty"`
 
-	// Sub is the provider's claim that becomes the sub of its people. It must be unique and
-	// stable, and no local user, client or other provider's person may have the same. Default:
-	// a hash of issuer and subject.
-	Sub string
+	// The client_id at the provider, where the redirect URI is `{issuer}/oauth2/callback/{key}`. Required.
+	// Caddy's placeholders are supported.
+	ClientID string `json:"client_id,omitempty"`
 
-	// SCIM is the bearer token by which the provider says who has left (RFC 7644). Default:
-	// it cannot.
-	SCIM string
+	// The client secret at the provider. Caddy's placeholders are supported. Default: none.
+	ClientSecret string `json:"client_secret,omitempty"`
 
-	// ACRMap has the provider's words for classes of sign-in: values of its acr, by which it is also
-	// asked for a class. Default: none.
-	ACRMap ACRMap
+	// The scopes to request beside `openid`. Default: `profile email`.
+	Scopes []string `json:"scopes,omitempty"`
 
-	// ACRClaim is what the provider says and takes in place of acr. Default: acr.
-	ACRClaim string
+	// The e-mail domains of the provider's users. Whoever enters such an address on the sign-in page is sent there.
+	// Default: none.
+	Domains []string `json:"domains,omitempty"`
 
-	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.
-	SelectAccount bool
+	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser`,
+	// `patient` (the ids of those whom the person may choose among) and `groups`. `fhirUser` and `patient` are used only if they are mapped. Where `email` or `phone_number` is mapped, `email_verified`
+	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
+	Claims map[string]string `json:"claims,omitempty"`
 
-	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
-	FHIRUsers map[string]string
+	// The provider's claim that becomes the `sub` of its users here, so that apps that knew them by it still do. It must be
+	// unique and never given to another person, and is refused if a user or client here, or another provider's user, has it.
+	// Default: a hash of the provider's issuer and subject.
+	Sub string `json:"sub,omitempty"`
 
-	// FHIRUserSearch finds the resources of those who have none by FHIRUsers or a mapped claim.
-	FHIRUserSearch []launch.PersonSearch
+	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Caddy's
+	// placeholders are supported. Default: none, it cannot.
+	SCIM string `json:"scim,omitempty"`
 
-	// TokenClaims are further claims to keep of a person, the provider's names or paths of names by ours.
-	TokenClaims map[string]string
+	// Which class of sign-in here, `sfa` or `mfa`, the provider's `acr` values stand for. Their names are also how it is
+	// asked for the class that an app requires. Where the `acr` is not named, two methods of different kinds in `amr` are
+	// two factors. Default: by kind.
+	ACRMap ACRMap `json:"acr_map,omitempty"`
 
-	// Allow lets in whoever matches one of the rules. Default: everybody. New rules also
-	// apply to people who have signed in, by what the provider said of them then, which
-	// includes groups only if there were rules on groups.
-	Allow []AllowRule
+	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
+	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
-	// LinkEmail signs people in as the local user with the same e-mail address, if both
-	// sides have verified it.
-	LinkEmail bool
+	// How the FHIR resource of a person is found at the FHIR server at sign-in, in this order, if neither `fhir_users` nor
+	// the mapped claim `fhirUser` has it. It counts only if there is exactly one. Default: it is not searched for.
+	FHIRUserSearch []launch.PersonSearch `json:"fhir_user_search,omitempty"`
 
-	// KeepUpstreamToken keeps the provider's ID token with the session, so that the provider
-	// asks nobody to confirm that they sign out.
-	KeepUpstreamToken bool
+	// Further claims of the provider's to keep of a person, for `scope_limit` and for policies of `fhir_bearer`: theirs,
+	// or paths such as `realm_access.roles`, by ours. At most 20. Default: none.
+	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// Revalidate says how the provider is asked again whether people may still come.
-	Revalidate Revalidation
+	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once, by what the provider
+	// said of people when they signed in. Default: everybody whom the provider signs in.
+	Allow []AllowRule `json:"allow,omitempty"`
+
+	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
+	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
+	LinkEmail bool `json:"link_email,omitempty"`
+
+	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: false.
+	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
+
+	Timeout       time.Duration     `json:"-"` // of each request to the provider. Default: 10s.
+	Transport     http.RoundTripper `json:"-"` // makes these requests. Default: that of [upstream.Config].
+	Google        bool              `json:"-"` // errors have the provider's error code in place of "error getting token"
+	ACRClaim      string            `json:"-"` // what the provider says and takes in place of acr. Default: acr.
+	SelectAccount bool              `json:"-"` // the provider knows prompt=select_account, even if its discovery does not say so
+	Revalidate    Revalidation      `json:"-"` // how the provider is asked again whether people may still come
 }
 
 // Revalidation asks a provider again about people who signed in there (package revalidation).
@@ -195,7 +204,7 @@ func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Prov
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
 	c.Name = cmp.Or(c.Name, c.Key)
 	c.Revalidate = Revalidation{cmp.Or(c.Revalidate.Interval, defaultInterval), cmp.Or(c.Revalidate.Outage, defaultOutage)}
-	if err := c.check(); err != nil {
+	if err := checkProvider(&c); err != nil {
 		return nil, err
 	}
 	client, err := upstream.New(upstream.Config{
@@ -209,7 +218,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 	return &Provider{IdentityProvider: c, Client: client}, nil
 }
 
-func (c *IdentityProvider) check() error {
+func checkProvider(c *IdentityProvider) error {
 	errs := []error{CheckProviderKey(c.Key), c.Revalidate.Check(), tokenclaim.CheckAll(c.TokenClaims)}
 	for _, search := range c.FHIRUserSearch {
 		errs = append(errs, search.Check())
