@@ -89,16 +89,11 @@ func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	redirect(w, target)
-}
-
-func redirect(w http.ResponseWriter, target string) {
-	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusSeeOther)
+	endpoint.SeeOther(w, target)
 }
 
 func showDone(w http.ResponseWriter, what string) {
-	redirect(w, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
+	endpoint.SeeOther(w, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
 }
 
 // done are what the page says after an action.

@@ -76,6 +76,12 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
+// SeeOther sends the browser to another address, which it gets by GET.
+func SeeOther(w http.ResponseWriter, target string) {
+	w.Header().Set("Location", target)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
 // TellWait says when to try again, if that is why a request is refused.
 func TellWait(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
@@ -60,7 +61,7 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 		lp.offer(w, r, signedIn, p, page.LaunchProblem{Down: true})
 	default:
 		lp.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
-		redirect(w, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
+		endpoint.SeeOther(w, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
 	}
 }
 

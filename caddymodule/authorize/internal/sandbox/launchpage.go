@@ -44,11 +44,6 @@ type launchPage struct {
 	sealer *browser.Sealer
 }
 
-func redirect(w http.ResponseWriter, target string) {
-	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusSeeOther)
-}
-
 func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
