@@ -18,6 +18,7 @@ RUN go build -o /tmp/build ./caddymodule/build \
 	&& install -D -m 644 /etc/ssl/certs/ca-certificates.crt -t /out/etc/ssl/certs \
 	&& install -D -m 644 "$(go env GOROOT)/lib/time/zoneinfo.zip" -t /out/usr/share \
 	&& install -D -m 644 docs/examples/packages/Caddyfile -t /out/etc/caddy \
+	&& install -D -m 644 LICENSE NOTICE -t /out/usr/share/doc/caddy-fhir \
 	&& install -d -m 700 /state/data
 
 FROM scratch
