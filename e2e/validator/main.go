@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// folder is this command's, and out what it leaves behind.
+const (
+	folder = "validator"
+	out    = "out/validator"
+)
+
+// errMissing is what cannot be had here, so that nothing is known.
+var errMissing = errors.New("cannot be had")
+
+func main() {
+	wrong, err := run()
+	switch {
+	case errors.Is(err, errMissing):
+		fmt.Println(err)
+		os.Exit(77)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case wrong > 0:
+		fmt.Printf("%d files judged otherwise than expected; what was said of them is in %s\n", wrong, out)
+		os.Exit(1)
+	}
+}
+
+// run has all resources judged, and counts those of which the validator says something else than expected.
+func run() (wrong int, err error) {
+	started := time.Now()
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
+		return 0, err
+	}
+	classpath, err := build()
+	if err != nil {
+		return 0, err
+	}
+	gateway, err := startGateway()
+	if err != nil {
+		return 0, err
+	}
+	defer gateway.stop()
+	home, err := makeHome(gateway.origin)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(home)
+	files, err := resources()
+	if err != nil {
+		return 0, err
+	}
+	prepared := time.Since(started)
+	if err := validate(classpath, home, gateway, files); err != nil {
+		return 0, err
+	}
+	wrong, err = compare(files, gateway)
+	fmt.Printf("prepared in %.0f s, validated in %.0f s\n", prepared.Seconds(), (time.Since(started) - prepared).Seconds())
+	return wrong, err
+}
+
+// build compiles the program and says where its classes and those of the validator are.
+func build() (classpath string, err error) {
+	for _, command := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(command); err != nil {
+			return "", errors.Join(errMissing, err)
+		}
+	}
+	list, err := filepath.Abs(filepath.Join(folder, "target", "classpath"))
+	if err != nil {
+		return "", err
+	}
+	if err := maven("dependency:build-classpath", "-Dmdep.outputFile="+list); err != nil {
+		return "", errors.Join(errMissing, err)
+	}
+	if err := maven("compile"); err != nil {
+		return "", err
+	}
+	dependencies, err := os.ReadFile(list)
+	return filepath.Join(filepath.Dir(list), "classes") + ":" + strings.TrimSpace(string(dependencies)), err
+}
+
+func maven(arguments ...string) error {
+	command := exec.Command("mvn", append([]string{"-q", "-B"}, arguments...)...)
+	command.Dir = folder
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("mvn %s: %w\n%s", arguments[0], err, output)
+	}
+	return nil
+}
+
+// resources are the files to judge, by absolute paths: the validator takes no others.
+func resources() ([]string, error) {
+	folder, err := filepath.Abs(filepath.Join(folder, "testdata"))
+	if err != nil {
+		return nil, err
+	}
+	return filepath.Glob(filepath.Join(folder, "*.json"))
+}
+
+// validate runs the validator over the files. What it says goes into answers.json.
+func validate(classpath, home string, g *gateway, files []string) error {
+	hosts := filepath.Join(home, "hosts") // an empty one: no name has an address
+	arguments := append([]string{
+		"-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Duser.home=" + home, "-Djava.io.tmpdir=" + home, "-Djdk.net.hosts.file=" + hosts,
+		"-cp", classpath, "validator.Main", g.origin + "/fhir/R4", filepath.Join(out, "tx.html"), answersFile,
+	}, files...)
+	log, err := os.Create(filepath.Join(out, "validator.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command("java", arguments...)
+	command.Stdout, command.Stderr = log, log
+	if err := errors.Join(os.WriteFile(hosts, nil, 0o600), command.Run()); err != nil {
+		return fmt.Errorf("the validator: %w; %s says why", err, log.Name())
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// answersFile is what the validator writes.
+const answersFile = out + "/answers.json"
+
+// notFound is what the validator says of a code system that the terminology server lacks.
+const notFound = "could not be found"
+
+// issue is one remark of the validator.
+type issue struct {
+	Severity   string
+	Details    struct{ Text string }
+	Expression []string
+}
+
+// answers are the Bundle that the validator writes: an OperationOutcome for each file, which an extension names.
+type answers struct {
+	Entry []struct {
+		Resource struct {
+			Extension []struct{ URL, ValueString string }
+			Issue     []issue
+		}
+	}
+}
+
+// verdicts are what the validator said, by the name of the file; with address for the gateway's origin, which is
+// another in each run.
+func verdicts(file, origin string) (map[string]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var a answers
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, err
+	}
+	said := map[string]string{}
+	for _, e := range a.Entry {
+		var lines strings.Builder
+		for _, i := range e.Resource.Issue {
+			fmt.Fprintf(&lines, "%s %s: %s\n", i.Severity, strings.Join(i.Expression, ", "), i.Details.Text)
+		}
+		for _, x := range e.Resource.Extension {
+			if strings.HasSuffix(x.URL, "operationoutcome-file") {
+				said[filepath.Base(x.ValueString)] = strings.ReplaceAll(lines.String(), origin, "http://gateway")
+			}
+		}
+	}
+	return said, nil
+}
+
+// compare prints what the validator said otherwise than expected, and counts such files.
+func compare(files []string, g *gateway) (wrong int, err error) {
+	said, err := verdicts(answersFile, g.origin)
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		ok, err := asExpected(file, said[filepath.Base(file)])
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			wrong++
+		}
+	}
+	fmt.Printf("%d files, %d as expected\n", len(files), len(files)-wrong)
+	return wrong, printRequests(g)
+}
+
+// asExpected compares and keeps what was said of one file.
+func asExpected(file, said string) (bool, error) {
+	name := strings.TrimSuffix(filepath.Base(file), ".json")
+	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
+		return false, err
+	}
+	expected, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".txt")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	lines := difference(string(expected), said)
+	fmt.Printf("%-20s errors %2d, warnings %2d, code systems not found %d\n", name, strings.Count(said, "error "), strings.Count(said, "warning "), strings.Count(said, notFound))
+	for _, line := range lines {
+		fmt.Println("  " + line)
+	}
+	return len(lines) == 0, nil
+}
+
+// difference lists the lines that only one of two texts has: - the expected one, + what was said.
+func difference(expected, said string) (lines []string) {
+	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(said), "\n")
+	for _, line := range left {
+		if !slices.Contains(right, line) {
+			lines = append(lines, "- "+line)
+		}
+	}
+	for _, line := range right {
+		if !slices.Contains(left, line) {
+			lines = append(lines, "+ "+line)
+		}
+	}
+	return lines
+}
+
+func printRequests(g *gateway) error {
+	counts, err := g.requests()
+	for _, request := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("%4d %s\n", counts[request], request)
+	}
+	return err
+}
