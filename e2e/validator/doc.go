@@ -3,8 +3,8 @@
 //
 //	go run ./validator
 //
-// The validator is from Maven Central (pom.xml), and src/main/java calls it as its command line does. It knows no
-// server but the gateway, and no name of a host, so that it asks nobody else.
+// The validator is version 6.10.4 from Maven Central (pom.xml), the newest of which everything is there; Main.java calls it
+// as its command line does. It knows no server but the gateway, and no name of a host, so that it asks nobody else.
 //
 //	testdata/NAME.json    a resource, good or bad
 //	testdata/NAME.txt     all that the validator shall say of it: severity, path, text

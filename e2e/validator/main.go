@@ -40,7 +40,7 @@ func run() (wrong int, err error) {
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
 		return 0, err
 	}
-	classpath, err := build()
+	classpath, err := dependencies()
 	if err != nil {
 		return 0, err
 	}
@@ -67,34 +67,24 @@ func run() (wrong int, err error) {
 	return wrong, err
 }
 
-// build compiles the program and says where its classes and those of the validator are.
-func build() (classpath string, err error) {
+// dependencies says where the validator's classes are. Maven fetches what it has not got yet.
+func dependencies() (classpath string, err error) {
 	for _, command := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(command); err != nil {
 			return "", errors.Join(errMissing, err)
 		}
 	}
-	list, err := filepath.Abs(filepath.Join(folder, "target", "classpath"))
+	list, err := filepath.Abs(filepath.Join(out, "classpath"))
 	if err != nil {
 		return "", err
 	}
-	if err := maven("dependency:build-classpath", "-Dmdep.outputFile="+list); err != nil {
-		return "", errors.Join(errMissing, err)
-	}
-	if err := maven("compile"); err != nil {
-		return "", err
-	}
-	dependencies, err := os.ReadFile(list)
-	return filepath.Join(filepath.Dir(list), "classes") + ":" + strings.TrimSpace(string(dependencies)), err
-}
-
-func maven(arguments ...string) error {
-	command := exec.Command("mvn", append([]string{"-q", "-B"}, arguments...)...)
+	command := exec.Command("mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile="+list)
 	command.Dir = folder
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("mvn %s: %w\n%s", arguments[0], err, output)
+		return "", fmt.Errorf("%w: mvn: %w\n%s", errMissing, err, output)
 	}
-	return nil
+	text, err := os.ReadFile(list)
+	return strings.TrimSpace(string(text)), err
 }
 
 // resources are the files to judge, by absolute paths: the validator takes no others.
@@ -112,7 +102,7 @@ func validate(classpath, home string, g *gateway, files []string) error {
 	arguments := append([]string{
 		"-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Duser.home=" + home, "-Djava.io.tmpdir=" + home, "-Djdk.net.hosts.file=" + hosts,
-		"-cp", classpath, "validator.Main", g.origin + "/fhir/R4", filepath.Join(out, "tx.html"), answersFile,
+		"-cp", classpath, filepath.Join(folder, "Main.java"), g.origin + "/fhir/R4", filepath.Join(out, "tx.html"), answersFile,
 	}, files...)
 	log, err := os.Create(filepath.Join(out, "validator.log"))
 	if err != nil {

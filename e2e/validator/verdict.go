@@ -90,7 +90,8 @@ func asExpected(file, said string) (bool, error) {
 		return false, err
 	}
 	lines := difference(string(expected), said)
-	fmt.Printf("%-20s errors %2d, warnings %2d, code systems not found %d\n", name, strings.Count(said, "error "), strings.Count(said, "warning "), strings.Count(said, notFound))
+	fmt.Printf("%-20s errors %2d, warnings %2d, code systems not found %d\n", name,
+		strings.Count("\n"+said, "\nerror "), strings.Count("\n"+said, "\nwarning "), strings.Count(said, notFound))
 	for _, line := range lines {
 		fmt.Println("  " + line)
 	}
