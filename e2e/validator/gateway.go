@@ -43,11 +43,7 @@ http://%[2]s {
 }
 `
 
-func startGateway() (*gateway, error) {
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
+func startGateway(address string) (*gateway, error) {
 	archive, err := filepath.Abs(terminologyArchive)
 	if err != nil {
 		return nil, err

@@ -44,16 +44,20 @@ func run() (wrong int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	gateway, err := startGateway()
+	address, err := freeAddress()
+	if err != nil {
+		return 0, err
+	}
+	home, err := makeHome("http://" + address)
+	defer os.RemoveAll(home)
+	if err != nil {
+		return 0, err
+	}
+	gateway, err := startGateway(address)
 	if err != nil {
 		return 0, err
 	}
 	defer gateway.stop()
-	home, err := makeHome(gateway.origin)
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(home)
 	files, err := resources()
 	if err != nil {
 		return 0, err

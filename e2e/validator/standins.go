@@ -76,7 +76,10 @@ func (p packageCache) core() error {
 	if err := p.manifest(name, version); err != nil {
 		return err
 	}
-	for _, file := range []string{"profiles-types", "profiles-resources", "profiles-others", "extension-definitions", "valuesets", "v2-tables", "v3-codesystems", "conceptmaps", "search-parameters"} {
+	for _, file := range []string{
+		"profiles-types", "profiles-resources", "profiles-others", "extension-definitions",
+		"valuesets", "v2-tables", "v3-codesystems", "conceptmaps", "search-parameters",
+	} {
 		if err := unpackBundle(coreDefinitions+file+".json", p.folder(name, version)); err != nil {
 			return err
 		}
