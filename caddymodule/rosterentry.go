@@ -62,7 +62,7 @@ func storedClient(e roster.Entry) (authorize.Client, error) {
 		return authorize.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
 	}
 	client := c.withSecret("")
-	client.SecretSHA256 = e.SecretSHA256
+	client.SecretSHA256, client.Generation = e.SecretSHA256, e.Generation
 	return client, nil
 }
 
@@ -77,7 +77,9 @@ func storedUser(e roster.Entry) (authorize.User, error) {
 	if err := checkPasswordHash(u.PasswordHash); err != nil {
 		return authorize.User{}, err
 	}
-	return u.withSecrets(u.PasswordHash, ""), nil
+	user := u.withSecrets(u.PasswordHash, "")
+	user.Generation = e.Generation
+	return user, nil
 }
 
 // unmarshalEntry refuses members that are not known: a mistyped option must not be left out in silence.

@@ -61,7 +61,7 @@ func newAssembly(c *Config) (*assembly, error) {
 		return nil, err
 	}
 	a.revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations}
+	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations, Between: a.between}
 	a.addSessions(c)
 	a.addTokens(c)
 	a.accounts.EndPerson = a.tokens.Revoker.EndPerson
@@ -103,12 +103,21 @@ func (a *assembly) addPeople(c *Config) (err error) {
 }
 
 func (a *assembly) addFactors(c *Config) {
-	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys}
+	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys, Generation: a.accounts.Directory.Generation}
 	a.limiter.Devices.Binding = a.bindingOf
 	a.factors = &factor.Factors{
 		Directory: a.accounts.Directory, Enrolments: enrolments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
 		Passkeys: factor.NewPasskeys(c.Issuer, enrolments, a.accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
 	}
+}
+
+// between are the generations of a person and a client.
+func (a *assembly) between(user, clientID string) consent.Between {
+	between := consent.Between{User: a.accounts.Directory.Generation(user)}
+	if client := a.clients.Configured[clientID]; client != nil {
+		between.Client = client.Generation
+	}
+	return between
 }
 
 // bindingOf is what browsers are known for of an account.

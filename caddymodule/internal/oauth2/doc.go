@@ -6,4 +6,5 @@
 //	pkce.go         code_challenge and code_verifier (RFC 7636)
 //	random.go       codes, tokens and states that nobody can guess (RFC 6749 §10.10)
 //	lifetime.go     limits of configured lifetimes
+//	generation.go   who of those that had a name one after the other
 package oauth2

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // A Kind says which of a record's entries are meant.
@@ -22,12 +24,19 @@ type Entry struct {
 	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
 	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
 	Since        time.Time       `json:"since"`                   // when it was added
+
+	// Generation is set by [Record.Add]. What was given to it is no later one's of its name, whenever other gateways hear
+	// of its removal.
+	Generation oauth2.Generation `json:"generation,omitempty"`
 }
 
 // A Record has all entries by kind and name: the client_id, or the name to sign in with.
 type Record struct {
 	// Entries are by kind and name. A missing kind has none.
 	Entries map[Kind]map[string]Entry `json:"entries,omitempty"`
+
+	// Latest is the greatest that any entry had, removed ones too.
+	Latest oauth2.Generation `json:"latest,omitempty"`
 }
 
 var (
@@ -41,11 +50,13 @@ var (
 	ErrInvalid = errors.New("cannot be in force")
 )
 
-// Add adds an entry.
+// Add adds an entry. Its generation is the time, so that it is a later one even if the record was lost, or came from a backup.
 func (r *Record) Add(kind Kind, name string, e Entry) error {
 	if _, there := r.Entries[kind][name]; there {
 		return fmt.Errorf("%q %w", name, ErrExists)
 	}
+	r.Latest = max(r.Latest+1, oauth2.Generation(time.Now().UnixNano()))
+	e.Generation = r.Latest
 	r.set(kind, name, e)
 	return nil
 }
@@ -78,7 +89,7 @@ func (r *Record) Clone() *Record {
 	for kind, named := range r.Entries {
 		entries[kind] = maps.Clone(named)
 	}
-	return &Record{Entries: entries}
+	return &Record{Entries: entries, Latest: r.Latest}
 }
 
 func (r *Record) set(kind Kind, name string, e Entry) {

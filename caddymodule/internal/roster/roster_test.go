@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 func add(name string) func(*Record) error {
@@ -90,6 +91,25 @@ func TestWatch(t *testing.T) {
 			t.Errorf("after an outage: heard %d times, %+v", heard, there.Record())
 		}
 	})
+}
+
+// Whoever gets a name has a later generation than all who had it, even if clocks or the record went back; an edit keeps it.
+func TestGenerations(t *testing.T) {
+	ahead := Record{Latest: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())}
+	r, latest := *ahead.Clone(), ahead.Latest
+	for i := range 3 {
+		if i == 2 {
+			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), Record{}
+		}
+		if err := errors.Join(add("a")(&r), r.Replace(Users, "a", func(e Entry) (Entry, error) { return e, nil })); err != nil {
+			t.Fatal(err)
+		}
+		added := r.Entries[Users]["a"].Generation
+		if err := r.Remove(Users, "a"); err != nil || added <= latest {
+			t.Errorf("%d after %d, %v", added, latest, err)
+		}
+		latest = added
+	}
 }
 
 type brittleStore struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -121,6 +122,9 @@ type Client struct {
 
 	// Registered clients registered themselves. Only the digest of their secret is known.
 	Registered bool `json:"-"`
+
+	// Generation tells the client from earlier ones with its ID. Default: there are none.
+	Generation oauth2.Generation `json:"-"`
 }
 
 // Links are addresses that an app registers for people (RFC 7591 §2). Each may be "".

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Consent is what a person allows a client, as stored.
@@ -15,6 +16,14 @@ type Consent struct {
 	User      string      `json:"user"`      // the sub
 	ClientID  string      `json:"client_id"` // of the client
 	Approvals []*Approval `json:"approvals"` // by patient, the latest last
+
+	Between Between `json:"between,omitzero"` // whom it is, of those that had the names
+}
+
+// Between are the generations of a person and a client.
+type Between struct {
+	User   oauth2.Generation `json:"user,omitempty"`   // of the person
+	Client oauth2.Generation `json:"client,omitempty"` // of the client
 }
 
 // About returns what counts for a request; nil if the person was not asked.
@@ -51,6 +60,9 @@ func (c *Consent) put(about About, a *Approval) {
 type Consents struct {
 	Durable     store.Store             // holds them
 	Revocations *revocation.Revocations // void access tokens when consent is withdrawn
+
+	// Between says who has a sub and a client_id now.
+	Between func(user, clientID string) Between
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
@@ -81,6 +93,10 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 	if c == nil || err != nil {
 		return nil, err
 	}
+	now := cs.Between(c.User, c.ClientID)
+	if c.Between.User.IsAnother(now.User) || c.Between.Client.IsAnother(now.Client) {
+		return nil, nil
+	}
 	if c.Approvals == nil {
 		earlier, err := store.FromJSON[Approval](value)
 		if err != nil {
@@ -89,10 +105,10 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 		earlier.Unclear = true
 		c.Approvals = []*Approval{earlier}
 	}
-	now := store.Now(cs.Durable)
-	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !now.Before(a.Ends()) })
+	at := store.Now(cs.Durable)
+	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !at.Before(a.Ends()) })
 	for _, a := range c.Approvals {
-		a.lapse(now)
+		a.lapse(at)
 	}
 	return c, nil
 }
@@ -129,6 +145,7 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 			a.At = store.Now(cs.Durable).UTC()
 		}
 		c.put(about, a)
+		c.Between = cs.Between(user, clientID)
 		return store.ToJSON(c)
 	})
 }

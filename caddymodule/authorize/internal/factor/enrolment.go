@@ -26,6 +26,8 @@ type Enrolment struct {
 	Handle   []byte    `json:"handle,omitempty"`   // the user handle of all their passkeys
 	Passkeys []Passkey `json:"passkeys,omitempty"` // oldest first
 	Session  string    `json:"session,omitempty"`  // the sid in which the first factor was set up
+
+	Owner oauth2.Generation `json:"owner,omitempty"` // whose it is, of those that had the name
 }
 
 // App is a person's authenticator app (RFC 6238).
@@ -58,6 +60,9 @@ func (e *Enrolment) any() bool { return e.App != nil || len(e.Passkeys) > 0 }
 type Enrolments struct {
 	Durable store.Store     // holds them
 	Keys    keyring.Storing // seal them
+
+	// Generation says who has a name now.
+	Generation func(user string) oauth2.Generation
 }
 
 func enrolmentKey(user string) string { return store.Key("factors", user) }
@@ -83,7 +88,19 @@ func (es *Enrolments) open(ctx context.Context, user string, stored []byte) (*En
 	if err != nil {
 		return nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
 	}
-	return e, nil
+	return es.owned(user, e)
+}
+
+// owned returns what was read, if it is of who has the name here. A later owner is not known here yet.
+func (es *Enrolments) owned(user string, e *Enrolment) (*Enrolment, error) {
+	now := es.Generation(user)
+	switch {
+	case !e.Owner.IsAnother(now):
+		return e, nil
+	case e.Owner > now:
+		return nil, fmt.Errorf("%w: %q has become another person's name", store.ErrUnavailable, user)
+	}
+	return new(Enrolment), nil
 }
 
 // change changes what a person enrolled, unless do returns an error. After a concurrent
@@ -92,6 +109,7 @@ func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolmen
 	return store.Alter(ctx, es.Durable, enrolmentKey(user), lifetime, func(stored []byte) ([]byte, error) {
 		e, err := es.open(ctx, user, stored)
 		if err == nil {
+			e.Owner = es.Generation(user)
 			err = do(e)
 		}
 		if err != nil {

@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	logger := slog.New(slog.DiscardHandler)
 	keys := sharedKeys()
 	durable := storetest.NewIntercepted(nil)
-	enrolments := &factor.Enrolments{Durable: durable, Keys: keys}
+	enrolments := &factor.Enrolments{Durable: durable, Keys: keys, Generation: directory.Generation}
 	return &world{
 		Factors: &factor.Factors{
 			Directory: directory, Enrolments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,

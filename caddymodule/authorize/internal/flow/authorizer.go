@@ -203,6 +203,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Provider:       by.Provider,
 		Subject:        by.Subject,
 		Credential:     credential[:],
+		Generation:     req.client.Generation,
 		CodeChallenge:  req.codeChallenge,
 		Nonce:          req.nonce,
 		Launch:         req.context(by.User.Person(), styleURL),

@@ -72,6 +72,14 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	return d, nil
 }
 
+// Generation is that of the user with an ID; 0 for who is no local user.
+func (d *Directory) Generation(id string) oauth2.Generation {
+	if user := d.Users[id]; user != nil {
+		return user.Generation
+	}
+	return 0
+}
+
 func (d *Directory) known(ctx context.Context) error {
 	if d.Known == nil {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
@@ -48,6 +49,9 @@ type User struct {
 	Disabled bool
 
 	Groups []string `json:"-"` // of a local user, or as the provider says
+
+	// Generation tells a local user from earlier ones with the ID. Default: there are none.
+	Generation oauth2.Generation `json:"-"`
 
 	// TokenClaims are further claims as the provider says, by our names; see [IdentityProvider].
 	TokenClaims map[string][]string `json:",omitempty"`
@@ -97,9 +101,14 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-// Credential changes with the user's password or second factor, which ends their sessions.
+// Credential changes with the user's password or second factor, which ends their sessions. Another user of the name has
+// another one, even with the same password.
 func (u *User) Credential() [sha256.Size]byte {
-	return sha256.Sum256([]byte(u.PasswordHash + "\x00" + u.TOTPSecret))
+	secrets := u.PasswordHash + "\x00" + u.TOTPSecret
+	if u.Generation != 0 {
+		secrets += "\x00" + strconv.FormatInt(int64(u.Generation), 10)
+	}
+	return sha256.Sum256([]byte(secrets))
 }
 
 // credentialHash is half of the credential's digest, like an at_hash. Clients can read it in

@@ -18,21 +18,22 @@ type Grant struct {
 	// that reuse of the code revokes even a token that is being made.
 	Family string `json:"family"`
 
-	ClientID       string    `json:"client_id"`                // that it was given to
-	RedirectURI    string    `json:"redirect_uri"`             // of the authorization request
-	RequestedScope string    `json:"asked"`                    // before the grant narrowed it
-	Scope          []string  `json:"scope"`                    // as granted
-	User           string    `json:"user"`                     // the sub
-	SignedInAt     time.Time `json:"signed_in_at"`             // the auth_time
-	GrantedAt      time.Time `json:"at"`                       // compared with cutoffs
-	Until          time.Time `json:"until,omitzero"`           // when the person lets it end; zero if they did not say
-	Session        string    `json:"session,omitempty"`        // the sid of the sign-in
-	AMR            []string  `json:"amr,omitempty"`            // of the sign-in (RFC 8176)
-	Provider       string    `json:"provider,omitempty"`       // the key of the identity provider, if any
-	Subject        string    `json:"upstream_sub,omitempty"`   // the sub at the provider
-	Credential     []byte    `json:"credential"`               // a hash of the user's at the time
-	CodeChallenge  string    `json:"code_challenge,omitempty"` // RFC 7636
-	Nonce          string    `json:"nonce,omitempty"`          // of the authorization request
+	ClientID       string            `json:"client_id"`                // that it was given to
+	RedirectURI    string            `json:"redirect_uri"`             // of the authorization request
+	RequestedScope string            `json:"asked"`                    // before the grant narrowed it
+	Scope          []string          `json:"scope"`                    // as granted
+	User           string            `json:"user"`                     // the sub
+	SignedInAt     time.Time         `json:"signed_in_at"`             // the auth_time
+	GrantedAt      time.Time         `json:"at"`                       // compared with cutoffs
+	Until          time.Time         `json:"until,omitzero"`           // when the person lets it end; zero if they did not say
+	Session        string            `json:"session,omitempty"`        // the sid of the sign-in
+	AMR            []string          `json:"amr,omitempty"`            // of the sign-in (RFC 8176)
+	Provider       string            `json:"provider,omitempty"`       // the key of the identity provider, if any
+	Subject        string            `json:"upstream_sub,omitempty"`   // the sub at the provider
+	Credential     []byte            `json:"credential"`               // a hash of the user's at the time
+	Generation     oauth2.Generation `json:"generation,omitempty"`     // of the client
+	CodeChallenge  string            `json:"code_challenge,omitempty"` // RFC 7636
+	Nonce          string            `json:"nonce,omitempty"`          // of the authorization request
 
 	// Launch is the context that the client was launched with; nil without one.
 	Launch   *launch.Context `json:"launch,omitempty"`

@@ -119,6 +119,10 @@ func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 
 // checkAllowed refuses a grant that could no longer be made.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
+	if g.Generation.IsAnother(client.Generation) {
+		return oauth2.InvalidGrant("another client had the client_id then")
+	}
+	g.Generation = client.Generation // to which its tokens are bound
 	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
 		return oauth2.InvalidGrant("the client may no longer have what it was granted")
 	}

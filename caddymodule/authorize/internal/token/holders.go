@@ -18,7 +18,7 @@ type AccessToken struct {
 	ClientID        string // the client_id
 	Scope           string // the scope
 	Session         string // the sid: the session that the token ends with, if any
-	CredentialHash  string // the credential_hash; empty unless the person is a local user
+	CredentialHash  string // the credential_hash; see [boundTo]
 	Provider        string // the idp: the key of the identity provider; empty for a password here
 	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
 	ACR             string // the acr: the class of the sign-in; empty for a client of its own
@@ -48,7 +48,7 @@ type Holders struct {
 
 // Find returns whom an access token stands for; nil if what it depends on has ended: the
 // person was removed or disabled or has another password or second factor, the client was
-// removed, it or the person may no longer have the scope, the client now requires a further factor, the session or the link to the provider's account
+// removed, whether or not there is another one by now, it or the person may no longer have the scope, the client now requires a further factor, the session or the link to the provider's account
 // ended, or all grants were revoked. It does not check whether the token itself was revoked;
 // see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
@@ -60,13 +60,13 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 		return nil, err
 	}
 	if t.Subject == t.ClientID {
-		if !usesCredentials(client) {
+		if !usesCredentials(client) || t.CredentialHash != boundTo("", client.Generation) {
 			return nil, nil
 		}
 		return new(Holder), nil
 	}
 	user, err := h.accounts.Find(ctx, t.Subject)
-	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
+	if user == nil || err != nil || t.CredentialHash != boundTo(user.TokensBoundTo, client.Generation) || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
 		return nil, err
 	}
 	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ type accessTokenClaims struct {
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 
 	Session         string `json:"sid,omitempty"`             // that the token ends with, if any
-	CredentialHash  string `json:"credential_hash,omitempty"` // of the password and second factor
+	CredentialHash  string `json:"credential_hash,omitempty"` // of what [boundTo] says
 	Provider        string `json:"idp,omitempty"`             // the key of the identity provider, if any
 	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
 	Related         bool   `json:"related,omitempty"`         // the person acts for the patient, as the FHIR server says
@@ -112,7 +113,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: revocation.NewTokenID(g.Family, dated), ClientID: g.ClientID, Scope: g.ScopeText(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), ACR: oauth2.ACR(g.AMR, g.Provider), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
-		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
+		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: boundTo(user.TokensBoundTo, g.Generation),
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
 		Related: g.isRelated(user),
 	})
@@ -195,8 +196,18 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: revocation.NewDatedID(dated), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		CredentialHash: boundTo("", client.Generation),
 	})
 	return &Issued{Access: access, Lifetime: lifetime}, err
+}
+
+// boundTo is to what tokens are bound: the credential of a local user, whose hash is given, and the generation of the
+// client, if it has one.
+func boundTo(credentialHash string, client oauth2.Generation) string {
+	if client == 0 {
+		return credentialHash
+	}
+	return hashOf(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
 }
 
 // clientDating returns the time of the jti of a client's own token: after all cutoffs.
@@ -229,6 +240,11 @@ func accessTokenHash(access string) string {
 	if access == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(access))
+	return hashOf(access)
+}
+
+// hashOf is the half of a digest, in base64url.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }

@@ -1,0 +1,97 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// entries are the generations of alice, and of the client app; 0 in the configuration.
+type entries struct{ alice, app oauth2.Generation }
+
+func (of entries) server(t *testing.T, s store.Store, consent string) *authorize.Server {
+	return servertest.New(t, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Store, c.Durable = s, s
+		c.Users[0].Generation, c.Clients[0].Consent = of.alice, consent
+		for i := range c.Clients {
+			c.Clients[i].Generation = of.app
+		}
+		servertest.ResourceServer(c)
+	})
+}
+
+// active reports whether the guard, or another resource server, takes an access token.
+func active(b *servertest.Browser, access string) bool {
+	asked := servertest.AskAboutToken(b, "/oauth2/introspect", access, "fhir-server", "rs")
+	return servertest.Decode[map[string]any](b.T, asked)["active"] == true
+}
+
+// What a person or client was given, at whatever gateway, is none of who has the name later, while one that moves between
+// the configuration and the store keeps it, but for the session: a person signs in again.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	type kept struct{ session, factor, consent, grants, access, own bool }
+	for name, tt := range map[string]struct {
+		before, after entries
+		want          kept
+	}{
+		"the same":                    {entries{1, 1}, entries{1, 1}, kept{true, true, true, true, true, true}},
+		"another person":              {entries{1, 1}, entries{2, 1}, kept{false, false, false, false, false, true}},
+		"another client":              {entries{1, 1}, entries{1, 2}, kept{true, true, false, false, false, false}},
+		"a person moves to the store": {entries{0, 1}, entries{1, 1}, kept{false, true, true, false, false, true}},
+		"a person moves back":         {entries{1, 1}, entries{0, 1}, kept{false, true, true, false, false, true}},
+		"a client moves to the store": {entries{1, 0}, entries{1, 1}, kept{true, true, true, true, false, false}},
+		"a client moves back":         {entries{1, 1}, entries{1, 0}, kept{true, true, true, true, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := store.NewMemory(1000, 0)
+			asked := servertest.Request(servertest.OfflineAccess(nil))
+			b := servertest.NewBrowser(t, tt.before.server(t, s, authorize.ConsentRequired))
+			given := b.Redeem(b.Allow(b.SignIn(asked, "alice", "right"), "*"))
+			code := servertest.CodeForm(servertest.Location(t, b.Authorize(asked)).Query().Get("code"), nil)
+			own := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}, "scope": {"system/*.rs"}})
+			app, _ := servertest.EnrolApp(b)
+
+			b.Server = tt.after.server(t, s, authorize.ConsentRequired)
+			got := kept{
+				session: b.Get("/oauth2/account").StatusCode == http.StatusOK, access: b.TokenWorks(given.AccessToken),
+				own: active(b, own.AccessToken),
+			}
+			r := servertest.NewBrowser(t, b.Server).SignIn(asked, "alice", "right")
+			if got.factor = strings.Contains(r.Header.Get("Location"), "factor="); got.factor {
+				again := servertest.NewBrowser(t, b.Server)
+				r = again.SendOTP(again.OpenSecondFactor(again.SignIn(asked, "alice", "right")), servertest.OTP(app, time.Now()))
+			}
+			got.consent = servertest.Location(t, r).Query().Has("code")
+			b.Server = tt.after.server(t, s, "") // whatever is consented
+			refreshed := b.Refresh(given.Refresh, nil)
+			got.grants = b.TokenWorks(refreshed.AccessToken)
+			if redeemed := b.RequestTokens(code); b.TokenWorks(redeemed.AccessToken) != got.grants {
+				t.Errorf("the code: %+v, the refresh token: %+v", redeemed, refreshed)
+			}
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A gateway that has not heard yet who has a name now takes nobody's second factor for another's.
+func TestGatewayBehindGeneration(t *testing.T) {
+	t.Parallel()
+	s := store.NewMemory(1000, 0)
+	b := servertest.NewBrowser(t, entries{alice: 2}.server(t, s, ""))
+	servertest.SignInToAccount(b, "alice", "right")
+	servertest.EnrolApp(b)
+	b = servertest.NewBrowser(t, entries{alice: 1}.server(t, s, ""))
+	servertest.WantError(t, servertest.Location(t, b.SignIn(servertest.Request(nil), "alice", "right")), "temporarily_unavailable")
+}
