@@ -26,9 +26,10 @@ type Server struct {
 
 	mu       sync.Mutex // held while the server is replaced
 	inForce  atomic.Pointer[authorize.Server]
-	problems map[named]error    // of entries that are not in force
-	ctx      context.Context    // of what runs in the background; nil before that
-	end      context.CancelFunc // ends what the server in force does in the background
+	known    map[named]*judgement // of the entries that were last read, or were to be changed
+	problems map[named]error      // of entries that are not in force
+	ctx      context.Context      // of what runs in the background; nil before that
+	end      context.CancelFunc   // ends what the server in force does in the background
 	running  sync.WaitGroup
 }
 
@@ -83,12 +84,7 @@ func (s *Server) Change(ctx context.Context, kind Kind, name string, alter func(
 		if err := alter(record); err != nil {
 			return err
 		}
-		entry, there := record.Entries[kind][name]
-		if !there {
-			return nil
-		}
-		others := slices.DeleteFunc(record.members(), func(m member) bool { return m.named == named{kind, name} })
-		if err := s.try(append(s.accept(nil, others, nil), member{named{kind, name}, entry})); err != nil {
+		if err := s.check(record, named{kind, name}); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil
@@ -130,12 +126,12 @@ func (s *Server) read(ctx context.Context) error {
 func (s *Server) rebuild() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	problems := map[named]error{}
-	accepted := s.accept(nil, s.roster.Record().members(), func(m member, err error) {
-		if problems[m.named] = err; s.problems[m.named] == nil {
-			s.logger.Error("an entry of the store is not in force", "kind", string(m.kind), "name", m.name, "error", err)
+	accepted, problems := s.accept(s.roster.Record().members())
+	for entry, err := range problems {
+		if s.problems[entry] == nil {
+			s.logger.Error("an entry of the store is not in force", "kind", string(entry.kind), "name", entry.name, "error", err)
 		}
-	})
+	}
 	server, err := s.with(accepted, s.logger)
 	if err != nil { // cannot be: it was made already
 		s.logger.Error("clients and people in the store are not in force", "error", err)
@@ -158,42 +154,6 @@ func (s *Server) begin() {
 	s.end = end
 	server := s.inForce.Load()
 	s.running.Go(func() { server.Run(ctx) })
-}
-
-// accept returns members, after others, as far as they can be in force together. It tells of the rest.
-func (s *Server) accept(others, members []member, refused func(member, error)) []member {
-	all := slices.Concat(others, members)
-	err := s.try(all)
-	switch {
-	case err == nil:
-		return all
-	case len(members) == 1:
-		if refused != nil {
-			refused(members[0], err)
-		}
-		return others
-	}
-	half := len(members) / 2
-	return s.accept(s.accept(others, members[:half], refused), members[half:], refused)
-}
-
-// try says why members cannot be in force together. It logs nothing: what is tried is made many times.
-func (s *Server) try(members []member) error {
-	_, err := s.with(members, slog.New(slog.DiscardHandler))
-	return err
-}
-
-// with makes a server of the configuration and members.
-func (s *Server) with(members []member, logger *slog.Logger) (*authorize.Server, error) {
-	c := s.config
-	c.Logger = logger
-	c.Clients, c.Users = slices.Clone(c.Clients), slices.Clone(c.Users)
-	for _, m := range members {
-		if err := s.resolve(&c, m.kind, m.entry); err != nil {
-			return nil, err
-		}
-	}
-	return authorize.New(c)
 }
 
 // named tells entries apart, of kinds that only later versions know as well.

@@ -87,6 +87,34 @@ func TestEntriesInForce(t *testing.T) {
 	}
 }
 
+// An entry is read once, not at each change, and one that clashed with another is in force once that is gone.
+func TestEntriesAreJudgedOnce(t *testing.T) {
+	server := newServer(t, store.NewMemory(100, 0))
+	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"a"`, "d": `7`})
+	server.rebuild()
+	read := 0
+	server.resolve = func(to *authorize.Config, kind Kind, e Entry) error { read++; return clientEntry(to, kind, e) }
+	for _, alter := range []func(*Record) error{
+		func(record *Record) error { return record.Add(Clients, "e", Entry{Config: []byte(`"e"`)}) },
+		func(record *Record) error { return record.Remove(Clients, "e") },
+	} {
+		if err := server.Change(t.Context(), Clients, "e", alter); err != nil || server.Problem(Clients, "c") == nil {
+			t.Errorf("%v, %v", err, server.Problem(Clients, "c"))
+		}
+	}
+	if err := server.Change(t.Context(), Clients, "a", func(record *Record) error { return record.Remove(Clients, "a") }); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"b": false, "c": true, "d": false} {
+		if problem := server.Problem(Clients, name); (problem == nil) != want {
+			t.Errorf("%s: %v", name, problem)
+		}
+	}
+	if read != 1 {
+		t.Errorf("read %d entries, want the new one", read)
+	}
+}
+
 // What is only tried is not logged.
 func TestQuietTrials(t *testing.T) {
 	var log strings.Builder
