@@ -44,6 +44,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		}},
 		{Pattern: adminUsers, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
 		{Pattern: adminUsers + "/", Handler: adminMethods{http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster)}},
+		{Pattern: "/fhir/roster", Handler: adminMethods{http.MethodDelete: a.Roster(resetRoster)}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

@@ -45,7 +45,7 @@ func (s administration) List(ctx context.Context, kind string) ([]authorize.Admi
 
 // adminEntry is an entry for the page. What a later version wrote may not be readable.
 func adminEntry(kind roster.Kind, e rosterEntry) (shown authorize.AdminEntry, err error) {
-	shown = authorize.AdminEntry{From: e.From, Since: e.Since, Waits: e.Waits, Problem: e.Problem}
+	shown = authorize.AdminEntry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
 	if err != nil {
 		return shown, err

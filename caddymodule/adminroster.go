@@ -54,7 +54,7 @@ func (a *adminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.R
 func rosterError(err error) error {
 	for cause, status := range map[error]int{
 		roster.ErrUnknown: http.StatusNotFound, authorize.ErrNotRegistered: http.StatusNotFound,
-		roster.ErrExists: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
+		roster.ErrExists: http.StatusConflict, roster.ErrReadable: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
 	} {
 		if errors.Is(err, cause) {
 			return caddy.APIError{HTTPStatus: status, Err: err}
@@ -100,6 +100,16 @@ func actOnClient(r *rosterRequest) (any, error) {
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
 }
 
+// resetRoster replaces a record of clients and people that cannot be read, and counts who is in it then.
+func resetRoster(r *rosterRequest) (any, error) {
+	record, err := r.of.app.server.Reset(r.http.Context())
+	if err != nil {
+		return nil, err
+	}
+	r.of.app.Audit(r.http.Context(), audit.Event{Kind: audit.Registration, Reason: "unreadable clients and people replaced by the operator"})
+	return map[roster.Kind]int{roster.Clients: len(record.Entries[roster.Clients]), roster.Users: len(record.Entries[roster.Users])}, nil
+}
+
 // recorded returns what records a change, unless it was refused.
 func (r *rosterRequest) recorded(reason string) func(rosterEntry, error) (any, error) {
 	return func(changed rosterEntry, err error) (any, error) {
@@ -135,7 +145,7 @@ func nameOf(kind roster.Kind, config []byte) (string, error) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(config, &named); err != nil {
-		return "", err
+		return "", errors.New("it must be an object of JSON, whose id or name is a string")
 	}
 	if kind == roster.Clients {
 		named.Name = named.ID

@@ -166,6 +166,7 @@ func TestApproval(t *testing.T) {
 	metadata := `{"redirect_uris":["https://app.example/"],"token_endpoint_auth_method":"client_secret_post"%s}`
 	register := func(method, target, token, more string) (c struct {
 		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
 		Access string `json:"registration_access_token"`
 	}) {
 		r := g.Ask(method, target, fmt.Sprintf(metadata, more), "Authorization", "Bearer "+token, "Content-Type", "application/json")
@@ -184,6 +185,12 @@ func TestApproval(t *testing.T) {
 		}
 	}
 	check("registered", http.StatusForbidden)
+	for secret, want := range map[string]int{client.Secret: http.StatusForbidden, "guessed": http.StatusUnauthorized} {
+		form := url.Values{"client_id": {client.ID}, "client_secret": {secret}, "token": {"x"}}
+		if got := g.Post("/oauth2/introspect", form).StatusCode; got != want {
+			t.Errorf("before it is approved, with the secret %q: %d, want %d", secret, got, want)
+		}
+	}
 	approve := func() {
 		if _, status := g.ask(http.MethodPost, "/fhir/clients/"+client.ID+"/approve", ""); status != http.StatusOK {
 			t.Errorf("approval: %d", status)
@@ -200,6 +207,34 @@ func TestApproval(t *testing.T) {
 	check("approved again", http.StatusFound)
 	g.remove("/fhir/clients/" + client.ID)
 	check("removed", http.StatusBadRequest)
+}
+
+// Who is known stays when a record that cannot be read is replaced.
+func TestRosterReset(t *testing.T) {
+	g := rosterGateway{exampleGateway(t, nil), t}
+	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	defer g.remove("/fhir/clients/growth-chart")
+	app, err := fhirapp.Find[*App](g.Context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"roster:record", "roster:version"} {
+		if err := app.Stores().Durable.Put(t.Context(), key, []byte("damaged"), store.Forever); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", ""); err == nil {
+		t.Error("the damaged record was read")
+	}
+	left, err := adminWithBody(t, g.Context, http.MethodDelete, "/fhir/roster", "")
+	if err != nil || left.Body.String() != `{"clients":1,"users":0}`+"\n" {
+		t.Errorf("%v, %v", left, err)
+	}
+	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{}`); status != http.StatusOK {
+		t.Errorf("an edit after that: %d", status)
+	}
 }
 
 // What is refused leaves everything as it was.
@@ -233,6 +268,7 @@ func TestRosterRefuses(t *testing.T) {
 		{"approval of one that is added", http.MethodPost, "/fhir/clients/growth-chart/approve", "", 404},
 		{"removal of what is below one", http.MethodDelete, "/fhir/clients/growth-chart/secret", "", 404},
 		{"an edit of what is below one", http.MethodPatch, "/fhir/clients/growth-chart/secret", `{"name":"x"}`, 404},
+		{"a reset of what can be read", http.MethodDelete, "/fhir/roster", "", 409},
 		{"removal of one in the Caddyfile", http.MethodDelete, "/fhir/clients/demo-app", "", 404},
 		{"a user without a password", http.MethodPost, "/fhir/users", `{"name":"x"}`, 400},
 		{"a hash from a file", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"{file./etc/passwd}"}`, 400},

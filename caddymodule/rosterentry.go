@@ -27,6 +27,7 @@ type rosterEntry struct {
 	From    string    `json:"from"`                    // configuration, store or registration
 	Since   time.Time `json:"since,omitzero"`          // when it was added
 	Waits   bool      `json:"waits,omitempty"`         // for approval
+	Has     bool      `json:"has_secret,omitempty"`    // a secret, of a client that can get another one
 	Problem string    `json:"problem,omitempty"`       // why it is not in force
 	Secret  string    `json:"client_secret,omitempty"` // a new one, which is shown this once
 	Config  any       `json:"config,omitempty"`
@@ -107,7 +108,7 @@ func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
 	registered, err := c.app.Server().Clients().Registered(ctx)
 	for _, c := range registered {
 		entries = append(entries, rosterEntry{
-			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits,
+			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
 			Config: Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 		})
 	}
@@ -133,7 +134,7 @@ func (a *App) configured(kind roster.Kind) []rosterEntry {
 
 // stored is an entry of the store without its hash.
 func (c rosterChange) stored(name string, e roster.Entry) rosterEntry {
-	entry := rosterEntry{Name: name, From: "store", Since: e.Since}
+	entry := rosterEntry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		entry.Problem = err.Error()

@@ -62,6 +62,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
 		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nIts secret, which is not shown again: xyz\n"},
 		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
+		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "In the store are now: clients 1, people 2.\n"},
 		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
 		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users ["wendy","group nurses"]`, `{"name":"wendy"}`, "Added wendy.\n"},
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
@@ -69,7 +70,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Ended: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"sub_released":true,"void":"all"}`, "Ended: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person may get the sub in five minutes, unless its owner signs in again before.\n"},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u, and ended sessions: 2.\n"},
-		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60}]}`, "KID  ALG    AGE\nl    ES256  1m0s\n"},
+		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
 		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        INTERACTION  REASON\n2026-01-02 03:04:05  token  invalid_grant               used\n"},
 	} {
 		asked, printed, err := run(t, tt.line, tt.answer)

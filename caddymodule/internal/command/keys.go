@@ -11,7 +11,7 @@ import (
 func init() { register(keysNoun) }
 
 var keysNoun = noun{
-	name: "fhir-keys", short: "Lists, replaces and retires the signing keys of the running gateway", long: `
+	name: "fhir-keys", short: "Lists, replaces and retires the keys of the running gateway", long: `
 Keys are replaced every 90 days without these commands.
 
 rotate makes new ones: they are published at once and sign an hour later. Those that they replace stay published until
@@ -42,8 +42,12 @@ func (c *call) keys(method string, path ...string) error {
 	return c.do(request{method: method, path: append([]string{"keys"}, path...)}, &answer, func(out io.Writer) error {
 		var rows [][]string
 		for _, key := range answer.Keys {
-			rows = append(rows, []string{key.KeyID, key.Algorithm, (time.Duration(key.Seconds) * time.Second).String()})
+			use := "signs tokens"
+			if key.Algorithm == "A256GCM" {
+				use = "seals cookies and forms"
+			}
+			rows = append(rows, []string{key.KeyID, key.Algorithm, use, (time.Duration(key.Seconds) * time.Second).String()})
 		}
-		return table(out, "KID | ALG | AGE", rows)
+		return table(out, "KID | ALG | USE | AGE", rows)
 	})
 }

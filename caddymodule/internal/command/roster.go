@@ -60,6 +60,10 @@ An option is a line as in the Caddyfile, in quotation marks:
 				use: "rotate-secret <client_id>", short: "Gives a client a new secret; the old one ends", args: cobra.ExactArgs(1),
 				run: func(c *call) error { return c.about(http.MethodPost, "Changed", "clients", c.args[0], "secret") },
 			},
+			verb{
+				use: "reset", short: "Replaces clients and people in the store that cannot be read", args: cobra.NoArgs, run: (*call).reset,
+				long: "Puts the clients and people that this gateway knows in place of a record that cannot be read, which stays in the store\nunder another key. Nothing happens to one that can be read.",
+			},
 		),
 	}
 }
@@ -144,6 +148,17 @@ func (c *call) edit(kind string, parse Parser) error {
 		}
 	}
 	return c.tell("Changed", request{method: http.MethodPatch, path: []string{kind, c.args[0]}, body: patch})
+}
+
+func (c *call) reset() error {
+	var left struct {
+		Clients int `json:"clients"`
+		Users   int `json:"users"`
+	}
+	return c.do(request{method: http.MethodDelete, path: []string{"roster"}}, &left, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "In the store are now: clients %d, people %d.\n", left.Clients, left.Users)
+		return err
+	})
 }
 
 func (c *call) about(method, done string, path ...string) error {

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -17,6 +18,8 @@ import (
 const (
 	recordKey  = "roster:record"
 	versionKey = "roster:version" // the digest of the record, to ask for often
+
+	unreadableKey = "roster:unreadable" // what [Roster.Reset] replaced
 
 	// maxSize bounds the record, which every gateway reads whole: some 2,000 clients and people.
 	maxSize = 1 << 20
@@ -126,6 +129,30 @@ func (r *Roster) change(ctx context.Context, alter func(*Record) error) error {
 	if err := alter(record); err != nil {
 		return err
 	}
+	return r.write(ctx, record, old)
+}
+
+// ErrReadable says that the record can be read, and needs no [Roster.Reset].
+var ErrReadable = errors.New("the record of clients and people can be read: change its entries")
+
+// Reset puts what was last read in place of a record that cannot be read, or nothing if none was. The other one is kept
+// under another key.
+func (r *Roster) Reset(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	values, err := store.Values(ctx, r.store, recordKey)
+	if err != nil {
+		return err
+	}
+	if _, err = store.FromJSON[Record](values[0]); err == nil {
+		return ErrReadable
+	}
+	aside := &store.Call{Op: store.Put, Key: unreadableKey, Value: values[0], TTL: store.Forever}
+	return r.write(ctx, cmp.Or(r.Record(), new(Record)), values[0], aside)
+}
+
+// write stores a record in place of what was read, and makes other calls with that.
+func (r *Roster) write(ctx context.Context, record *Record, read []byte, with ...*store.Call) error {
 	value, err := store.ToJSON(record)
 	if err != nil {
 		return err
@@ -134,8 +161,8 @@ func (r *Roster) change(ctx context.Context, alter func(*Record) error) error {
 		return errTooBig
 	}
 	version := versionOf(value)
-	err = r.store.Do(ctx, store.Replacing(recordKey, old, value, store.Forever),
-		&store.Call{Op: store.Put, Key: versionKey, Value: version, TTL: store.Forever})
+	err = r.store.Do(ctx, append(with, store.Replacing(recordKey, read, value, store.Forever),
+		&store.Call{Op: store.Put, Key: versionKey, Value: version, TTL: store.Forever})...)
 	if err == nil {
 		r.known.read.Store(&reading{record, version})
 	}

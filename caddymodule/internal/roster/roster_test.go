@@ -142,4 +142,16 @@ func TestUnreadableRecord(t *testing.T) {
 	if changed, err := there.Read(t.Context()); changed || !errors.Is(err, store.ErrNewer) || !errors.Is(there.Trouble(), store.ErrNewer) || len(there.Record().Entries[Users]) != 1 {
 		t.Errorf("%v %v: %v, %+v", changed, err, there.Trouble(), there.Record())
 	}
+	if err := there.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := there.Read(t.Context()); changed || err != nil || there.Trouble() != nil || len(there.Record().Entries[Users]) != 1 {
+		t.Errorf("after the reset: %v %v: %v, %+v", changed, err, there.Trouble(), there.Record())
+	}
+	if kept, err := shared.Get(t.Context(), unreadableKey); string(kept) != `{"v":99}` || err != nil {
+		t.Errorf("kept %s, %v", kept, err)
+	}
+	if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
+		t.Errorf("another reset: %v", err)
+	}
 }

@@ -95,6 +95,14 @@ func (s *Server) Change(ctx context.Context, kind Kind, name string, alter func(
 	return err
 }
 
+// Reset is [Roster.Reset].
+func (s *Server) Reset(ctx context.Context) (*Record, error) {
+	if err := s.roster.Reset(ctx); err != nil {
+		return nil, err
+	}
+	return s.Record(ctx)
+}
+
 // Run reads the roster, follows it, and does in the background what its server does there, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	s.mu.Lock()

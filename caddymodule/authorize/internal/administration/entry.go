@@ -51,6 +51,7 @@ type Entry struct {
 	From    string    // configuration, [Stored] or [Registered]
 	Since   time.Time // when it was added, if that is known
 	Waits   bool      // for approval
+	Secret  bool      // an app has one, which can be made anew
 	Problem string    // why it is not in force
 
 	Fields

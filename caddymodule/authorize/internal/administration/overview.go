@@ -125,6 +125,7 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 	}
 	if e != nil {
 		shown.Seen, shown.Waits, shown.Registered = e.digest(), e.Waits, e.From == Registered
+		shown.Renews = kind == Users || e.Secret
 		shown.Own = isOwn(signedIn, kind, e.Name)
 		shown.Name, shown.Title, shown.Problem = e.Name, e.Title, e.Problem
 		shown.RedirectURIs, shown.Scopes, shown.LaunchURI = strings.Join(e.RedirectURIs, "\n"), strings.Join(e.Scopes, "\n"), e.LaunchURI

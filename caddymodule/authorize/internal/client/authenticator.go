@@ -46,10 +46,15 @@ type Authenticator struct {
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	a.noteClientID(r, p)
 	client, err := a.clientOf(r, p)
-	if err == nil && !client.Public() {
+	switch {
+	case err != nil:
+		return nil, err
+	case client.waits:
+		return nil, errNotApproved
+	case !client.Public():
 		audit.NoteAuthenticated(r.Context())
 	}
-	return client, err
+	return client, nil
 }
 
 func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
@@ -68,7 +73,7 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	case p.Get("client_id") == "":
 		return nil, ErrNoClientID
 	}
-	client, err := a.Clients.Find(r.Context(), p.Get("client_id"))
+	client, err := a.Clients.named(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +127,10 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 // clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1), and then as they are,
 // because many clients do not encode them.
 func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
-	if c, err := a.Clients.Find(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
+	if c, err := a.Clients.named(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
 		return c, err
 	}
-	c, err := a.Clients.Find(ctx, id)
+	c, err := a.Clients.named(ctx, id)
 	if err != nil || c != nil && c.hasSecret(secret) {
 		return c, err
 	}
@@ -189,7 +194,7 @@ func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Clien
 	if len(parts) != 3 || decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
 		return nil, nil, invalidAssertion("this is no JWT")
 	}
-	client, err := a.Clients.Find(ctx, claims.Subject)
+	client, err := a.Clients.named(ctx, claims.Subject)
 	switch {
 	case err != nil:
 		return nil, nil, err

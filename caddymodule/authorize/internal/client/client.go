@@ -118,6 +118,7 @@ type Client struct {
 	secretDigest []byte // nil without a secret
 	guessable    bool   // Secret is
 	keys         *upstream.KeySet
+	waits        bool                              // for the operator's approval
 	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
 
 	// Registered clients registered themselves. Only the digest of their secret is known.

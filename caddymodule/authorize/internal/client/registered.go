@@ -19,6 +19,7 @@ type RegisteredClient struct {
 	Client   Client    // as registered, within what the configuration allows
 	IssuedAt time.Time // when it registered
 	Waits    bool      // for the operator's approval
+	Secret   bool      // it has one
 }
 
 // Registered returns the clients that registered themselves. Those that cannot be read are left out, and an error says so.
@@ -32,7 +33,7 @@ func (r *Registry) Registered(ctx context.Context) (found []RegisteredClient, er
 		if err = errors.Join(err, failed); c == nil || failed != nil {
 			continue
 		}
-		found = append(found, RegisteredClient{c.Client, c.IssuedAt, r.Registrar.Approval && !c.Approved})
+		found = append(found, RegisteredClient{c.Client, c.IssuedAt, r.Registrar.Approval && !c.Approved, c.SecretDigest != nil})
 	}
 	return found, err
 }

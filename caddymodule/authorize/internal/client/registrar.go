@@ -148,15 +148,13 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	return c, r.loadError(id, r.complete(c))
 }
 
-// usable returns a client that may be used, or nil.
-func (r *registrar) usable(ctx context.Context, id string) (*Client, error) {
+// find returns a client, which may not be approved yet, or nil.
+func (r *registrar) find(ctx context.Context, id string) (*Client, error) {
 	c, err := r.load(ctx, id)
-	switch {
-	case c == nil || err != nil:
+	if c == nil || err != nil {
 		return nil, err
-	case r.Approval && !c.Approved:
-		return nil, errNotApproved
 	}
+	c.Client.waits = r.Approval && !c.Approved
 	return &c.Client, nil
 }
 

@@ -23,11 +23,20 @@ type Registry struct {
 
 // Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
+	c, err := r.named(ctx, id)
+	if err == nil && c != nil && c.waits {
+		return nil, errNotApproved
+	}
+	return c, err
+}
+
+// named is Find of a client that may wait for approval, as only who proves to be that client is told.
+func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 	if c := r.Configured[id]; c != nil {
 		return c, nil
 	}
 	if r.Registrar != nil {
-		c, err := r.Registrar.usable(ctx, id)
+		c, err := r.Registrar.find(ctx, id)
 		if c != nil || err != nil {
 			return c, err
 		}

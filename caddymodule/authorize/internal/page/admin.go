@@ -36,6 +36,7 @@ type AdminEntry struct {
 	Registered bool   // an app that registered itself, which cannot be edited
 	Waits      bool   // for approval
 	Own        bool   // the administrator's own, which they cannot change
+	Renews     bool   // it has a secret or password that can be made anew
 	Problem    string // why it is not in force, in English
 
 	Name  string // the client_id, or the name to sign in with
