@@ -109,6 +109,13 @@ func TestClientOnPage(t *testing.T) {
 	if page := gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name=growth-chart", "")); !strings.Contains(page, "{env.HOME}") {
 		t.Errorf("a placeholder is replaced: %s", page)
 	}
+	renews := func(name string) bool {
+		return strings.Contains(gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name="+name, "")), `value="secret"`)
+	}
+	g.must("add", "clients", "public", url.Values{"redirect_uris": {"https://a.example/cb"}})
+	check("a new secret is offered", renews("growth-chart"), true)
+	check("where there is none", renews("public"), false)
+	g.must("remove", "clients", "public", nil)
 	g.must("edit", "clients", "growth-chart", url.Values{"redirect_uris": {"https://a.example/cb"}})
 	check("without the redirect URI", g.starts("growth-chart", "https://b.example/cb"), http.StatusBadRequest)
 	check("its secret after an edit", knows(added), true)
