@@ -153,7 +153,9 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	claims, err := e.verifier.Hint(r.Context(), raw)
 	asked := p.Get("client_id")
 	switch {
-	case errors.Is(err, token.ErrInvalidHint), errors.Is(err, keyring.ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
+	case errors.Is(err, keyring.ErrUnknownKey): // which may have been retired since: as without a hint, the person is asked
+		return nil
+	case errors.Is(err, token.ErrInvalidHint), err == nil && asked != "" && asked != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	case err != nil:
 		return err

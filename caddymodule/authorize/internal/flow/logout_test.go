@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,6 +36,11 @@ func TestLogout(t *testing.T) {
 		}, servertest.AfterLogout},
 		{"without a hint", func(string) url.Values {
 			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+		}, ""},
+		{"with a hint whose key was retired", func(id string) url.Values {
+			_, rest, _ := strings.Cut(id, ".")
+			header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"retired","typ":"JWT"}`))
+			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
 		}, ""},
 		{"with nothing", func(string) url.Values { return nil }, ""},
 	}
