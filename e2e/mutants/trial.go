@@ -12,7 +12,7 @@ import (
 )
 
 // guarded are the packages whose tests must catch mutants.
-var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/internal/scopelimit", "./caddymodule/smart/..."}
+var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/internal/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
 
 // patience is how long the tests of a package may take, for go test. A mutant that never ends is caught by it.
 const patience = "120s"
