@@ -63,6 +63,7 @@ func TestTablesInDetail(t *testing.T) {
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/mimetypes&filter=pdf":                                 {`"code":"application/pdf"`, "valueset-unclosed", "'urn:ietf:bcp:13' has a grammar"},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/jurisdiction&count=0":                                 {`"total":`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=x-a/b":   {`{"name":"result","valueBoolean":true}`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&code=x-a/b&inferSystem=true":         {`{"name":"result","valueBoolean":true}`, `"valueUri":"urn:ietf:bcp:13"`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=texts/b": {`{"name":"result","valueBoolean":false}`},
 	} {
 		w, _ := call(t, h, "GET", path, "")
@@ -75,14 +76,15 @@ func TestStandIn(t *testing.T) {
 	h := &Handler{Library: coreLibrary(t)}
 	const sct = "http://snomed.info/sct"
 	for path, want := range map[string][]string{
-		"/CodeSystem/$subsumes?system=" + sct + "&codeA=73211009&codeB=46635009":                                                      {"could not be found"},
-		"/CodeSystem/$lookup?system=" + sct + "&code=138875005":                                                                       {"could not be found"},
-		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                           {"is not here"},
-		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                   {"could not be found", `{"name":"result","valueBoolean":false}`},
-		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":      {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
-		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                   {`{"name":"result","valueBoolean":true}`},
-		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/731000124108":   {`{"name":"result","valueBoolean":false}`, "could not be found"},
-		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901": {`{"name":"result","valueBoolean":false}`},
+		"/CodeSystem/$subsumes?system=" + sct + "&codeA=73211009&codeB=46635009":                                                          {"could not be found"},
+		"/CodeSystem/$lookup?system=" + sct + "&code=138875005":                                                                           {"could not be found"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                               {"is not here"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                       {"could not be found", `{"name":"result","valueBoolean":false}`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":          {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                       {`{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/731000124108":       {`{"name":"result","valueBoolean":false}`, "could not be found"},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/900000000000207008": {`{"name":"result","valueBoolean":true}`, "gps-20200930"},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901":     {`{"name":"result","valueBoolean":false}`},
 	} {
 		w, _ := call(t, h, "GET", path, "")
 		wantText(t, w.Body.String(), want...)

@@ -27,6 +27,10 @@ type Source struct {
 	// Content is CodeSystem.content if it is not complete: fragment; or [StandIn].
 	Content string
 
+	// Edition is, of a [StandIn], a version beside its own that it answers for: that by which the latest of an edition is
+	// asked for. Default: none.
+	Edition string
+
 	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
 	// hierarchyMeaning, property and so on. They are read at start.
 	Members string

@@ -25,6 +25,7 @@ type CodeSystem struct {
 	entireValueSet string              // CodeSystem.valueSet
 	Copyright      string              // of a source
 	Common         string              // of a source: see [codesystem.Source]
+	edition        string              // of a source: see [codesystem.Source]
 	builtIn        bool                // is a source, whose concepts must not be read before they are needed
 	system         uint32              // index of url in systemTable.systems
 	Rest           []fhirjson.Member   // all other members but concept, unchanged

@@ -60,7 +60,7 @@ func (v *versionChooser) choose(c *parameters.Coding, declared, date string) ver
 		own = v.codeSystem(c.System, c.Version)
 		v.compare(c, &choice, own, declared, wanted, rule.Name != "")
 	}
-	if choice.index == definitions.None && wanted != "" {
+	if choice.index == definitions.None && wanted != "" && !v.systems.StandsInFor(c.System, wanted) {
 		choice.add(unknownVersion(c, wanted, v.systems.VersionsOf(c.System)))
 		choice.unknown = outcome.Canonical(c.System, wanted)
 		choice.index = own
