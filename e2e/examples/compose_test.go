@@ -3,6 +3,7 @@ package examples
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,12 @@ type composition struct {
 	Services map[string]service
 	Networks map[string]struct {
 		Internal bool
-		IPAM     any
+		IPAM     struct {
+			Config []struct {
+				Subnet netip.Prefix
+				Range  netip.Prefix `json:"ip_range"`
+			}
+		}
 	}
 	Volumes map[string]any
 }
@@ -98,9 +104,12 @@ func checkService(t *testing.T, c composition, example, name string, s service) 
 			t.Errorf("%s is reached from elsewhere: %s", name, port)
 		}
 	}
-	for network := range s.Networks {
+	for network, at := range s.Networks {
 		if _, ok := c.Networks[network]; !ok {
 			t.Errorf("%s: no network %s", name, network)
+		}
+		if address, err := netip.ParseAddr(at.Address); err == nil && !isReserved(c, network, address) {
+			t.Errorf("%s: Docker may have given %s to another", name, address)
 		}
 	}
 	for _, mount := range s.Volumes {
@@ -124,11 +133,20 @@ func checkService(t *testing.T, c composition, example, name string, s service) 
 	}
 }
 
+// isReserved reports whether Docker gives an address of a network only to who names it.
+func isReserved(c composition, network string, address netip.Addr) bool {
+	pools := c.Networks[network].IPAM.Config
+	return len(pools) == 1 && pools[0].Subnet.Contains(address) && pools[0].Range.IsValid() && !pools[0].Range.Contains(address)
+}
+
 // checkNeighbours: HAPI's networks lead nowhere else, and have nobody but the gateways, and the patient that is put there.
 func checkNeighbours(t *testing.T, c composition) {
 	hapi := c.Services["hapi"]
 	if len(hapi.Ports) > 0 || len(hapi.Networks) == 0 {
 		t.Errorf("HAPI is reached by %v, %v", hapi.Ports, hapi.Networks)
+	}
+	if hapi.Environment["hapi.fhir.use_apache_address_strategy"] != "true" {
+		t.Error("HAPI's links are not the gateway's")
 	}
 	for network := range hapi.Networks {
 		if !c.Networks[network].Internal {
