@@ -1,6 +1,6 @@
 # The gateway in an image without anything else: no shell, no root, nothing to write but the volume /data.
 #
-#	docker build -t caddy-fhir .
+#	docker build -t caddy-fhir .     (by BuildKit: Docker's buildx plugin, or docker compose build)
 #	docker run --read-only -p 8443:8443 -v caddy-fhir:/data caddy-fhir
 #
 # With SOURCE_DATE_EPOCH and rewrite-timestamp (buildah: --timestamp), two builds are the same bit for bit.
