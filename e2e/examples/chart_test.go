@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -130,6 +131,7 @@ imagePullSecrets: [{name: registry}]
 expand: |
   operations all
 fhirServer: {image: hapi, volumes: [{name: lucene, emptyDir: {}}], volumeMounts: [{name: lucene, mountPath: /lucene}]}
+store: {type: redis, address: "redis:6379", ca: store-ca}
 ingress: {enabled: true, className: nginx, annotations: {a: b}, tlsSecretName: tls}
 podAnnotations: {c: d}
 nodeSelector: {e: f}
@@ -158,6 +160,9 @@ affinity: {nodeAffinity: {}}
 		!strings.HasPrefix(pod.Spec.Containers[0].Image, "ghcr.io/caddy-fhir/caddy-fhir@sha256:") || len(pod.Spec.InitContainers[0].VolumeMounts) != 2 {
 		t.Errorf("%+v", pod)
 	}
+	if text := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]; !strings.Contains(text, "\t\t\t\tca "+secretsDir+"/store-ca\n") {
+		t.Error(text)
+	}
 }
 
 // What would run, and do something else than was meant, does not fit the schema.
@@ -177,6 +182,7 @@ func TestChartRefuses(t *testing.T) {
 		{"nobody who ends TLS", "sidecar", map[string]any{"trustedProxies": []any{}}},
 		{"an issuer without TLS", "sidecar", map[string]any{"issuer": "http://fhir.hospital.example"}},
 		{"more in an address than an address", "redis", map[string]any{"store": map[string]any{"type": "redis", "address": "a:1\nreplica"}}},
+		{"more in a file's name than a name", "redis", map[string]any{"store": map[string]any{"type": "redis", "address": "a:1", "ca": "a\nreplica"}}},
 		{"a name that is none", "sidecar", map[string]any{"replica": 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

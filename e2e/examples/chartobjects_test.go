@@ -1,6 +1,8 @@
 package examples
 
 import (
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,12 +133,17 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 
 // checkCaddyfile provisions it, with files in place of the secrets that it names.
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
-	folder := t.TempDir()
+	folder, authority := t.TempDir(), httptest.NewTLSServer(nil)
+	defer authority.Close()
 	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
 	for _, name := range []string{"store-password", "store-key", "hospital-client-secret"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})
+	if err := os.WriteFile(filepath.Join(folder, "store-ca"), certificate, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	validate(t, strings.ReplaceAll(caddyfile, secretsDir, folder), "CADDY_ADMIN=unix/"+folder+"/admin.sock")
 }

@@ -36,6 +36,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* How a store is asked by TLS. */}}
+{{- define "caddy-fhir.storeTLS" -}}
+{{- if .tls }}
+			tls{{ with .ca }} {
+				ca /run/secrets/caddy-fhir/{{ . }}
+			}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "caddy-fhir.caddyfile" -}}
 {
 	admin {$CADDY_ADMIN}
@@ -63,9 +72,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 		store redis {
 			address {{ .address }}
 			password {file./run/secrets/caddy-fhir/store-password}
-{{- if .tls }}
-			tls
-{{- end }}
+{{- include "caddy-fhir.storeTLS" . }}
 		}
 {{- else if eq .type "postgres" }}
 		store postgres {
@@ -73,9 +80,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 			user {{ .user }}
 			password {file./run/secrets/caddy-fhir/store-password}
 			database {{ .database }}
-{{- if .tls }}
-			tls
-{{- end }}
+{{- include "caddy-fhir.storeTLS" . }}
 		}
 {{- end }}
 {{- if ne .type "file" }}
