@@ -16,7 +16,6 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -89,7 +88,7 @@ func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string)
 
 // Every file of examples is rendered, with the kinds that it asks for.
 func TestChart(t *testing.T) {
-	always := []string{"ConfigMap", "Deployment", "NetworkPolicy", "Service"}
+	always := []string{"Deployment", "NetworkPolicy", "Service"}
 	more := map[string][]string{
 		"sidecar":  {"Ingress", "PersistentVolumeClaim"},
 		"redis":    {"HTTPRoute", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor"},
@@ -160,7 +159,7 @@ affinity: {nodeAffinity: {}}
 		!strings.HasPrefix(pod.Spec.Containers[0].Image, "ghcr.io/caddy-fhir/caddy-fhir@sha256:") || len(pod.Spec.InitContainers[0].VolumeMounts) != 2 {
 		t.Errorf("%+v", pod)
 	}
-	if text := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]; !strings.Contains(text, "\t\t\t\tca "+secretsDir+"/store-ca\n") {
+	if text := caddyfile(t, objects); !strings.Contains(text, "\t\t\t\tca "+secretsDir+"/store-ca\n") {
 		t.Error(text)
 	}
 }

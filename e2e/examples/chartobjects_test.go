@@ -38,8 +38,7 @@ func checkPod(t *testing.T, objects []runtime.Object) {
 			t.Errorf("%s: %+v", path, probe)
 		}
 	}
-	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
-	if *pod.TerminationGracePeriodSeconds != 60 || !strings.Contains(caddyfile, "\tshutdown_delay 15s\n\tgrace_period 30s\n") {
+	if *pod.TerminationGracePeriodSeconds != 60 || !strings.Contains(caddyfile(t, objects), "\tshutdown_delay 15s\n\tgrace_period 30s\n") {
 		t.Errorf("ended after %d s", *pod.TerminationGracePeriodSeconds)
 	}
 	checkVolumes(t, pod)
@@ -131,11 +130,27 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 	}
 }
 
+// caddyfile is that of a gateway's Pods: an annotation of theirs, which a volume has as a file.
+func caddyfile(t *testing.T, objects []runtime.Object) string {
+	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name != "caddyfile" {
+			continue
+		}
+		file := volume.DownwardAPI.Items[0]
+		key, _ := strings.CutPrefix(file.FieldRef.FieldPath, "metadata.annotations['")
+		if text := pod.Annotations[strings.TrimSuffix(key, "']")]; text != "" && file.Path == "Caddyfile" {
+			return text
+		}
+	}
+	t.Fatal("the gateway has no Caddyfile")
+	return ""
+}
+
 // checkCaddyfile provisions it, with files in place of the secrets that it names.
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	folder, authority := t.TempDir(), httptest.NewTLSServer(nil)
 	defer authority.Close()
-	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
 	for _, name := range []string{"store-password", "store-key", "hospital-client-secret"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -145,5 +160,5 @@ func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	if err := os.WriteFile(filepath.Join(folder, "store-ca"), certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	validate(t, strings.ReplaceAll(caddyfile, secretsDir, folder), "CADDY_ADMIN=unix/"+folder+"/admin.sock")
+	validate(t, strings.ReplaceAll(caddyfile(t, objects), secretsDir, folder), "CADDY_ADMIN=unix/"+folder+"/admin.sock")
 }
