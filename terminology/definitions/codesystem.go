@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
@@ -46,6 +47,11 @@ func (cs *CodeSystem) IsWhole() bool { return cs.Content == ContentComplete && c
 // IsSame reports whether two concepts are one.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number && bytes.Equal(a.Code, b.Code)
+}
+
+// StandsInFor reports whether it stands in for a version of the code system, "" for any.
+func (cs *CodeSystem) StandsInFor(version string) bool {
+	return cs.Content == ContentStandIn && slices.Contains([]string{"", cs.Version, cs.edition}, version)
 }
 
 // NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted and no value

@@ -3,7 +3,6 @@ package definitions
 import (
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -41,7 +40,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
 	for _, index := range t.Versions(c.System) {
 		cs := t.CodeSystems[index]
-		if cs.Content != ContentStandIn || c.Version != "" && c.Version != cs.Version && c.Version != cs.edition {
+		if !cs.StandsInFor(c.Version) {
 			continue
 		}
 		if at, ok := cs.Concepts.Locate([]byte(c.Code)); ok {
@@ -49,11 +48,6 @@ func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
 		}
 	}
 	return e, false
-}
-
-// StandsInFor reports whether something stands in for that version of a code system.
-func (t *SystemTable) StandsInFor(url, version string) bool {
-	return version != "" && slices.ContainsFunc(t.Versions(url), func(index uint32) bool { return t.CodeSystems[index].edition == version })
 }
 
 // AsOf gives a coding without a version the version that was the latest on a date, if there is a date.

@@ -60,7 +60,7 @@ func (v *versionChooser) choose(c *parameters.Coding, declared, date string) ver
 		own = v.codeSystem(c.System, c.Version)
 		v.compare(c, &choice, own, declared, wanted, rule.Name != "")
 	}
-	if choice.index == definitions.None && wanted != "" && !v.systems.StandsInFor(c.System, wanted) {
+	if choice.index == definitions.None && wanted != "" && !v.standsIn(c.System, wanted) {
 		choice.add(unknownVersion(c, wanted, v.systems.VersionsOf(c.System)))
 		choice.unknown = outcome.Canonical(c.System, wanted)
 		choice.index = own
@@ -93,6 +93,11 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 		return definitions.None
 	}
 	return index
+}
+
+// standsIn reports whether something stands in for that version of a code system.
+func (v *versionChooser) standsIn(url, version string) bool {
+	return slices.ContainsFunc(v.systems.Versions(url), func(index uint32) bool { return v.systems.CodeSystems[index].StandsInFor(version) })
 }
 
 // compare compares the version of a coding with the one that an include means.
