@@ -5,31 +5,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// fromGrammar evaluates an include without concepts of a code system that cannot be listed, or not wholly: the codes at hand that it has
-// and that meet the filters.
-func (c *Evaluator) fromGrammar(set *definitions.ConceptSet, index uint32) (entries []definitions.Entry, err error) {
-	cs := c.library.Systems.CodeSystems[index]
-	candidates, err := c.atHand(set, index)
+// grammarInclude is an include without concepts of a code system that cannot be listed, or not wholly.
+type grammarInclude struct {
+	evaluator *Evaluator
+	set       *definitions.ConceptSet
+	index     uint32
+	cs        *definitions.CodeSystem
+}
+
+// entries returns the codes at hand that the code system has and that meet the filters.
+func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
+	c := g.evaluator
+	candidates, err := g.atHand()
 	if err == nil {
 		err = c.spend(len(candidates) * parseSteps)
 	}
 	if err != nil {
 		return nil, err
 	}
-	meets, err := c.filters.testAll(cs, set.Filters)
+	meets, err := c.filters.testAll(g.cs, g.set.Filters)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range candidates {
-		at, ok := cs.Concepts.Locate(c.library.Code(e))
-		if !ok || c.library.Systems.List[c.library.SystemOf(e)].URL != cs.URL {
+		at, ok := g.cs.Concepts.Locate(c.library.Code(e))
+		if !ok || c.library.Systems.List[c.library.SystemOf(e)].URL != g.cs.URL {
 			continue
 		}
 		if ok, err = meets(at); err != nil {
 			return nil, err
 		}
 		if ok && c.among == nil {
-			e = definitions.Entry{CodeSystem: index, Concept: definitions.Unlisted, Listed: e.Listed}
+			e = definitions.Entry{CodeSystem: g.index, Concept: definitions.Unlisted, Listed: e.Listed}
 		}
 		if ok && (e.Listed != 0 || e.IsNumbered()) {
 			entries = append(entries, e)
@@ -40,28 +47,28 @@ func (c *Evaluator) fromGrammar(set *definitions.ConceptSet, index uint32) (entr
 
 // atHand returns the codes that there are to choose from: of an exclude, those that it is excluded from; else those of a
 // value set that the include names as well; else those in common use.
-func (c *Evaluator) atHand(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
+	c := g.evaluator
 	if c.among != nil {
 		c.used.relative = true
 		return *c.among, nil
 	}
-	if len(set.ValueSets) > 0 {
-		x, err := c.imported(set.ValueSets[0])
+	if len(g.set.ValueSets) > 0 {
+		x, err := c.imported(g.set.ValueSets[0])
 		if err != nil {
 			return nil, err
 		}
 		return x.Entries, nil
 	}
-	cs := c.library.Systems.CodeSystems[index]
-	vs, ok := c.library.AnyValueSet(cs.Common, c.rules.Date)
+	vs, ok := c.library.AnyValueSet(g.cs.Common, c.rules.Date)
 	if !ok {
-		return nil, cs.NotListed()
+		return nil, g.cs.NotListed()
 	}
 	x, err := c.ValueSet(vs)
 	if err != nil {
 		return nil, err
 	}
-	definitions.AddTo(&c.used.Based, Basis{CodeSystem: index, On: vs})
+	definitions.AddTo(&c.used.Based, Basis{CodeSystem: g.index, On: vs})
 	return x.Entries, nil
 }
 

@@ -57,7 +57,8 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	case cs == nil:
 		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
 	case cs.Concepts.List == nil, cs.Common != "" && (c.among != nil || len(set.ValueSets) > 0):
-		return c.fromGrammar(set, index)
+		g := grammarInclude{evaluator: c, set: set, index: index, cs: cs}
+		return g.entries()
 	}
 	return c.fromList(set, index)
 }
@@ -69,7 +70,7 @@ func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]defin
 		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
 	}
 	if len(set.Filters) > 0 {
-		return c.filtered(set, index)
+		return c.filters.entries(cs, index, set.Filters)
 	}
 	entries := make([]definitions.Entry, cs.Concepts.Len())
 	for concept := range entries {
@@ -78,9 +79,9 @@ func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]defin
 	return entries, nil
 }
 
-// filtered returns the concepts that meet the filters of an include, in the order of the code system.
-func (c *Evaluator) filtered(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
-	selected, err := c.filters.all(c.library.Systems.CodeSystems[index], set.Filters)
+// entries returns the concepts that meet the filters of an include, in the order of the code system.
+func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []definitions.Filter) ([]definitions.Entry, error) {
+	selected, err := fs.all(cs, list)
 	if err != nil {
 		return nil, err
 	}
