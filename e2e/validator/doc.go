@@ -6,8 +6,8 @@
 // The validator is version 6.10.4 from Maven Central (pom.xml), the newest of which everything is there; Main.java calls it
 // as its command line does. It knows no server but the gateway, and no name of a host, so that it asks nobody else.
 //
-//	testdata/NAME.json    a resource, good or bad
-//	testdata/NAME.txt     all that the validator shall say of it: severity, path, text
+//	testdata/*.json       resources, good and bad
+//	testdata/*.txt        all that the validator shall say of each: severity, path, text
 //	../out/validator/     what it did say, its log, and every request to the gateway (tx.html)
 //
 // The validator needs packages that are published at places which only it knows. Those of its cache are stand-ins
