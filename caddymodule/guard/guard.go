@@ -88,11 +88,11 @@ func (g *Guard) introspects(raw string) bool {
 	if g.introspector == nil || !g.introspector.All {
 		return false
 	}
-	issuer, err := unverifiedIssuer(raw)
+	said, err := readUnverified(raw)
 	if named := g.introspector.Issuer; named != "" {
-		return err == nil && issuer == named
+		return err == nil && said.Issuer == named
 	}
-	return err != nil || g.policies[issuer] == nil
+	return err != nil || g.policies[said.Issuer] == nil
 }
 
 // policy chooses the policy for a JWT. If there is only one, it checks iss itself, and the token need not be parsed
@@ -101,12 +101,12 @@ func (g *Guard) policy(raw string) (*policy, error) {
 	if g.only != nil {
 		return g.only, nil
 	}
-	issuer, err := unverifiedIssuer(raw)
+	said, err := readUnverified(raw)
 	if err != nil {
 		return nil, err
 	}
-	if p := g.policies[issuer]; p != nil {
+	if p := g.policies[said.Issuer]; p != nil {
 		return p, nil
 	}
-	return nil, newClaimError("iss", issuer, cmp.Or(issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
+	return nil, newClaimError("iss", said.Issuer, cmp.Or(said.Issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
 }

@@ -96,11 +96,7 @@ func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	jwk, err := s.keys.Key(ctx, header.KeyID)
-	if err != nil {
-		return nil, err
-	}
-	key, err := trustedKey(jwk, header.Algorithm)
+	key, err := (&policy{keys: s.keys, fit: trustedKey}).key(ctx, header)
 	if err != nil {
 		return nil, err
 	}

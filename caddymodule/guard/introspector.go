@@ -226,12 +226,7 @@ func (i *Introspector) remembranceID(raw string) remembranceID {
 }
 
 // issuer is the issuer of the tokens.
-func (i *Introspector) issuer() string {
-	if i.Issuer == "" {
-		return i.Endpoint
-	}
-	return i.Issuer
-}
+func (i *Introspector) issuer() string { return cmp.Or(i.Issuer, i.Endpoint) }
 
 // audience is what aud must contain; empty for any.
 func (i *Introspector) audience() string {

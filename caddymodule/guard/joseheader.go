@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
@@ -127,26 +126,11 @@ func checkCompact(raw string) error {
 	return nil
 }
 
-// unverifiedClaims are those of a JWT that are looked at before its signature is checked.
+// unverifiedClaims are those of a JWT that are looked at before its signature is checked. The iss only selects the verifier,
+// which then requires it: a forged one selects keys that the forger does not have. The iat only chooses between two refusals.
 type unverifiedClaims struct {
 	Issuer   string           `json:"iss"`
 	IssuedAt *jwt.NumericDate `json:"iat"`
-}
-
-// unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
-// requires this iss: a forged one selects keys that the forger does not have.
-func unverifiedIssuer(raw string) (string, error) {
-	claims, err := readUnverified(raw)
-	return claims.Issuer, err
-}
-
-// unverifiedIssuedAt is the iat claim, or zero. It only chooses between two refusals.
-func unverifiedIssuedAt(raw string) time.Time {
-	claims, err := readUnverified(raw)
-	if err != nil {
-		return time.Time{}
-	}
-	return claims.IssuedAt.Time()
 }
 
 func readUnverified(raw string) (claims unverifiedClaims, err error) {

@@ -118,9 +118,6 @@ func (p *policy) identified() *policy {
 // oldToken is how old a token is whose key would be among those that were fetched last, had its issuer that key.
 const oldToken = 10 * time.Second
 
-// isOlder reports whether a time, if it is known, is before another.
-func isOlder(at, than time.Time) bool { return !at.IsZero() && at.Before(than) }
-
 // verifyAnew is the whole verification apart from the revocation: first the header, then the signature, and only then the
 // claims.
 func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, error) {
@@ -129,11 +126,13 @@ func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, erro
 		return nil, invalidToken(err)
 	}
 	// Another issuer's kid must not have the keys fetched.
-	if issuer, err := unverifiedIssuer(raw); err == nil && issuer != "" && issuer != p.issuer {
-		return nil, invalidToken(newClaimError("iss", issuer, issuer, p.issuer, errIssuer))
+	said, _ := readUnverified(raw) // the claims are checked below
+	if said.Issuer != "" && said.Issuer != p.issuer {
+		return nil, invalidToken(newClaimError("iss", said.Issuer, said.Issuer, p.issuer, errIssuer))
 	}
 	key, err := p.key(ctx, header)
-	if _, waits := errors.AsType[*WaitError](err); waits && isOlder(unverifiedIssuedAt(raw), p.now().Add(-p.leeway-oldToken)) {
+	_, waits := errors.AsType[*WaitError](err)
+	if waits && said.IssuedAt != nil && said.IssuedAt.Time().Before(p.now().Add(-p.leeway-oldToken)) {
 		return nil, invalidToken(fmt.Errorf("%w: and the token is older than the keys", ErrUnknownKey))
 	}
 	if err != nil {

@@ -241,11 +241,8 @@ func (c *trustedClaims) token(clientID string) Token {
 	if c.ACR.value != nil {
 		token.ACR = *c.ACR.value
 	}
-	switch {
-	case c.Scope != nil:
-		token.Scope = string(*c.Scope)
-	case c.SCP != nil:
-		token.Scope = string(*c.SCP)
+	if scope := cmp.Or(c.Scope, c.SCP); scope != nil {
+		token.Scope = string(*scope)
 	}
 	return token
 }

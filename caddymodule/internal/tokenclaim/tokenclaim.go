@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -126,9 +125,7 @@ const Groups = "groups"
 func NewNames(theirs map[string]string) *Names {
 	n := &Names{theirs: map[string]string{Groups: Groups}}
 	maps.Copy(n.theirs, theirs)
-	for _, ours := range slices.Sorted(maps.Keys(n.theirs)) {
-		n.text += strconv.Quote(ours) + strconv.Quote(n.theirs[ours])
-	}
+	n.text = fmt.Sprintf("%q", n.theirs) // sorted
 	return n
 }
 

@@ -47,18 +47,16 @@ func checkDiscovery(body []byte, issuer string) error {
 		return err
 	}
 	var further struct {
-		Revocation    string `json:"revocation_endpoint"`
-		Introspection string `json:"introspection_endpoint"`
-		Registration  string `json:"registration_endpoint"`
-		Management    string `json:"management_endpoint"`
-		Brands        string `json:"user_access_brand_bundle"`
+		Registration string `json:"registration_endpoint"`
+		Management   string `json:"management_endpoint"`
+		Brands       string `json:"user_access_brand_bundle"`
 	}
 	if err := json.Unmarshal(body, &further); err != nil {
 		return fmt.Errorf("%w: %w", ErrMetadata, err)
 	}
 	return checkEndpoints(issuer,
-		named{"revocation_endpoint", further.Revocation},
-		named{"introspection_endpoint", further.Introspection},
+		named{"revocation_endpoint", m.RevocationEndpoint},
+		named{"introspection_endpoint", m.IntrospectionEndpoint},
 		named{"registration_endpoint", further.Registration},
 		named{"management_endpoint", further.Management},
 		named{"user_access_brand_bundle", further.Brands},

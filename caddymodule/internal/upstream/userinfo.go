@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token,
@@ -78,17 +80,9 @@ func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string
 	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
 		return nil, fmt.Errorf("%w: iss is %.200q", ErrUserInfo, iss)
 	}
-	if aud, ok := claims["aud"]; ok && !names(aud, p.config.ClientID) {
-		return nil, fmt.Errorf("%w: aud is %.200q", ErrUserInfo, aud)
+	audience, _ := tokenclaim.List(claims["aud"])
+	if _, ok := claims["aud"]; ok && !slices.Contains(audience, p.config.ClientID) {
+		return nil, fmt.Errorf("%w: aud is %.200q", ErrUserInfo, claims["aud"])
 	}
 	return claims, nil
-}
-
-// names reports whether an aud claim, a string or a list, names the client.
-func names(audience any, client string) bool {
-	list, ok := audience.([]any)
-	if !ok {
-		list = []any{audience}
-	}
-	return slices.Contains(list, any(client))
 }

@@ -105,12 +105,6 @@ func (e *Events) act(ctx context.Context, p *people.Provider, name string, of su
 	return e.Ending.accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
-// eventError is the answer of RFC 8935 §2.4.
-type eventError struct {
-	Code        string `json:"err"`
-	Description string `json:"description"`
-}
-
 var eventDescriptions = map[string]string{
 	"invalid_request":  "the request, token or subject is malformed, too old or of a kind that is not understood",
 	"invalid_key":      "the signature is not by a key of the provider",
@@ -118,7 +112,7 @@ var eventDescriptions = map[string]string{
 	"invalid_audience": "aud is neither our client_id nor this address",
 }
 
-// refuse answers a token that is at fault. After a failure here, the same one may be sent again.
+// refuse answers a token that is at fault (RFC 8935 §2.4). After a failure here, the same one may be sent again.
 func (e *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*upstream.EventError](err)
 	if !ok {
@@ -126,8 +120,8 @@ func (e *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e.Responder.WriteError(w, r, err)
 		return
 	}
-	answer := eventError{refused.Code, eventDescriptions[refused.Code]}
-	e.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: answer.Code, Description: answer.Description, Err: refused.Err}})
+	description := eventDescriptions[refused.Code]
+	e.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: refused.Code, Description: description, Err: refused.Err}})
 	w.Header().Set("Content-Language", "en")
-	e.Responder.WriteJSON(w, http.StatusBadRequest, answer)
+	e.Responder.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": refused.Code, "description": description})
 }

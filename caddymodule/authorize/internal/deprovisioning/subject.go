@@ -53,24 +53,20 @@ func subjectOf(e *upstream.SecurityEvent, issuer string) (of subject, err error)
 
 // simple reads an identifier of one thing. A subject of another issuer is nobody here.
 func (id *identifier) simple(issuer string) (of subject, err error) {
-	var value string
 	switch id.Format {
 	case "iss_sub":
 		if id.Issuer != issuer {
 			return of, upstream.InvalidEvent("iss of sub_id is %.200q", id.Issuer)
 		}
-		value = id.Subject
-		of.sub = value
+		of.sub = id.Subject
 	case "opaque":
-		value = id.ID
-		of.sub = value
+		of.sub = id.ID
 	case "email":
-		value = id.Email
-		of.email = value
+		of.email = id.Email
 	default:
 		return of, upstream.InvalidEvent("sub_id has the format %.100q", id.Format)
 	}
-	if value == "" || len(value) > maxIdentifier {
+	if value := of.sub + of.email; value == "" || len(value) > maxIdentifier {
 		return subject{}, upstream.InvalidEvent("%s in the subject has %d bytes", id.Format, len(value))
 	}
 	return of, nil

@@ -196,7 +196,12 @@ func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 		return err
 	}
 	stored.Username = to
-	value, err := store.ToJSON(stored)
+	return a.put(ctx, id, stored)
+}
+
+// put stores an account, in use and kept.
+func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) error {
+	value, err := store.ToJSON(account)
 	if err != nil {
 		return err
 	}
@@ -234,11 +239,7 @@ func (s *storedAccount) indexKeys() []string {
 
 // names are the user name and the address, if the provider has verified it; else they are "".
 func (s *storedAccount) names() []string {
-	address, ok := s.identity().verifiedEmail()
-	if !ok {
-		address = ""
-	}
-	return []string{s.Username, address}
+	return []string{s.Username, s.identity().verifiedEmail()}
 }
 
 func (s *storedAccount) isNamed(name string) bool {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
@@ -70,13 +69,7 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHI
 	}
 	stored := p.account(id)
 	stored.Found = found
-	value, err := store.ToJSON(stored)
-	if err != nil {
-		return nil, err
-	}
-	inUse := &store.Call{Op: store.Put, Key: accountKey(id.user.ID), Value: value, TTL: a.Lifetime}
-	err = a.retain(ctx, id.user.ID, value, a.Lifetime, store.In(a.Store, inUse))
-	if err != nil || local != nil {
+	if err := a.put(ctx, id.user.ID, stored); err != nil || local != nil {
 		return local, err
 	}
 	id.user.FHIRUser = p.fhirUser(stored)

@@ -111,11 +111,7 @@ func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, erro
 	if len(found) > 0 || err != nil {
 		return found, err
 	}
-	stored, err := f.Accounts.storedAccount(ctx, id)
-	if stored == nil || err != nil || stored.Issuer != p.Issuer {
-		return nil, err
-	}
-	return []Known{{f.Accounts.describe(stored), id, f.holder(id, stored)}}, nil
+	return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, id)
 }
 
 // ByName returns the accounts of a provider's issuer with a sub, user name or verified address.

@@ -51,11 +51,7 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 		id.user.Patients = ids[:min(len(ids), maxPatients)]
 	}
 	if id.user.FHIRUser == "" && p.FHIRUsers[from.Subject] == "" {
-		address, verified := id.verifiedEmail()
-		if !verified {
-			address = ""
-		}
-		id.searches = launch.Queries(p.FHIRUserSearch, from.Claims, address, id.user.Claims["birthdate"])
+		id.searches = launch.Queries(p.FHIRUserSearch, from.Claims, id.verifiedEmail(), id.user.Claims["birthdate"])
 	}
 	return id
 }
@@ -166,15 +162,17 @@ func (id identity) matches(rule AllowRule) bool {
 	if rule.isOnGroup() {
 		return slices.Contains(id.groups, rule.Value)
 	}
-	address, ok := id.verifiedEmail()
+	address := id.verifiedEmail()
 	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
-		return ok && emailDomain(address) == lowered(domain)
+		return address != "" && emailDomain(address) == lowered(domain)
 	}
-	return ok && lowered(address) == lowered(rule.Value)
+	return address != "" && lowered(address) == lowered(rule.Value)
 }
 
-// verifiedEmail is the person's address, and whether it is verified and has one domain,
-// whoever reads it.
-func (id identity) verifiedEmail() (string, bool) {
-	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
+// verifiedEmail is the person's address if it is verified, and has one domain, whoever reads it; else "".
+func (id identity) verifiedEmail() string {
+	if !id.user.EmailVerified || emailDomain(id.user.Email) == "" {
+		return ""
+	}
+	return id.user.Email
 }

@@ -34,6 +34,6 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 // links reports whether a person of the provider is a local user. That is true of at most
 // one ([Accounts.CheckLinks]).
 func (p *Provider) links(id identity, user *User) bool {
-	address, ok := id.verifiedEmail()
-	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
+	address := id.verifiedEmail()
+	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)
 }

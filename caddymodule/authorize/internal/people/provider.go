@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -219,27 +221,24 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 }
 
 func checkProvider(c *IdentityProvider) error {
-	errs := []error{CheckProviderKey(c.Key), c.Revalidate.Check(), tokenclaim.CheckAll(c.TokenClaims)}
-	for _, search := range c.FHIRUserSearch {
-		errs = append(errs, search.Check())
+	errs := []error{
+		CheckProviderKey(c.Key), c.Revalidate.Check(), tokenclaim.CheckAll(c.TokenClaims),
+		checkEach(slices.Values(c.FHIRUserSearch), launch.PersonSearch.Check), checkEach(maps.Keys(c.Claims), CheckMappedClaim),
+		checkEach(slices.Values(c.Domains), CheckDomain), checkEach(maps.Values(c.FHIRUsers), CheckFHIRUser),
+		checkEach(slices.Values(c.Allow), AllowRule.Check),
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
 	}
-	for claim := range c.Claims {
-		errs = append(errs, CheckMappedClaim(claim))
-	}
 	for theirs, class := range c.ACRMap {
 		errs = append(errs, CheckMappedACR(theirs, class))
 	}
-	for _, domain := range c.Domains {
-		errs = append(errs, CheckDomain(domain))
-	}
-	for _, reference := range c.FHIRUsers {
-		errs = append(errs, CheckFHIRUser(reference))
-	}
-	for _, rule := range c.Allow {
-		errs = append(errs, rule.Check())
-	}
 	return errors.Join(errs...)
+}
+
+func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
+	for one := range of {
+		err = errors.Join(err, check(one))
+	}
+	return err
 }

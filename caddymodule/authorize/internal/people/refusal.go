@@ -62,7 +62,7 @@ func (p *Provider) whyRefused(id identity) error {
 }
 
 func (id identity) misses(rule AllowRule) string {
-	switch _, verified := id.verifiedEmail(); {
+	switch {
 	case rule.isOnGroup() && slices.Contains(id.user.Unread, tokenclaim.Groups):
 		return "the groups that the idp sent cannot be read"
 	case rule.isOnGroup() && len(id.groups) == 0:
@@ -71,7 +71,7 @@ func (id identity) misses(rule AllowRule) string {
 		return "not in this group"
 	case id.user.Email == "":
 		return "the idp sent no e-mail address"
-	case !verified:
+	case id.verifiedEmail() == "":
 		return "the e-mail address is not verified"
 	}
 	return "another e-mail address"

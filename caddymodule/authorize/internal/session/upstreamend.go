@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func (s *Session) endings() (calls []*store.Call) {
 	if s.Provider == "" {
 		return nil
 	}
-	sid := s.UpstreamSession
-	if sid == "" {
-		sid = noSession
-	}
+	sid := cmp.Or(s.UpstreamSession, noSession)
 	for _, key := range []string{
 		upstreamEndKey(s.Provider, s.UpstreamSubject, ""), upstreamEndKey(s.Provider, s.UpstreamSubject, sid), upstreamEndKey(s.Provider, "", sid),
 	} {
