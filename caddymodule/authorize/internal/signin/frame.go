@@ -94,6 +94,12 @@ func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err
 // bound to beside the browser.
 func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Request, path, purpose, text string) {
 	sealed, err := f.Sealer.Seal(w, r, purpose, text)
+	f.redirectSealed(w, r, req, http.StatusFound, path+"?request=", sealed, err)
+}
+
+// redirectSealed uses the request up, and sends the browser to an address that ends with what was sealed for it, or with an
+// error to the app.
+func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Request, status int, address, sealed string, err error) {
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
@@ -101,7 +107,7 @@ func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Requ
 		req.Purpose.Refuse(w, r, err)
 		return
 	}
-	Redirect(w, http.StatusFound, path+"?request="+url.QueryEscape(sealed))
+	Redirect(w, status, address+url.QueryEscape(sealed))
 }
 
 // Unseal opens a text that was sealed for a page and this browser.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
@@ -52,30 +51,18 @@ type pendingFactors struct {
 	used  *store.Latest
 }
 
-// redirect sends the browser to the page for the second factor.
+// redirect sends the browser to the page for the second factor. It drops the provider's ID token if that would make the
+// address too long: it is only a hint for signing out there.
 func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *Request, pending pendingSecondFactor) {
-	sealed, err := ps.seal(w, r, pending)
-	if err == nil {
-		err = req.MarkUsed(r.Context())
-	}
-	if err != nil {
-		req.Purpose.Refuse(w, r, err)
-		return
-	}
-	Redirect(w, http.StatusSeeOther, endpoint.Login+"?factor="+url.QueryEscape(sealed))
-}
-
-// seal drops the provider's ID token if it would make the address too long: it is only a hint for
-// signing out there.
-func (ps *pendingFactors) seal(w http.ResponseWriter, r *http.Request, pending pendingSecondFactor) (string, error) {
 	pending.ID = oauth2.RandomToken()
 	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
 		pending.Session.UpstreamIDToken = ""
 	}
-	return ps.frame.Sealer.SealJSON(w, r, "factor", pending)
+	sealed, err := ps.frame.Sealer.SealJSON(w, r, "factor", pending)
+	ps.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?factor=", sealed, err)
 }
 
-// open opens what seal sealed for this browser, unless it was completed.
+// open opens what redirect sealed for this browser, unless it was completed.
 func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
 	pending := &pendingSecondFactor{sealed: sealed}
 	if err := ps.frame.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errCodeTooLate, pending); err != nil {

@@ -54,14 +54,7 @@ func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Pr
 		refused.IDToken = ""
 	}
 	sealed, err := f.frame.Sealer.SealJSON(w, r, "refused", refused)
-	if err == nil {
-		err = req.MarkUsed(r.Context())
-	}
-	if err != nil {
-		req.Purpose.Refuse(w, r, err)
-		return
-	}
-	Redirect(w, http.StatusSeeOther, endpoint.Login+"?refused="+url.QueryEscape(sealed))
+	f.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?refused=", sealed, err)
 }
 
 func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
