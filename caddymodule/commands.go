@@ -111,16 +111,15 @@ func convertKeycloak(out io.Writer, file, issuer string) error {
 		return fmt.Errorf("--issuer: %w", err)
 	}
 	export, err := os.ReadFile(file)
-	if err == nil {
-		var converted string
-		if converted, err = keycloakrealm.Convert(export, issuer); err == nil {
-			_, err = io.WriteString(out, converted)
-		}
+	if err != nil {
+		return err
 	}
+	converted, err := keycloakrealm.Convert(export, issuer)
 	if err != nil {
 		return fmt.Errorf("converting %s: %w", file, err)
 	}
-	return nil
+	_, err = io.WriteString(out, converted)
+	return err
 }
 
 func convertICD10Command(edition string) *cobra.Command {

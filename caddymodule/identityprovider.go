@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -65,23 +66,13 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
 func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
-	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
+	if err := p.checkKind(); err != nil {
 		return none, fmt.Errorf("kind: %w", err)
 	}
-	id, err := option.ResolveSecret("client_id", p.ClientID)
-	if err != nil {
-		return none, err
-	}
-	secret, err := option.ResolveSecret("client_secret", p.ClientSecret)
-	if err != nil {
-		return none, err
-	}
-	scim, err := option.ResolveSecret("scim", p.SCIM)
-	if err != nil {
-		return none, err
-	}
 	c := p.complete()
-	c.ClientID, c.ClientSecret, c.SCIM = id, secret, scim
+	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret, "scim": &c.SCIM}); err != nil {
+		return none, err
+	}
 	c.Transport, err = p.TLS.Transport()
 	return c, err
 }
@@ -96,9 +87,9 @@ func (p *IdentityProvider) complete() authorize.IdentityProvider {
 
 // parse reads an identity provider.
 func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
-	err := option.UpToTwo(p.setKey, p.setKind)(d)
-	if err == nil {
-		err = option.WithLine(d, checkKey(p.Key))
+	var err error
+	if p.Key, p.Kind, err = option.OneOrTwo(d); err == nil {
+		err = option.WithLine(d, cmp.Or(authorize.CheckProviderKey(p.Key), p.checkKind(), checkKey(p.Key)))
 	}
 	if err != nil {
 		return err
@@ -136,14 +127,11 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 	return nil
 }
 
-func (p *IdentityProvider) setKey(w string) error {
-	p.Key = w
-	return authorize.CheckProviderKey(w)
-}
-
-func (p *IdentityProvider) setKind(w string) error {
-	p.Kind = w
-	return checkKind(w)
+func (p *IdentityProvider) checkKind() error {
+	if p.Kind == "" {
+		return nil
+	}
+	return checkKind(p.Kind)
 }
 
 func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {

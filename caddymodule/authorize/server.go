@@ -89,14 +89,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
 
+// named does something about the person whom an operator means by a term ([people.Finder.Sub]).
+func named[T any](ctx context.Context, s *Server, term string, do func(ctx context.Context, sub string) (T, error)) (none T, err error) {
+	sub, err := s.people.Sub(ctx, term)
+	if err != nil {
+		return none, err
+	}
+	return do(ctx, sub)
+}
+
 // Sessions returns the sessions of a user ([people.Finder.Sub]), or all if user is empty. It
 // takes time in proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
-	user, err := s.people.Sub(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	return session.Listing{Sessions: s.sessions}.List(ctx, user)
+	return named(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect
@@ -108,30 +113,22 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 // EndSessions ends all sessions of a user ([people.Finder.Sub]), as [Server.EndSession]
 // does, and returns how many.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
-	user, err := s.people.Sub(ctx, user)
-	if err != nil {
-		return 0, err
-	}
-	return s.sessions.EndByUser(ctx, user)
+	return named(ctx, s, user, s.sessions.EndByUser)
 }
 
 // RevokeGrants is [token.Revoker.RevokeGrants] of a user ([people.Finder.Sub]).
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
-	user, err := s.people.Sub(ctx, user)
-	if err != nil {
-		return token.RevokedGrants{}, err
-	}
-	return s.revoker.RevokeGrants(ctx, user, clientID)
+	return named(ctx, s, user, func(ctx context.Context, sub string) (token.RevokedGrants, error) {
+		return s.revoker.RevokeGrants(ctx, sub, clientID)
+	})
 }
 
 // ReleaseSub lets another person of an identity provider get the sub of a user ([people.Finder.Sub]) that `sub <claim>` gave
 // them. It reports whether it was somebody's.
 func (s *Server) ReleaseSub(ctx context.Context, user string) (bool, error) {
-	user, err := s.people.Sub(ctx, user)
-	if err != nil {
-		return false, err
-	}
-	return people.ReleaseSub(ctx, s.people.Accounts, user)
+	return named(ctx, s, user, func(ctx context.Context, sub string) (bool, error) {
+		return people.ReleaseSub(ctx, s.people.Accounts, sub)
+	})
 }
 
 // ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) enrolled, for who has lost

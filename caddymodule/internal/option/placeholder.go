@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,6 +22,16 @@ func ResolveSecret(option, secret string) (string, error) {
 		return "", fmt.Errorf("%s: %w", option, err)
 	}
 	return resolved, nil
+}
+
+// ResolveSecrets is [ResolveSecret] of secrets in their places, by their options.
+func ResolveSecrets(secrets map[string]*string) (err error) {
+	for _, option := range slices.Sorted(maps.Keys(secrets)) {
+		if *secrets[option], err = ResolveSecret(option, *secrets[option]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func replacePlaceholders(secret string) (string, error) {

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,7 +24,7 @@ import (
 type smartConfiguration struct {
 	path      string
 	discovery *upstream.Discovery
-	offer     *Offer // may be nil
+	offer     Offer
 }
 
 // Offer is what another issuer offers to SMART apps beyond what its discovery document says (SMART App Launch 2.2,
@@ -48,23 +49,12 @@ func parseOffer(to **Offer) option.Setter {
 	}
 }
 
-// addTo adds the offer to a configuration that was made of a discovery document.
-func (o *Offer) addTo(c *authorize.SMARTConfiguration) {
-	if o == nil {
-		return
-	}
-	if len(o.Scopes) > 0 {
-		c.Scopes = o.Scopes
-	}
-	c.Capabilities = append(c.Capabilities, o.Capabilities...)
-}
-
 // newSMARTConfiguration serves the endpoints of the first trusted issuer; nil with the app, or without such an issuer.
 func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
 	}
-	return &smartConfiguration{path: at.path + "/.well-known/smart-configuration", discovery: trusted[0].discovery, offer: offer}
+	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(Offer))}
 }
 
 // documentCORS allows every origin: the documents are public.
@@ -104,12 +94,15 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 }
 
 // smartConfigurationOf converts an issuer's discovery document.
-func smartConfigurationOf(discovery []byte, offer *Offer) ([]byte, error) {
+func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
 	var c authorize.SMARTConfiguration
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
 	}
-	offer.addTo(&c)
+	c.Capabilities = append(c.Capabilities, offer.Capabilities...)
+	if len(offer.Scopes) > 0 {
+		c.Scopes = offer.Scopes
+	}
 	// SMART lists only what the token endpoint takes, and no plain challenges.
 	c.GrantTypes = without(c.GrantTypes, "implicit")
 	c.ChallengeMethods = without(c.ChallengeMethods, "plain")

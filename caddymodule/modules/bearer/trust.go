@@ -129,12 +129,8 @@ func (i *Introspection) introspector(at address, memory *guard.Memory) (*guard.I
 	if i == nil {
 		return nil, nil
 	}
-	id, err := option.ResolveSecret("client_id", i.ClientID)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := option.ResolveSecret("client_secret", i.ClientSecret)
-	if err != nil {
+	id, secret := i.ClientID, i.ClientSecret
+	if err := option.ResolveSecrets(map[string]*string{"client_id": &id, "client_secret": &secret}); err != nil {
 		return nil, err
 	}
 	transport, err := i.TLS.Transport()

@@ -157,22 +157,17 @@ func (r *Store) options() (o redisstore.Options, err error) {
 	o = redisstore.Options{
 		Cluster: r.Cluster, Database: r.Database, KeyPrefix: r.KeyPrefix,
 		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: stores.FollowedKinds(), Unbounded: authorize.UnboundedKinds,
+		Address: r.Address, Username: r.Username, Password: r.Password,
 	}
 	if s := r.Sentinel; s != nil {
 		o.Sentinel = redisstore.Sentinel{Master: s.Master, Nodes: s.Nodes, Username: s.Username, Password: s.Password}
 	}
-	for _, secret := range []struct {
-		name string
-		from string
-		to   *string
-	}{
-		{"address", r.Address, &o.Address}, {"username", r.Username, &o.Username}, {"password", r.Password, &o.Password},
-		{"username of sentinel", o.Sentinel.Username, &o.Sentinel.Username},
-		{"password of sentinel", o.Sentinel.Password, &o.Sentinel.Password},
-	} {
-		if *secret.to, err = option.ResolveSecret(secret.name, secret.from); err != nil {
-			return o, err
-		}
+	err = option.ResolveSecrets(map[string]*string{
+		"address": &o.Address, "username": &o.Username, "password": &o.Password,
+		"username of sentinel": &o.Sentinel.Username, "password of sentinel": &o.Sentinel.Password,
+	})
+	if err != nil {
+		return o, err
 	}
 	if o.Address != "" && !strings.HasPrefix(o.Address, "/") {
 		if err := checkHostPort(o.Address); err != nil {
