@@ -45,7 +45,7 @@ func TestWarnings(t *testing.T) {
 		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Scopes: []string{"fhirUser"}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Scopes: []string{"patient/*.rs"}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Registration: authorize.Registration{Scopes: []string{"user/*.rs"}}}}, nil, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},

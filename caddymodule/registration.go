@@ -17,25 +17,7 @@ import (
 // flow, with PKCE unless pkce says otherwise, and people are asked for consent. Registered clients are in Caddy's storage or, with store keys, in the
 // durable store, shared by all gateways that use it.
 type Registration struct {
-	// The initial access token, which must be sent as a bearer token. Required. Placeholders are supported.
-	InitialAccessToken string `json:"initial_access_token,omitempty"`
-
-	// The scopes that registered clients may be granted beside openid, email, phone and profile. They lose what is
-	// removed here. Default: none.
-	Scopes []string `json:"scopes,omitempty"`
-
-	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
-	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
-	// `required`.
-	PKCE string `json:"pkce,omitempty"`
-
-	// Let clients put authorization requests into request objects (OpenID Connect Core §6), by value and, at addresses that
-	// they registered, by reference, which this server then fetches. Default: they are refused.
-	RequestObjects bool `json:"request_objects,omitempty"`
-
-	// Let nobody use a client before the operator has approved it (`caddy fhir-client approve`). One that changes its
-	// registration waits again. Default: false.
-	Approval bool `json:"approval,omitempty"`
+	authorize.Registration
 
 	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback, private and link-local
 	// addresses too, and use the proxy of the environment. Whoever registers a client can then make this server send
@@ -53,14 +35,12 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 	if err != nil {
 		return nil, fmt.Errorf("registration: %w", err)
 	}
-	resolved := &authorize.Registration{
-		InitialAccessToken: token, Scopes: r.Scopes, PKCE: r.PKCE, Approval: r.Approval, RequestObjects: r.RequestObjects,
-		Storage: storage, Folder: "fhir/clients/" + fhirapp.StorageName(issuer), Store: shared,
-	}
+	resolved := r.Registration
+	resolved.InitialAccessToken, resolved.Storage, resolved.Folder, resolved.Store = token, storage, "fhir/clients/"+fhirapp.StorageName(issuer), shared
 	if r.PrivateJWKSURI {
 		resolved.Transport = http.DefaultTransport
 	}
-	return resolved, nil
+	return &resolved, nil
 }
 
 // parseRegistration reads the registration.

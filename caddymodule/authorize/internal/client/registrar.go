@@ -23,38 +23,38 @@ import (
 // registration (RFC 7592). They can use the authorization code flow, with PKCE unless PKCE
 // says otherwise, and need people's consent.
 type Registration struct {
-	// InitialAccessToken authorizes registration (RFC 7591 §3). Required: without it,
-	// anybody could fill the storage.
-	InitialAccessToken string
+	// The initial access token, which must be sent as a bearer token (RFC 7591 §3): without it, anybody could fill the
+	// storage. Required. Caddy's placeholders are supported.
+	InitialAccessToken string `json:"initial_access_token,omitempty"`
 
-	// Scopes are open to registered apps beside [ReservedScopes]. Apps lose a scope that is
-	// removed from this list.
-	Scopes []string
+	// The scopes that registered clients may be granted beside openid, email, phone and profile. They lose what is
+	// removed here. Default: none.
+	Scopes []string `json:"scopes,omitempty"`
 
-	// Transport makes the requests to addresses that apps register, such as their jwks_uri and
-	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
-	Transport http.RoundTripper
+	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
+	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
+	// `required`.
+	PKCE string `json:"pkce,omitempty"`
 
-	// PKCE is [PKCEOptional] to let confidential apps ask for a code without a code_challenge:
-	// those that check the nonce of the ID token instead (RFC 9700 §2.1.1). Public ones always
-	// need it. Default: [PKCERequired].
-	PKCE string
+	// Let clients put authorization requests into request objects (OpenID Connect Core §6), by value and, at addresses that
+	// they registered, by reference, which this server then fetches. Default: they are refused.
+	RequestObjects bool `json:"request_objects,omitempty"`
 
-	// RequestObjects lets apps send request objects, and register request_uris. Default: they are
-	// refused.
-	RequestObjects bool
+	// Let nobody use a client before the operator has approved it (`caddy fhir-client approve`). One that changes its
+	// registration waits again. Default: false.
+	Approval bool `json:"approval,omitempty"`
 
-	// Approval keeps clients from being used until the operator has approved them. A client that
-	// changes its registration waits again. Default: they are used at once.
-	Approval bool
-
-	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
-	Storage    Storage // keeps them. Required.
-	Folder     string  // in Storage, without a slash at the end. Required.
+	MaxClients int     `json:"-"` // the limit of registered clients. Default: [DefaultMaxClients].
+	Storage    Storage `json:"-"` // keeps them. Required.
+	Folder     string  `json:"-"` // in Storage, without a slash at the end. Required.
 
 	// Store keeps them in place of Storage, for all gateways that share it. They copy those
 	// in Storage once. Default: none.
-	Store store.Store
+	Store store.Store `json:"-"`
+
+	// Transport makes the requests to addresses that clients register, such as their jwks_uri and
+	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
+	Transport http.RoundTripper `json:"-"`
 }
 
 // registered is a client as stored. Its secrets are random, so their digests need no salt
