@@ -145,7 +145,7 @@ func (a *App) unresolved() authorize.Config {
 		c.Users = append(c.Users, u.withSecrets(u.PasswordHash, ""))
 	}
 	for _, client := range a.Clients {
-		c.Clients = append(c.Clients, client.withSecret(client.Secret))
+		c.Clients = append(c.Clients, client.core())
 	}
 	for _, p := range a.IdentityProviders {
 		c.IdentityProviders = append(c.IdentityProviders, p.complete())

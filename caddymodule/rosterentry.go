@@ -62,7 +62,7 @@ func storedClient(e roster.Entry) (authorize.Client, error) {
 	case c.TLS != option.TLS{}:
 		return authorize.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
 	}
-	client := c.withSecret("")
+	client := c.core()
 	client.SecretSHA256, client.Generation = e.SecretSHA256, e.Generation
 	return client, nil
 }
@@ -109,7 +109,7 @@ func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
 	for _, c := range registered {
 		entries = append(entries, rosterEntry{
 			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
-			Config: Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
+			Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 		})
 	}
 	return entries, err

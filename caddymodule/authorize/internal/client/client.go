@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,112 +18,125 @@ import (
 
 // Client is an app that may ask for tokens (RFC 6749 §2).
 type Client struct {
-	ID     string // the client_id. Required.
-	Name   string // shown to the person who signs in. Default: the ID.
-	Secret string // of a confidential client (RFC 6749 §2.3.1); public clients have none, and no keys
+	// The `client_id`. Required.
+	ID string `json:"id,omitempty"`
 
-	// SecretSHA256 is the digest of a random secret, in place of Secret.
-	SecretSHA256 []byte `json:"-"`
+	// The name of the app that people see. Default: the id.
+	Name string `json:"name,omitempty"`
 
-	JWKS    []byte // a JWK Set (RFC 7517 §5) of the client's public keys, for private_key_jwt (RFC 7523)
-	JWKSURI string // the address of one: https, or http on loopback
+	// The client's secret. A client with neither a secret nor keys is public (RFC 6749 §2.1). Caddy's
+	// placeholders are supported. Default: none.
+	Secret string `json:"secret,omitempty"`
 
-	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a clone of
-	// http.DefaultTransport.
-	Transport http.RoundTripper `json:"-"`
+	// The client's public keys as a JWK Set, for `private_key_jwt` (RFC 7523; SMART App Launch 2.2,
+	// `client-confidential-asymmetric`). Private and symmetric keys are refused, and so is a secret beside it.
+	// Default: none.
+	JWKS json.RawMessage `json:"jwks,omitempty"`
 
-	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect Dynamic Client
-	// Registration §2). Default: any that discovery lists.
-	AssertionAlgorithm string
+	// The URL of such a JWK Set: https, or http on loopback. It is fetched when needed and cached as its
+	// `Cache-Control` says. Not together with a secret or `jwks`. Default: none.
+	JWKSURI string `json:"jwks_uri,omitempty"`
 
-	// IssuerAudience accepts assertions alone whose aud is the issuer, which no other server can
-	// have been sent. Default: the address of the endpoint too, as SMART App Launch has it.
-	IssuerAudience bool `json:",omitempty"`
+	// The redirect URIs: https, or http://localhost. A request must name one of them exactly. Default: none, so that
+	// the client cannot use the authorization endpoint.
+	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
-	RedirectURIs []string // where responses may be sent, compared exactly (RFC 9700 §2.1)
+	// The client is a native app (RFC 8252): its redirect URIs may also be `http://127.0.0.1` and `http://[::1]`, at
+	// any port, and have a private-use scheme, such as `com.example.app:/callback`. Default: false.
+	Native bool `json:"native,omitempty"`
 
-	// Native apps (RFC 8252) may have redirect URIs of loopback IP addresses, at any port,
-	// and of private-use schemes. Default: false.
-	Native bool
+	// The scopes the client may be granted besides openid, email, phone and profile. `offline_access` gives it refresh
+	// tokens, `online_access` ones that end with the session. Default: none.
+	Scopes []string `json:"scopes,omitempty"`
+
+	// Leave words out of a requested scope that are neither listed nor defined by SMART or OpenID Connect, instead of
+	// refusing the request with `invalid_scope`. Default: false.
+	IgnoreUnknownScopes bool `json:"ignore_unknown_scopes,omitempty"`
+
+	// Send `error_description` to the redirect URI with every error. Default: only with errors of identity providers.
+	ErrorDescription bool `json:"error_description,omitempty"`
+
+	// Accept a `state` that is JSON. Default: `invalid_request`.
+	JSONState bool `json:"json_state,omitempty"`
+
+	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
+	// there are redirect URIs.
+	ResponseTypes []string `json:"response_types,omitempty"`
+
+	// Grant types other than the authorization code: `client_credentials`, which needs a secret or keys. Default:
+	// none.
+	GrantTypes []string `json:"grant_types,omitempty"`
+
+	// How people may sign in to the client: names of identity providers, and `local` for users with a password here.
+	// Default: all.
+	IdentityProviders []string `json:"idps,omitempty"`
+
+	// Where a browser may be sent after signing out (OpenID Connect RP-Initiated Logout 1.0 §3.1), matched exactly as
+	// redirect URIs are. Default: none.
+	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
+
+	// Where a logout token is sent when a session ends in which the client got an ID token (OpenID Connect
+	// Back-Channel Logout 1.0): https, or http://localhost. Default: none is sent.
+	BackchannelLogoutURI string `json:"backchannel_logout_uri,omitempty"`
+
+	// Let the client introspect the tokens of all clients, as a resource server must (RFC 7662). Default: only its
+	// own.
+	IntrospectAll bool `json:"introspect_all,omitempty"`
+
+	// Where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or http://localhost. Default: none.
+	LaunchURI string `json:"launch_uri,omitempty"`
+
+	// The client is an EHR that may register at `/oauth2/launch` what it launches apps with: a patient, an encounter and
+	// more. The app gets the patient that it names. Needs a secret or keys. Default: false.
+	LaunchContext bool `json:"launch_context,omitempty"`
+
+	// Refuse authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
+	RequirePushed bool `json:"require_pushed,omitempty"`
+
+	// Whether people are asked for consent: `required` asks each person once for each set of scopes, `skip` never.
+	// Default: only if the request says `prompt=consent`.
+	Consent string `json:"consent,omitempty"`
+
+	// How people must have signed in: `sfa` with one factor, `mfa` with two, `phr` with a passkey. People who
+	// signed in with less are asked for a second factor; those who have none are refused. Default: `sfa`.
+	ACR string `json:"acr,omitempty"`
+
+	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.
+	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
+
+	// Put the claims of the granted scopes (OpenID Connect Core §5.4) into ID tokens of the code flow too, for apps
+	// that do not use userinfo. Default: only userinfo has them.
+	ScopeClaimsInIDToken bool `json:"id_token_claims,omitempty"`
+
+	// Whether authorization requests for a code need a `code_challenge` (RFC 7636): `required` or `optional`. Default:
+	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
+	PKCE string `json:"pkce,omitempty"`
+
+	// Accept assertions of the client (RFC 7523) only if their `aud` is the issuer. Default: the address of the token
+	// endpoint too, which SMART App Launch names.
+	IssuerAudience bool `json:"issuer_audience,omitempty"`
+
+	RequestObjects RequestObjects    `json:"-"` // that it may send
+	Transport      http.RoundTripper `json:"-"` // makes the requests to what it names. Default: a clone of http.DefaultTransport.
+	SecretSHA256   []byte            `json:"-"` // the digest of a random secret, in place of Secret
 
 	// Local stands for every app on the person's own computer, for trying out: it may have any
 	// redirect URI that [IsLocal]. Default: false.
 	Local bool `json:"-"`
 
-	Scopes            []string // beside [ReservedScopes]
-	ResponseTypes     []string // of [ResponseTypes]. Default: "code" if there are redirect URIs.
-	GrantTypes        []string // beyond what ResponseTypes implies, such as "client_credentials"
-	IdentityProviders []string // keys of those to sign in by, and "local". Default: all.
+	// What only clients say that register themselves (OpenID Connect Dynamic Client Registration §2, Back-Channel Logout §2.2).
 
-	// IgnoreUnknownScopes leaves words out of a requested scope that no specification defines
-	// and Scopes do not have (RFC 6749 §3.3). Default: invalid_scope.
-	IgnoreUnknownScopes bool `json:",omitempty"`
-
-	// ErrorDescription sends error_description to the redirect URI with each error, not only
-	// where the interface has one. Default: false.
-	ErrorDescription bool `json:",omitempty"`
-
-	// JSONState accepts a state that is JSON. Default: invalid_request.
-	JSONState bool `json:",omitempty"`
-
-	// PostLogoutRedirectURIs are where a browser may be sent after signing out, compared
-	// exactly (OpenID Connect RP-Initiated Logout §3.1).
-	PostLogoutRedirectURIs []string
-
-	// BackchannelLogoutURI receives logout tokens for sessions in which the client got
-	// an ID token (OpenID Connect Back-Channel Logout §2.2). Default: none are sent.
-	BackchannelLogoutURI string
-
-	// BackchannelSession is backchannel_logout_session_required (Back-Channel Logout §2.2). Each
-	// logout token has the sid anyway.
-	BackchannelSession bool `json:",omitempty"`
-
-	// UserinfoAlgorithm is userinfo_signed_response_alg (OpenID Connect Dynamic Client
-	// Registration §2), one of [keyring.IDTokenAlgorithms]. Default: userinfo is plain JSON.
-	UserinfoAlgorithm string `json:",omitempty"`
-
-	// IntrospectAll lets the client introspect tokens of all clients, as a resource server
-	// must (RFC 7662 §4). Default: only its own.
-	IntrospectAll bool
-
-	// IDTokenAlgorithm is id_token_signed_response_alg (OpenID Connect Dynamic Client
-	// Registration §2): "RS256", or "ES256", which is twenty times faster. Default: "RS256".
-	IDTokenAlgorithm string
-
-	// ScopeClaimsInIDToken adds the claims of the scope (OpenID Connect Core §5.4) to
-	// the ID tokens of the code flow. Default: only userinfo has them.
-	ScopeClaimsInIDToken bool
-
-	// LaunchURI is where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or
-	// http on loopback. Default: none.
-	LaunchURI string `json:",omitempty"`
-
-	// LaunchContext lets the client, an EHR, register what it launches apps with. Only a
-	// confidential client may. Default: it may not.
-	LaunchContext bool `json:",omitempty"`
-
-	RequirePushed bool   // refuse authorization requests that were not pushed (RFC 9126 §6)
-	Consent       string // [ConsentRequired], [ConsentSkip], or empty to ask only for prompt=consent
-
-	// ACR is the least class of sign-in that the client accepts ([oauth2.ACRValues]). Default:
-	// any.
-	ACR string
-
-	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients, as
-	// nothing else binds a code to them (RFC 9700 §2.1.1).
-	PKCE string
-
-	Links          Links          `json:",omitzero"` // that people are shown
-	RequestObjects RequestObjects `json:",omitzero"` // that it may send
+	AssertionAlgorithm string `json:"-"` // token_endpoint_auth_signing_alg. Default: any that discovery lists.
+	UserinfoAlgorithm  string `json:"-"` // userinfo_signed_response_alg, one of [keyring.IDTokenAlgorithms]. Default: userinfo is plain JSON.
+	BackchannelSession bool   `json:"-"` // backchannel_logout_session_required. Each logout token has the sid anyway.
+	Links              Links  `json:"-"` // that people are shown
+	Registered         bool   `json:"-"` // it did register itself: only the digest of its secret is known
 
 	secretDigest []byte // nil without a secret
 	guessable    bool   // Secret is
 	keys         *upstream.KeySet
 	waits        bool                              // for the operator's approval
 	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
-
-	// Registered clients registered themselves. Only the digest of their secret is known.
-	Registered bool `json:"-"`
 
 	// Generation tells the client from earlier ones with its ID. Default: there are none.
 	Generation oauth2.Generation `json:"-"`

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,12 +59,14 @@ type Registration struct {
 // registered is a client as stored. Its secrets are random, so their digests need no salt
 // and no slow hash.
 type registered struct {
-	Client       Client    `json:"client"`
-	Method       string    `json:"token_endpoint_auth_method"`
-	SecretDigest []byte    `json:"secret_sha256,omitempty"`
-	AccessDigest []byte    `json:"registration_access_token_sha256"`
-	IssuedAt     time.Time `json:"issued_at"`
-	Approved     bool      `json:"approved,omitempty"` // by the operator, as it is now
+	Client Client `json:"-"`
+
+	Stored       storedClient `json:"client"` // is Client
+	Method       string       `json:"token_endpoint_auth_method"`
+	SecretDigest []byte       `json:"secret_sha256,omitempty"`
+	AccessDigest []byte       `json:"registration_access_token_sha256"`
+	IssuedAt     time.Time    `json:"issued_at"`
+	Approved     bool         `json:"approved,omitempty"` // by the operator, as it is now
 }
 
 type registrar struct {
@@ -135,9 +136,9 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c := new(registered)
+	var c *registered
 	if err == nil {
-		err = json.Unmarshal(value, c)
+		c, err = parseRegistered(value)
 	}
 	switch {
 	case err != nil:
@@ -184,7 +185,7 @@ func (r *registrar) complete(c *registered) (err error) {
 
 // store keeps a new client, or returns temporarily_unavailable if there are too many.
 func (r *registrar) store(ctx context.Context, c *registered) error {
-	value, err := json.Marshal(c)
+	value, err := c.text()
 	if err != nil {
 		return err
 	}
@@ -197,14 +198,13 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 // change alters a client as stored.
 func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
 	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
-		changed = new(registered)
-		if err := json.Unmarshal(value, changed); err != nil {
+		if changed, err = parseRegistered(value); err != nil {
 			return nil, r.loadError(id, err)
 		}
 		if err := alter(changed); err != nil {
 			return nil, err
 		}
-		return json.Marshal(changed)
+		return changed.text()
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
