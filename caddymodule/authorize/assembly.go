@@ -90,11 +90,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 		return err
 	}
 	a.clients.Known = c.Known
-	a.accounts.IsConfiguredClient = func(id string) bool { return a.clients.Configured[id] != nil }
-	a.accounts.IsClient = func(ctx context.Context, id string) (bool, error) {
-		found, err := a.clients.Find(ctx, id)
-		return found != nil, err
-	}
+	a.accounts.Clients = a.clients
 	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {
 		return err
 	}

@@ -23,14 +23,7 @@ import (
 // AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,
 // `resource` and `now`. docs/guard.md describes them.
 type AccessPolicy struct {
-	// `allow` or `deny`. Required. A rule that denies wins.
-	Effect string `json:"effect,omitempty"`
-
-	// The rule's name in logs and errors. Default: its number among all.
-	Name string `json:"name,omitempty"`
-
-	// The CEL expression, which must be boolean. Required.
-	Expression string `json:"expression,omitempty"`
+	enforce.PolicyRule
 
 	option.Source
 }
@@ -39,7 +32,8 @@ type AccessPolicy struct {
 func newPolicies(policies []AccessPolicy, claims []string, logger *slog.Logger) (enforce.Policies, error) {
 	rules := make([]enforce.PolicyRule, len(policies))
 	for i, p := range policies {
-		rules[i] = enforce.PolicyRule{Effect: enforce.PolicyEffect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
+		rules[i] = p.PolicyRule
+		rules[i].Place = p.Source.Source
 	}
 	set, err := enforce.CompilePolicies(rules)
 	if err != nil {
@@ -111,7 +105,8 @@ func policyFailed(logger *slog.Logger) func(*http.Request, error) {
 // parsePolicy reads a rule.
 func parsePolicy(to *[]AccessPolicy) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
-		p := AccessPolicy{Effect: d.Val()}
+		var p AccessPolicy
+		p.Effect = enforce.PolicyEffect(d.Val())
 		p.SetSource(option.PositionOf(d))
 		first, second, err := option.OneOrTwo(d)
 		if err != nil {
@@ -120,7 +115,7 @@ func parsePolicy(to *[]AccessPolicy) option.Setter {
 		if p.Expression = first; second != "" {
 			p.Name, p.Expression = first, second
 		}
-		if _, err := enforce.CompilePolicies([]enforce.PolicyRule{{Effect: enforce.PolicyEffect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
+		if _, err := enforce.CompilePolicies([]enforce.PolicyRule{p.PolicyRule}); err != nil {
 			return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
 		}
 		*to = append(*to, p)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -36,7 +37,7 @@ func TestWarnOfNamesakes(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		h := Bearer{Trust: tt.trust, Introspection: tt.asked}
-		h.Policies = []AccessPolicy{{Effect: "allow", Name: "mine", Expression: tt.rule}}
+		h.Policies = []AccessPolicy{{PolicyRule: enforce.PolicyRule{Effect: "allow", Name: "mine", Expression: tt.rule}}}
 		ours, others := h.tellers(nil)
 		warnOfNamesakes(slog.New(slog.NewTextHandler(&log, nil)), h.Policies, ours, others)
 		if warned := strings.Contains(log.String(), "policy=mine"); warned != tt.warns {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -42,15 +43,11 @@ type Accounts struct {
 	ScopeLimits  *scopelimit.Limits   // which scopes people may have
 	Logger       *slog.Logger         // gets claims that are left out
 
-	// IsClient reports whether a client has an id. Required where a sub is claimed.
-	IsClient func(ctx context.Context, id string) (bool, error)
+	// Clients are those whose ids nobody may claim as their sub. Required where one is claimed.
+	Clients *client.Registry
 
 	// EndPerson ends everything that was given to a person. Required where a sub is claimed.
 	EndPerson func(ctx context.Context, sub, reason string) error
-
-	// IsConfiguredClient reports whether one of the configuration has, without asking a store.
-	// Default: none has.
-	IsConfiguredClient func(id string) bool
 
 	// OmitUserNames leaves them out of the audit trail and of lists for operators.
 	OmitUserNames bool

@@ -40,7 +40,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.IsConfiguredClient != nil && a.IsConfiguredClient(id) { // since then: see takeSub
+	if a.Clients != nil && a.Clients.Configured[id] != nil { // since then: see takeSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]

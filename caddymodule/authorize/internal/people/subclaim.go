@@ -47,11 +47,11 @@ func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 	if a.Directory.Users[id.sub] != nil {
 		return unfitSub("is the name of a user here")
 	}
-	isClient, err := a.IsClient(ctx, id.sub)
+	app, err := a.Clients.Find(ctx, id.sub)
 	switch {
 	case err != nil:
 		return err
-	case isClient:
+	case app != nil:
 		return unfitSub("is the client_id of an app")
 	}
 	if err = ownSub(ctx, a, id); err == nil {

@@ -28,15 +28,18 @@ const (
 
 // Rule is one rule of a site.
 type Rule struct {
-	// Effect is [Allow] or [Deny].
-	Effect Effect
-	// Name stands for the rule in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: the
-	// rule's number among all.
-	Name string
-	// Expression is in CEL, and boolean.
-	Expression string
+	// `allow` or `deny`. Required. A rule that denies wins.
+	Effect Effect `json:"effect,omitempty"`
+
+	// The rule's name in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: its number
+	// among all.
+	Name string `json:"name,omitempty"`
+
+	// The CEL expression, which must be boolean. Required.
+	Expression string `json:"expression,omitempty"`
+
 	// Place is where the rule is written, such as Caddyfile:12. Errors of [Compile] name it. May be empty.
-	Place string
+	Place string `json:"-"`
 }
 
 // Set is a site's rules. It is safe for concurrent use. A nil Set has no rules.
