@@ -50,7 +50,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 	app, _, err := provisionApp(t, &App{
 		Issuer:  "https://x.example",
 		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}", TOTPSecret: "{file." + totp + "}"}},
-		Clients: []Client{{Client: authorize.Client{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}}},
+		Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,17 +85,17 @@ func TestAppRefused(t *testing.T) {
 	}{
 		{"no issuer", App{}, "issuer"},
 		{"a base without a slash", App{FHIRBase: "fhir"}, "fhir_base"},
-		{"an empty secret", App{Clients: []Client{{Client: authorize.Client{ID: "c", Secret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
-		{"a secret of line ends alone", App{Clients: []Client{{Client: authorize.Client{ID: "c", Secret: "{env.LINES}"}}}}, "is empty"},
-		{"a secret file that is missing", App{Clients: []Client{{Client: authorize.Client{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
+		{"an empty secret", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
+		{"a secret of line ends alone", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.LINES}"}}}}, "is empty"},
+		{"a secret file that is missing", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
 		{"a password instead of its hash", App{Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
 		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
 		{"a lockout that hardly waits", App{Lockout: Lockout{MaxWait: 1}}, "max_wait"},
-		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Client: authorize.Client{ID: "alice"}}}}, "client alice has the name of a user"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "alice"}}}}, "client alice has the name of a user"},
 		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
-		{"a client of no provider", App{Clients: []Client{{Client: authorize.Client{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
+		{"a client of no provider", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
 		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
 		{"a durable store at an empty placeholder", App{DurableRaw: json.RawMessage(`{"store":"file","path":"{env.EMPTY}"}`)}, "{env.EMPTY}"},
 		{"a durable store with an unknown field", App{DurableRaw: json.RawMessage(`{"store":"file","paht":"x"}`)}, "paht"},

@@ -14,7 +14,7 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	idp := func(p IdentityProvider) App {
 		p.Key = "hospital"
-		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{Client: authorize.Client{ID: "c", Scopes: []string{"user/*.rs"}}}}}
+		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Scopes: []string{"user/*.rs"}}}}}
 	}
 	ward := map[string]string{"c": "c"}
 	limited := func(l authorize.ScopeLimit, idps ...map[string]string) (a App) {
@@ -42,12 +42,12 @@ func TestWarnings(t *testing.T) {
 		{"idp with the claim", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}}), nil, ""},
 		{"idp with a list", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}}), nil, ""},
 		{"idp with a search", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}}), nil, ""},
-		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Client: authorize.Client{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
+		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
-		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Client: authorize.Client{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
+		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
 		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Registration: authorize.Registration{Scopes: []string{"user/*.rs"}}}}, nil, "idp=hospital"},
-		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Client: authorize.Client{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
-		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Client: authorize.Client{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
+		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
+		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
 		{"by identifier", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
 		{"a group of two providers", limited(authorize.ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},

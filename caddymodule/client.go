@@ -16,7 +16,7 @@ import (
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
 type Client struct {
-	authorize.Client
+	authorize.ClientSettings
 
 	option.TLS
 
@@ -38,7 +38,7 @@ func (c *Client) resolved() (none authorize.Client, err error) {
 }
 
 func (c *Client) core() authorize.Client {
-	core := c.Client
+	core := authorize.Client(c.ClientSettings)
 	core.RequestObjects.Allowed = c.SendsRequestObjects
 	return core
 }

@@ -143,7 +143,7 @@ func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
 	var s authorize.FHIRUserSearch
 	switch args := d.RemainingArgs(); {
 	case len(args) == 4 && args[1] == "identifier":
-		s = authorize.FHIRUserSearch{Type: args[0], System: args[2], Claim: args[3]}
+		s.Type, s.System, s.Claim = args[0], args[2], args[3]
 	case len(args) == 2 && args[1] == "email":
 		s.Type = args[0]
 	default:

@@ -59,8 +59,8 @@ type User struct {
 
 // resolved is the user for package authorize, with the placeholders of its secrets replaced.
 func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
-	hash, err := option.ResolveSecret("password_hash", u.PasswordHash)
-	if err != nil {
+	hash, totpSecret := u.PasswordHash, u.TOTPSecret
+	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
 		return none, err
 	}
 	if err := checkPasswordHash(hash); err != nil {
@@ -69,8 +69,7 @@ func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
 	if isCostly(hash) {
 		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
 	}
-	totpSecret, err := option.ResolveSecret("totp_secret", u.TOTPSecret)
-	return u.withSecrets(hash, totpSecret), err
+	return u.withSecrets(hash, totpSecret), nil
 }
 
 func (u *User) withSecrets(hash, totpSecret string) authorize.User {

@@ -6,6 +6,9 @@ type (
 	// Client is an app that may ask for tokens (RFC 6749 §2).
 	Client = client.Client
 
+	// ClientSettings are a [Client] as a configuration says it.
+	ClientSettings = client.Settings
+
 	// Registration lets apps register themselves (RFC 7591, RFC 7592).
 	Registration = client.Registration
 

@@ -123,7 +123,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
-	i, err := configured.introspector(address{}, nil)
+	i, err := configured.introspector(address{}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,12 +90,9 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 		}
 		trusted = append(trusted, &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Memory: memory})
 	}
-	introspector, err := asked.introspector(at, memory)
+	introspector, err := asked.introspector(at, memory, asking, claims)
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", asked.Endpoint, err)
-	}
-	if introspector != nil {
-		introspector.Keys, introspector.Claims = asking, claims
 	}
 	return guard.New(own, trusted, introspector)
 }
@@ -125,7 +122,7 @@ func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet,
 }
 
 // introspector asks as configured, or is nil if nothing is.
-func (i *Introspection) introspector(at address, memory *guard.Memory) (*guard.Introspector, error) {
+func (i *Introspection) introspector(at address, memory *guard.Memory, keys guard.KeySet, claims *tokenclaim.Names) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -140,7 +137,7 @@ func (i *Introspection) introspector(at address, memory *guard.Memory) (*guard.I
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
 		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
-		All: i.All, Remember: time.Duration(i.Remember),
+		All: i.All, Remember: time.Duration(i.Remember), Keys: keys, Claims: claims,
 	}
 	if i.All {
 		asker.Remember = cmp.Or(asker.Remember, defaultRemembered)

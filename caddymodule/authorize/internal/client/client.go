@@ -142,6 +142,9 @@ type Client struct {
 	Generation oauth2.Generation `json:"-"`
 }
 
+// Settings are a [Client] as a configuration says it, without methods.
+type Settings Client
+
 // Links are addresses that an app registers for people (RFC 7591 §2). Each may be "".
 type Links struct {
 	Logo   string `json:",omitempty"` // logo_uri: an image
