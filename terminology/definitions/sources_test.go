@@ -45,6 +45,9 @@ func TestSources(t *testing.T) {
 		for _, m := range cs.Rest {
 			members += string(m.Value)
 		}
+		if list := cs.Concepts.List; list != nil && strings.Contains(string(list.AppendConcepts(nil)), ` "`) {
+			t.Errorf("%s: a text ends with a space", s.URL)
+		}
 		for _, p := range cs.Concepts.Filters.Properties() {
 			if cs.Concepts.List != nil && !strings.Contains(members, `"code":"`+p.Code+`"`) {
 				t.Errorf("%s: Members does not declare the property %s", s.URL, p.Code)

@@ -47,7 +47,7 @@ func currencies(f fetcher) (resource, error) {
 		if row.Code == "" {
 			continue
 		}
-		c := &concept{Code: row.Code, Display: row.Name, Property: []property{{Code: "numeric", ValueCode: row.Number}}}
+		c := &concept{Code: row.Code, Display: strings.TrimSpace(row.Name), Property: []property{{Code: "numeric", ValueCode: row.Number}}}
 		if digits, err := strconv.Atoi(row.Minor); err == nil {
 			c.Property = append(c.Property, property{Code: "minor-units", ValueInteger: &digits})
 		}
