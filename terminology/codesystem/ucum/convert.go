@@ -8,7 +8,8 @@ import (
 )
 
 // Convert reports whether two units measure the same, and the factor between their values, to the precision that FHIR
-// wants of decimals. Between a special unit and another there is none: Cel to [degF] takes an offset, pH a logarithm.
+// wants of decimals. Between a special unit and another there is none: Cel to [degF] takes an offset, pH a logarithm. Nor is
+// there between eq, osm and mol: 1 mol of Ca++ is 2 eq, though UCUM calls either 1 mol (§45).
 func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok bool) {
 	a, b := expression(from.Code), expression(to.Code)
 	if a == nil || b == nil || !maps.Equal(dimensionOf(a), dimensionOf(b)) {
@@ -21,6 +22,9 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	if s == mixed {
 		return "", false, false
 	}
+	if particles, others := make(dimension), make(dimension); !maps.Equal(particles.addParticles(a, 1), others.addParticles(b, 1)) {
+		return "", false, true
+	}
 	x, xOK := measured(a)
 	y, yOK := measured(b)
 	if !xOK || !yOK {
@@ -28,6 +32,19 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	}
 	ratio := new(big.Rat).Quo(&x.value, &y.value)
 	return decimal(ratio), ratio.IsInt() && ratio.Num().IsInt64() && ratio.Num().Int64() == 1, true
+}
+
+// addParticles adds the exponents of the units that count what a substance comes apart into.
+func (d dimension) addParticles(parts []part, sign int) dimension {
+	for i := range parts {
+		p := &parts[i]
+		d.addParticles(p.group, p.sign(sign))
+		if p.unit != nil && (p.unit.Code == "eq" || p.unit.Code == "osm") {
+			d[p.unit.Code] += p.sign(sign) * p.exponent
+		}
+		maps.DeleteFunc(d, func(_ string, exponent int) bool { return exponent == 0 })
+	}
+	return d
 }
 
 // mixed stands for a product of a special unit and something else, which has no meaning (UCUM §22).

@@ -126,6 +126,7 @@ func TestConvert(t *testing.T) {
 		{"[degF]", "Cel", "", "ok"}, {"Cel", "K", "", "ok"}, {"mCel", "Cel", "0.001", "ok"}, {"dB", "B{x}", "0.1", "ok"}, {"(Cel)", "Cel", "1", "equal"},
 		{"[degR]", "K", "0.555555555555555556", "ok"}, {"[p'diop]", "deg", "", "ok"}, {"[pH]", "mol/L", "", "ok"},
 		{"Cel/min", "K/min", "", ""}, {"Cel/min", "Cel/min", "", ""}, {"2.Cel", "Cel", "", ""}, {"Cel2", "K2", "", ""}, {"Cel.Cel", "K2", "", ""}, {"Cel2/Cel", "Cel", "", ""}, {"/Cel", "K-1", "", ""}, {"(Cel.m)/m", "K", "", ""},
+		{"meq/L", "mmol/L", "", "ok"}, {"osm/kg", "mol/kg", "", "ok"}, {"meq/L", "ueq/mL", "1", "equal"}, {"(meq)/(L)", "eq/L", "0.001", "ok"}, {"L/eq", "L/mol", "", "ok"}, {"eq.m/eq", "m", "1", "equal"},
 		{"10*999", "1", "1e+999", "ok"}, {"10*-999", "1", "1e-999", "ok"}, {"10*999.10*999.10*999", "1", "", ""}, {"1", "[h]999", "", ""}, {"no", "m", "", ""}, {"m", "no", "", ""},
 	} {
 		factor, equal, ok := system{}.Convert(codesystem.Concept{Code: []byte(test.from)}, codesystem.Concept{Code: []byte(test.to)})
