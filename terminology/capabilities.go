@@ -45,6 +45,9 @@ type CodeSystemCapability struct {
 	// Default is the version that a reference without a version means.
 	Default string
 
+	// Compositional says whether the codes are expressions of a grammar.
+	Compositional bool
+
 	// Subsumption says whether $subsumes is supported.
 	Subsumption bool
 }
@@ -72,6 +75,7 @@ func capability(t *definitions.Set, s *definitions.System) CodeSystemCapability 
 	for _, index := range s.Versions {
 		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() || cs.Content == definitions.ContentStandIn {
 			c.Versions = append(c.Versions, cs.Version)
+			c.Compositional = cs.Concepts.List == nil && cs.Content.HasConcepts()
 			c.Subsumption = c.Subsumption && !cs.NotSubsuming && cs.Concepts.List != nil && cs.Content.HasConcepts()
 		}
 	}
@@ -109,7 +113,11 @@ func (c *CodeSystemCapability) append(dst []byte) []byte {
 		if version != "" {
 			dst = append(fhirjson.AppendString(append(dst, `"code":`...), version), ',')
 		}
-		dst = append(strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default), '}')
+		dst = strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default)
+		if c.Compositional {
+			dst = append(dst, `,"compositional":true`...)
+		}
+		dst = append(dst, '}')
 	}
 	dst = strconv.AppendBool(append(versions.End(dst), `,"subsumption":`...), c.Subsumption)
 	return append(dst, '}')

@@ -40,28 +40,33 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 		scope = cs.Common
 	}
 	vs, known := x.library.AnyValueSet(scope, "")
-	if _, converts := cs.Concepts.System.(codesystem.Converter); !ok || !converts || !known {
+	if _, converts := cs.Concepts.System.(codesystem.Converter); !converts || !known {
+		return nil
+	}
+	if !ok {
+		x.messages = append(x.messages, cs.Concepts.Refuser.Refusal([]byte(c.Code)))
 		return nil
 	}
 	expander := compose.Expander{Library: x.library, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}
 	return (&conversion{into: x, expander: expander, cs: cs, from: from, code: c.Code}).translate(vs)
 }
 
-// conversionSteps is the cost of a conversion.
-const conversionSteps = 100
+// conversionSteps is the cost of a conversion for each byte of the two codes.
+const conversionSteps = 20
 
 // translate adds the codes of a value set that measure the same, those of the same meaning first.
 func (x *conversion) translate(vs *definitions.ValueSet) error {
 	list, err := x.expander.Codes(vs)
-	if err == nil {
-		err = x.into.spend(len(list.Entries) * conversionSteps)
-	}
 	if err != nil {
 		return err
 	}
 	var found []definitions.MapTarget
 	for _, e := range list.Entries {
-		to, ok := x.cs.Concepts.Locate(x.into.library.Code(e))
+		code := x.into.library.Code(e)
+		if err := x.into.spend((len(x.code) + len(code)) * conversionSteps); err != nil {
+			return err
+		}
+		to, ok := x.cs.Concepts.Locate(code)
 		if !ok || x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
 			continue
 		}

@@ -20,6 +20,10 @@ type Source struct {
 	// [List] that takes more codes than it lists, it is where these are from.
 	Common string
 
+	// ByValue is the property whose filter chooses the codes of valueSet/[value], a value set that Members' valueSet implies
+	// too; empty if it does not.
+	ByValue string
+
 	// ValueSets are ValueSet resources that are used with the code system, such as Common, one after the other as JSON, compressed
 	// by zstd. They are read at start, before the definitions that replace them.
 	ValueSets []byte

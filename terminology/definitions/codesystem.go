@@ -27,6 +27,7 @@ type CodeSystem struct {
 	Copyright      string              // of a source
 	Common         string              // of a source: see [codesystem.Source]
 	edition        string              // of a source: see [codesystem.Source]
+	byValue        string              // of a source, as is Common
 	builtIn        bool                // is a source, whose concepts must not be read before they are needed
 	system         uint32              // index of url in systemTable.systems
 	Rest           []fhirjson.Member   // all other members but concept, unchanged
@@ -43,6 +44,15 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 // IsWhole reports whether a code that is not found is none. A grammar may not know the latest words, so a value set that
 // lists such a code keeps it.
 func (cs *CodeSystem) IsWhole() bool { return cs.Content == ContentComplete && cs.Concepts.List != nil }
+
+// UnknownCode tells people that a code is none of the code system, and names the message as HL7 does.
+func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
+	id, text = "Unknown_Code_in", fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", code, cs.URL)
+	if cs.Version != "" {
+		id, text = id+"_Version", fmt.Sprintf("%s version '%s'", text, cs.Version)
+	}
+	return id, text
+}
 
 // IsSame reports whether two concepts are one.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {

@@ -26,8 +26,8 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	}
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
-		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
-			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.URL, cs.Version))
+		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
+		missed.MessageID, missed.Text = cs.UnknownCode(c.Code)
 		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content == ContentFragment {
 			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
 		}

@@ -93,7 +93,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	}
 	cs := b.CodeSystem
 	cs.Concepts, cs.CaseSensitive = codesystem.Of(s.System), s.CaseSensitive
-	cs.Copyright, cs.Common, cs.edition, cs.builtIn = s.Copyright, s.Common, s.Edition, true
+	cs.Copyright, cs.Common, cs.edition, cs.byValue, cs.builtIn = s.Copyright, s.Common, s.Edition, s.ByValue, true
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentMode(cmp.Or(s.Content, string(ContentComplete)))
 	content := cs.Content // in the resource
@@ -101,6 +101,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	switch {
 	case cs.Concepts.List == nil:
 		content = contentNotPresent
+		cs.Rest = append(cs.Rest, fhirjson.Member{Name: "compositional", Value: jsontext.Value("true")})
 	case isGrammar, content == ContentStandIn:
 		content = ContentFragment
 	}

@@ -55,7 +55,8 @@ func (t *SystemTable) internSystem(url string) uint32 {
 // SystemID returns the index of a url in List.
 func (t *SystemTable) SystemID(url string) (uint32, bool) { return t.ids.get(url) }
 
-// AddCodeSystem adds a code system, or replaces the one with the same url and version.
+// AddCodeSystem adds a code system, or replaces the one with the same url and version. What the program knows itself is
+// replaced by concepts only.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
@@ -64,7 +65,11 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	s := &t.List[cs.system]
 	index := uint32(len(t.CodeSystems))
 	versions := slices.Clone(s.Versions) // an overlay shares them with its base
-	if same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version }); same >= 0 {
+	same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version })
+	if same >= 0 && t.CodeSystems[versions[same]].builtIn && !cs.Content.HasConcepts() {
+		return
+	}
+	if same >= 0 {
 		index = versions[same]
 		versions = slices.Delete(versions, same, same+1)
 		t.CodeSystems[index] = cs
@@ -94,7 +99,11 @@ func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 // currentVersion chooses what a reference without a version means: the latest version of those that have concepts, R4's
 // frozen copies last. Of two versions that cannot be compared, the one loaded later wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
-	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !t.IsOwn(id) }); len(own) > 0 {
+	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })
+	own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
+		return !t.IsOwn(id) || known && !t.CodeSystems[id].Content.HasConcepts()
+	})
+	if len(own) > 0 {
 		versions = own
 	}
 	current := versions[0]
@@ -165,6 +174,9 @@ func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
 		e := outcome.Incomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.Canonical(), cs.Content)
+		if cs.Content == ContentStandIn {
+			e.Text = fmt.Sprintf("the content of code system %s is not here but for the %s, which says what some codes are and not which there are: load an edition", url, cs.Name)
+		}
 		e.TxCode, e.Missing = "invalid", outcome.MissingOf("CodeSystem", url, version)
 		return e
 	}

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -24,9 +25,9 @@ func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 // implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
 // ?fhir_vs, which may name a concept to include the descendants of.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
-	url, version := outcome.Split(reference)
+	address, version := outcome.Split(reference)
 	for at := &d.Systems.entire; at != nil; at = at.base {
-		index, ok := at.own[url]
+		index, ok := at.own[address]
 		if ok && version != "" {
 			index = d.Systems.CodeSystem(d.Systems.CodeSystems[index].URL, version)
 		}
@@ -35,7 +36,10 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version}), true
 		}
 	}
-	system, query, ok := strings.Cut(url, "?fhir_vs")
+	if vs, ok := valueSetByValue(d, reference); ok {
+		return vs, true
+	}
+	system, query, ok := strings.Cut(address, "?fhir_vs")
 	index := d.Systems.CodeSystem(system, version)
 	if !ok || index == None {
 		return nil, false
@@ -49,11 +53,32 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	return implied(reference, d.Systems.CodeSystems[index], set), true
 }
 
+// valueSetByValue makes a value set that a source implies by the value of a filter: HL7 has http://unitsofmeasure.org/vs/[unit].
+func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
+	address, version := outcome.Split(reference)
+	for _, s := range d.Systems.List {
+		if s.Current == None || d.Systems.CodeSystems[s.Current].byValue == "" {
+			continue
+		}
+		cs := d.Systems.CodeSystems[s.Current]
+		value, ok := strings.CutPrefix(address, cs.entireValueSet+"/")
+		if text, err := url.PathUnescape(value); err == nil {
+			value = text
+		}
+		if ok && value != "" && (version == "" || version == cs.Version) {
+			vs := implied(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}})
+			vs.Transient = true // there is no end of them
+			return vs, true
+		}
+	}
+	return nil, false
+}
+
 func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
-	url, _ := outcome.Split(reference)
+	address, _ := outcome.Split(reference)
 	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Key: reference}
 	vs.Transient = cs.Concepts.List != nil // else reading its codes takes long enough for it to be kept
 	vs.Definition = cs.Definition
-	vs.ID, vs.URL, vs.standardsStatus = "", url, ""
+	vs.ID, vs.URL, vs.standardsStatus = "", address, ""
 	return vs
 }

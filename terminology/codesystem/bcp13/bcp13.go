@@ -21,7 +21,7 @@ var mediaTypes []byte
 var Source = codesystem.Source{
 	URL: "urn:ietf:bcp:13", Name: "Media types", Common: "https://www.iana.org/assignments/media-types",
 	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
-	Members:   `{"title":"BCP 13: media types"}`,
+	Members:   `{"id":"bcp-13","title":"BCP 13: media types"}`,
 	System:    system{packed.New(mediaTypes).(table)},
 }
 

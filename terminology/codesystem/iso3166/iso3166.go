@@ -25,20 +25,20 @@ const copyright = "Codes of ISO 3166, from the npm packages iso-3166, © Titus W
 // Source is the codes of countries in all three forms: alpha-2, alpha-3 and numeric.
 var Source = codesystem.Source{
 	URL: "urn:iso:std:iso:3166", Name: "ISO 3166-1", Version: "2018", CaseSensitive: true, Copyright: copyright,
-	Members: `{"title":"ISO 3166-1: codes of countries","property":[{"code":"user-assigned","type":"boolean","description":"The code means what its users agree on"}]}`,
+	Members: `{"id":"iso-3166-1","title":"ISO 3166-1: codes of countries","property":[{"code":"user-assigned","type":"boolean","description":"The code means what its users agree on"}]}`,
 	System:  packed.New(countries),
 }
 
 // Subdivisions is the codes of states, provinces and so on.
 var Subdivisions = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-2", Name: "ISO 3166-2", Version: "2020", CaseSensitive: true, Copyright: copyright,
-	Members: `{"title":"ISO 3166-2: codes of subdivisions of countries","hierarchyMeaning":"part-of"}`,
+	Members: `{"id":"iso-3166-2","title":"ISO 3166-2: codes of subdivisions of countries","hierarchyMeaning":"part-of"}`,
 	System:  packed.New(subdivisions),
 }
 
 // Former is the codes of countries that are none any more.
 var Former = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
-	Members: `{"title":"ISO 3166-3: codes of former countries"}`,
+	Members: `{"id":"iso-3166-3","title":"ISO 3166-3: codes of former countries"}`,
 	System:  packed.New(former),
 }

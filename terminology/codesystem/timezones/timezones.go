@@ -17,6 +17,6 @@ var zones []byte
 var Source = codesystem.Source{
 	URL: "https://www.iana.org/time-zones", Name: "IANA time zones", Version: "2026d", CaseSensitive: true,
 	Copyright: "IANA's time zone database, public domain; from the npm package tzdata, © Rogier Schouten, MIT License",
-	Members:   `{"title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The zone that a name stands for which is none of its own"}]}`,
+	Members:   `{"id":"time-zones","title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The zone that a name stands for which is none of its own"}]}`,
 	System:    packed.New(zones),
 }

@@ -10,10 +10,10 @@ import (
 // Source is the code system.
 var Source = codesystem.Source{
 	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{},
-	Common: "http://hl7.org/fhir/ValueSet/ucum-common",
+	Common: "http://hl7.org/fhir/ValueSet/ucum-common", ByValue: properties[propertyComparable].Code,
 	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +
 		"Licensed under the UCUM License, Version 1.0 (https://ucum.org/license), without warranties or conditions of any kind.",
-	Members: `{"title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
+	Members: `{"id":"ucum","title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
 		`"valueSet":"http://unitsofmeasure.org/vs","filter":[` +
 		`{"code":"canonical","description":"The unit has the same canonical form","operator":["=","in"],"value":"a unit"},` +
 		`{"code":"comparable","description":"The unit measures the same","operator":["=","in"],"value":"a unit"},` +

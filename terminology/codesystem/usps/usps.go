@@ -17,6 +17,6 @@ var states []byte
 var Source = codesystem.Source{
 	URL: "https://www.usps.com/", Name: "USPS state abbreviations", CaseSensitive: true,
 	Copyright: "Facts from Publication 28 of the United States Postal Service, Appendix B",
-	Members:   `{"title":"Two-letter state and possession abbreviations"}`,
+	Members:   `{"id":"usps","title":"Two-letter state and possession abbreviations"}`,
 	System:    packed.New(states),
 }

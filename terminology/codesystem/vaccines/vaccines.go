@@ -22,13 +22,13 @@ const copyright = "Codes of the Centers for Disease Control and Prevention, publ
 // Source is CVX, up to code 122 of 2009: R4 has no later ones.
 var Source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
-	Members: `{"title":"CVX: vaccines, up to code 122 of 2009"}`,
+	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009"}`,
 	System:  packed.New(vaccines),
 }
 
 // Manufacturers is MVX of the same time.
 var Manufacturers = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
-	Members: `{"title":"MVX: manufacturers of vaccines, as of 2009"}`,
+	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009"}`,
 	System:  packed.New(manufacturers),
 }

@@ -30,11 +30,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the rest
 		return
 	case !v.validation.MembershipOnly:
-		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.Code, cs.URL)
-		id := "Unknown_Code_in"
-		if cs.Version != "" {
-			text, id = text+" version '"+cs.Version+"'", "Unknown_Code_in_Version"
-		}
+		id, text := cs.UnknownCode(c.Code)
 		v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
 			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: cs.Concepts.Refuser.Refusal([]byte(c.Code)),
 		}})

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+)
+
+// What the program knows itself can be read by its id, and a grammar says that it is one.
+func TestReadBuiltIn(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for id, url := range map[string]string{
+		"bcp-13": "urn:ietf:bcp:13", "bcp-47": "urn:ietf:bcp:47", "ucum": "http://unitsofmeasure.org",
+		"iso-3166-1": "urn:iso:std:iso:3166", "iso-3166-2": "urn:iso:std:iso:3166:-2", "iso-3166-3": "urn:iso:std:iso:3166:-3",
+		"iso-4217": "urn:iso:std:iso:4217", "un-m49": "http://unstats.un.org/unsd/methods/m49/m49.htm", "snomed-gps": "http://snomed.info/sct",
+		"time-zones": "https://www.iana.org/time-zones", "usps": "https://www.usps.com/", "cvx": "http://hl7.org/fhir/sid/cvx", "mvx": "http://hl7.org/fhir/sid/mvx",
+	} {
+		w, got := call(t, h, "GET", "/CodeSystem/"+id, "")
+		if w.Code != http.StatusOK || got["url"] != url || (got["compositional"] == true) != (id == "ucum" || id == "bcp-47") {
+			t.Errorf("%s: got %d %.200s", id, w.Code, w.Body)
+		}
+	}
+	wantText(t, string(h.Library.Capabilities().AppendJSON(nil)), `"code":"2.2","isDefault":true,"compositional":true}`)
+}
+
+// A CodeSystem without concepts, as the terminology package of HL7 has of UCUM, hides nothing.
+func TestBuiltInBehindEmpty(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for _, version := range []string{"2.2", "1"} {
+		brought := brings(versionedSystem("http://unitsofmeasure.org", version, "not-present", ""))
+		w, _ := call(t, h, "POST", "/CodeSystem/$validate-code", posted(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
+		wantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
+	}
+}
+
+// HL7 has a value set for each unit: of all that measure the same.
+func TestValueSetOfUnit(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for path, want := range map[string][]string{
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mm[Hg]":                                                 {`"code":"kPa"`, "valueset-unclosed", `"url":"http://unitsofmeasure.org/vs/mm[Hg]"`},
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg%252FdL":                                              {`"code":"g/L"`},
+		"/ValueSet/$validate-code?url=http://unitsofmeasure.org/vs/mg/dL&system=http://unitsofmeasure.org&code=t/L": {`{"name":"result","valueBoolean":true}`},
+		"/ValueSet/$validate-code?url=http://unitsofmeasure.org/vs/mg/dL&system=http://unitsofmeasure.org&code=t":   {"has canonical form g, not g.m-3"},
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg/dLL":                                                 {`unknown unit \"dLL\" at column 4`},
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg%7C1":                                                 {"could not be found"},
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/":                                                       {"could not be found"},
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want...)
+	}
+}
+
+// What is wrong with a request is said in words for people.
+func TestBuiltInRefusals(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for path, want := range map[string]string{
+		"/CodeSystem/$lookup?system=urn:ietf:bcp:47&code=de_CH":                                                        `"text":"Unknown code 'de_CH' in the CodeSystem 'urn:ietf:bcp:47'"`,
+		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":                                                         "is not here but for the SNOMED CT Global Patient Set",
+		"/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code=mg%2FdLL": `unknown unit \"dLL\" at column 4; no translation`,
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want)
+	}
+}
