@@ -2,7 +2,11 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // What the program knows itself can be read by its id, and a grammar says that it is one.
@@ -59,5 +63,19 @@ func TestBuiltInRefusals(t *testing.T) {
 	} {
 		w, _ := call(t, h, "GET", path, "")
 		wantText(t, w.Body.String(), want)
+	}
+}
+
+// A conversion costs by how long the units are: powers of a long one take a thousand times as long as mg.
+func TestCostOfConversion(t *testing.T) {
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxGathered: 2_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, status := range map[string]int{"mg": http.StatusOK, strings.Repeat("[lbf_av]9.", 20) + "m": http.StatusUnprocessableEntity} {
+		w, _ := call(t, &Handler{Library: l}, "GET", "/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code="+code, "")
+		if w.Code != status {
+			t.Errorf("%s: got %d %.200s", code, w.Code, w.Body)
+		}
 	}
 }
