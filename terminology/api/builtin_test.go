@@ -53,6 +53,13 @@ func TestValueSetOfUnit(t *testing.T) {
 	}
 }
 
+// What no unit is, no value set has: $expand drops it as $validate-code refuses it.
+func TestListedNoUnit(t *testing.T) {
+	vs := valueSetOf("http://x/doses", `{"include":[{"system":"http://unitsofmeasure.org","concept":[{"code":"mcg"},{"code":"ug"}]}]}`)
+	w, _ := call(t, &Handler{Library: coreLibrary(t)}, "POST", "/ValueSet/$expand", posted(`{"name":"valueSet","resource":`+vs+`}`))
+	wantText(t, w.Body.String(), `"total":1`, `"code":"ug"`)
+}
+
 // What is wrong with a request is said in words for people.
 func TestBuiltInRefusals(t *testing.T) {
 	h := &Handler{Library: coreLibrary(t)}

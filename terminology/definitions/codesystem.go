@@ -41,9 +41,11 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
-// IsWhole reports whether a code that is not found is none. A grammar may not know the latest words, so a value set that
-// lists such a code keeps it.
-func (cs *CodeSystem) IsWhole() bool { return cs.Content == ContentComplete && cs.Concepts.List != nil }
+// IsWhole reports whether a code that is not found is none. A grammar without a version may not know the latest words, so a
+// value set that lists such a code keeps it.
+func (cs *CodeSystem) IsWhole() bool {
+	return cs.Content == ContentComplete && (cs.Concepts.List != nil || cs.Version != "")
+}
 
 // UnknownCode tells people that a code is none of the code system, and names the message as HL7 does.
 func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
