@@ -3,6 +3,8 @@ package ucum
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
@@ -104,10 +106,25 @@ func valueOf(d dimension, property int) string {
 // FilterValue reads the value of a filter: an expression stands for its canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	if property == propertyProperty {
-		return value, nil
+		return value, measurable(value)
 	}
 	parts, err := read().parse(value)
 	return dimensionOf(parts).String(), err
+}
+
+// measurable returns an error if a base unit measures something else.
+func measurable(value string) error {
+	var names []string
+	for code, u := range read().units {
+		if u.measure.dimension[code] != 0 && u.Arbitrary != yes {
+			names = append(names, u.Property)
+		}
+	}
+	if slices.Contains(names, value) {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("base units measure %s", strings.Join(names, ", "))
 }
 
 // Explain says why a unit does not meet a filter, in HL7's words.

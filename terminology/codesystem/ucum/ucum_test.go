@@ -116,6 +116,10 @@ func TestFilters(t *testing.T) {
 	if _, err := (system{}).FilterValue(propertyCanonical, "mg/"); err == nil {
 		t.Error("mg/ is no unit")
 	}
+	const measured = "base units measure electric charge, length, luminous intensity, mass, plane angle, temperature, time"
+	if _, err := (system{}).FilterValue(propertyProperty, "Length"); err == nil || err.Error() != measured {
+		t.Errorf("Length: got %v", err)
+	}
 }
 
 func TestConvert(t *testing.T) {
