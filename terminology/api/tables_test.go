@@ -81,7 +81,7 @@ func TestStandIn(t *testing.T) {
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                               {"is not here"},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                       {"could not be found", `{"name":"result","valueBoolean":false}`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":          {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
-		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                       {`{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                       {`{"name":"result","valueBoolean":true}`, "was not checked: only the name 'Diabetes mellitus (disorder)' is known here"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/731000124108":       {`{"name":"result","valueBoolean":false}`, "could not be found"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/900000000000207008": {`{"name":"result","valueBoolean":true}`, "gps-20200930"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901":     {`{"name":"result","valueBoolean":false}`},
@@ -89,13 +89,17 @@ func TestStandIn(t *testing.T) {
 		w, _ := call(t, h, "GET", path, "")
 		wantText(t, w.Body.String(), want...)
 	}
+	w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?url="+sct+"&code=73211009&display=diabetes+mellitus", "")
+	if strings.Contains(w.Body.String(), "not checked") {
+		t.Errorf("the name without what is in brackets: %s", w.Body)
+	}
 	edition := filepath.Join(t.TempDir(), "sct.json")
 	writeFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"http://snomed.info/sct","version":"own","content":"fragment","concept":[{"code":"1"}]}`))
 	own, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{edition}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _ := call(t, &Handler{Library: own}, "GET", "/CodeSystem/$lookup?system="+sct+"&code=73211009", "")
+	w, _ = call(t, &Handler{Library: own}, "GET", "/CodeSystem/$lookup?system="+sct+"&code=73211009", "")
 	wantText(t, w.Body.String(), "Unknown code")
 }
 

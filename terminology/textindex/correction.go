@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// listing is how many times looking at a word it costs to put it into the list of those that texts without an index have.
+const listing = 150
+
 // maxGuesses is how many words one with typos is read as: those that most documents have.
 const maxGuesses = 5
 
@@ -140,7 +143,7 @@ func (l *lexicons) of(i int, p *Part, spend func(steps int) error) (*lexicon, er
 	j, s := judge{reader: newReader(p.Corpus), divided: p.Compounds, spend: spend}, newWordStream()
 	for doc := range uint32(p.Corpus.Len()) {
 		j.read(doc)
-		if j.pay(1); j.err != nil {
+		if j.pay(1 + listing); j.err != nil {
 			return nil, j.err
 		}
 		for _, spot := range j.reader.spots() {

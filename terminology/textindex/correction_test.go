@@ -136,3 +136,20 @@ func TestCorrectedAgain(t *testing.T) {
 		}
 	}
 }
+
+// To list the words of texts without an index is paid for by their length: texts of a request may have a million words.
+func TestCorrectionIsPaidFor(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("kidney ", 10_000)
+	spent := 0
+	spend := func(steps int) error {
+		spent += steps
+		return nil
+	}
+	if _, _, err := Search([]Part{scanned(documents{{Code: "1", Display: text}})}, NewFilter("asthna", nil), 0, 1, spend); err != nil {
+		t.Fatal(err)
+	}
+	if least := listing * len(text) / bytesPerStep; spent < least {
+		t.Errorf("%d steps, want at least %d", spent, least)
+	}
+}

@@ -23,7 +23,11 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 		v.checkCase(c, d)
 	}
 	v.checkAbstract(c, d)
-	if v.validation.MembershipOnly || known && d.codeSystem.Content == definitions.ContentStandIn { // which may not know the display
+	switch {
+	case v.validation.MembershipOnly:
+		return nil
+	case known && d.codeSystem.Content == definitions.ContentStandIn:
+		v.displays.checkStandIn(c, d.display)
 		return nil
 	}
 	v.displays.check(c, texts, v.library.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)

@@ -55,6 +55,18 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	}
 }
 
+// checkStandIn notes that a display is not the one name that a stand-in has, which may be followed by a remark in brackets.
+func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
+	bare := name
+	if at := bytes.LastIndex(name, []byte(" (")); at >= 0 {
+		bare = name[:at]
+	}
+	if c.Display != "" && !equalDisplay(name, c.Display) && !equalDisplay(bare, c.Display) {
+		d.notes.note("information", "informational", "display-comment", "", c, "display", true, fmt.Sprintf(
+			"The display '%s' of the code %s#%s was not checked: only the name '%s' is known here", c.Display, c.System, c.Code, name))
+	}
+}
+
 // speaks reports whether displays in a language are valid: it was requested, or is not known.
 func (d *displayChecker) speaks(language string) bool {
 	return language == "" || d.languages.Cover(language)
