@@ -70,17 +70,7 @@ func ecosystem(t *testing.T) string {
 // TestEcosystem runs the tests that HL7 has for the servers of its terminology ecosystem.
 func TestEcosystem(t *testing.T) {
 	folder := ecosystem(t)
-	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Statement: Statement{Version: "0.0.0", Released: fixedTime}}))
-	defer server.Close()
-	arguments := []string{filepath.Join(folder, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}
-	if more := os.Getenv("TX_ECOSYSTEM_ARGUMENTS"); more != "" {
-		arguments = append(arguments, strings.Fields(more)...)
-	}
-	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %v", arguments, err)
-	}
-	t.Logf("%s", output)
+	output := runEcosystem(t, folder, strings.Fields(os.Getenv("TX_ECOSYSTEM_ARGUMENTS"))...)
 	passed, all := 0, 0
 	for _, count := range operationCounts.FindAllStringSubmatch(string(output[max(0, bytes.LastIndex(output, []byte("TOTAL"))):]), -1) {
 		n, _ := strconv.Atoi(count[2])
@@ -92,6 +82,46 @@ func TestEcosystem(t *testing.T) {
 	}
 	if all == 0 || passed*10 < all*9 {
 		t.Errorf("%d of %d tests pass", passed, all)
+	}
+}
+
+// runEcosystem runs tests of a folder, and returns what the program prints.
+func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
+	t.Helper()
+	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Statement: Statement{Version: "0.0.0", Released: fixedTime}}))
+	defer server.Close()
+	arguments = append([]string{filepath.Join(ecosystem(t), "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
+	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v", arguments, err)
+	}
+	t.Logf("%s", output)
+	return output
+}
+
+// TestEcosystemOfSources runs those tests for servers with content that are about the code systems which are here.
+func TestEcosystemOfSources(t *testing.T) {
+	folder := ecosystem(t) + "-clinical"
+	if _, err := os.Stat(folder); err != nil {
+		t.Skip(err)
+	}
+	for _, cases := range []struct {
+		suite, test string
+		passed      int
+		failed      string
+	}{
+		{"UCUM", "", 5, ""},
+		{"bugs", "lang-case", 2, ""},
+		{"bugs", "country-code", 1, ""},
+		{"bugs", "3166-", 3, ""},
+		// The display that it wants for ia ends where IANA's file breaks the line: "Interlingua (International Auxiliary Language".
+		{"langcodes", "", 0, "expand-langcodes-all"},
+	} {
+		output := string(runEcosystem(t, folder, "--modes", "tx.fhir.org", "--suite", cases.suite, "--test", cases.test))
+		passed := "TOTAL pass " + strconv.Itoa(cases.passed) + " of"
+		if !strings.Contains(output, passed) || !strings.Contains(output, cases.failed) || cases.failed == "" && strings.Contains(output, "FAIL") {
+			t.Errorf("%s %s: want %s, failed %q", cases.suite, cases.test, passed, cases.failed)
+		}
 	}
 }
 
