@@ -93,14 +93,32 @@ func TestStandIn(t *testing.T) {
 	if strings.Contains(w.Body.String(), "not checked") {
 		t.Errorf("the name without what is in brackets: %s", w.Body)
 	}
-	edition := filepath.Join(t.TempDir(), "sct.json")
-	writeFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"http://snomed.info/sct","version":"own","content":"fragment","concept":[{"code":"1"}]}`))
-	own, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{edition}})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// An edition takes the place of the Global Patient Set, and a part of one does not.
+func TestStandInBesideEdition(t *testing.T) {
+	const sct = "http://snomed.info/sct"
+	for content, want := range map[string]string{"fragment": "gps-20200930", "complete": "Unknown code"} {
+		edition := filepath.Join(t.TempDir(), "sct.json")
+		writeFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"`+sct+`","version":"own","content":"`+content+`","concept":[{"code":"1","display":"Own"}]}`))
+		own, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{edition}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &Handler{Library: own}
+		for path, want := range map[string]string{
+			"/CodeSystem/$lookup?system=" + sct + "&code=73211009":     want,
+			"/CodeSystem/$validate-code?url=" + sct + "&code=73211009": want,
+			"/CodeSystem/$lookup?system=" + sct + "&code=1":            `"version","valueString":"own"`,
+			"/CodeSystem/$validate-code?url=" + sct + "&code=1":        `"version","valueString":"own"`,
+			"/ValueSet/$expand?url=" + sct + "?fhir_vs":                `"total":1`,
+		} {
+			w, _ := call(t, h, "GET", path, "")
+			if strings.Contains(w.Body.String(), "IN_FRAGMENT") || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s, %s: want %s in %s", content, path, want, w.Body)
+			}
+		}
 	}
-	w, _ = call(t, &Handler{Library: own}, "GET", "/CodeSystem/$lookup?system="+sct+"&code=73211009", "")
-	wantText(t, w.Body.String(), "Unknown code")
 }
 
 // Anyone may say what a user-assigned code is: another display is no error.

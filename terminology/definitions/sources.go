@@ -62,7 +62,7 @@ func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, erro
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
 func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	for _, s := range sources {
-		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].Content.HasConcepts() {
+		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].displaces(s) {
 			continue
 		}
 		if w, ok := s.System.(weighable); ok && l.Usage.Files.Of(s.URL) != nil {
@@ -75,6 +75,11 @@ func addBuiltIn(l *Set, sources []codesystem.Source) error {
 		l.Systems.AddCodeSystem(cs)
 	}
 	return nil
+}
+
+// displaces reports whether a definition takes the place of a source: one with concepts or, of what stands in, with all of them.
+func (cs *CodeSystem) displaces(s codesystem.Source) bool {
+	return cs.Content.HasConcepts() && (s.Content != codesystem.StandIn || cs.Content == ContentComplete)
 }
 
 // weighable is a [codesystem.System] that can be told how much its concepts are used.

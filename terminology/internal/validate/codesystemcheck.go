@@ -22,6 +22,8 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		d.member = d.member || v.valueSet == nil
 		v.checkVersion(c, cs)
 		return
+	case cs.Content == definitions.ContentFragment && v.standIn(c, d, false):
+		return
 	case cs.Content == definitions.ContentFragment || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
 		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
@@ -42,7 +44,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 	d.member = false
 }
 
-// standIn reports whether what stands in for a code system that is not here has a code, and the value set does not need
+// standIn reports whether what stands in for a code system that is not here, or only in part, has a code, and the value set does not need
 // more of it. Another server may know better.
 func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult, needed bool) bool {
 	e, ok := v.library.Systems.StandIn(c)
