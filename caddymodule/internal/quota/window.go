@@ -48,7 +48,7 @@ func (w *window) expire(r ruler, nanoseconds int64) {
 
 // add counts what is used now.
 func (w *window) add(r ruler, nanoseconds int64, used int) {
-	used = min(used, math.MaxUint32-w.sum)
+	used = min(used, math.MaxInt32-w.sum)
 	if used <= 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func decode(b []byte) (w window, err error) {
 	for len(b) > 0 {
 		part, n := binary.Uvarint(b)
 		used, m := binary.Uvarint(b[max(n, 0):])
-		if n <= 0 || m <= 0 || part > math.MaxUint32 || used == 0 || used > math.MaxUint32 {
+		if n <= 0 || m <= 0 || part > math.MaxUint32 || used == 0 || used > math.MaxInt32 {
 			return window{}, errDamaged
 		}
 		last += uint32(part)
