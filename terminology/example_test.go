@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
@@ -84,7 +85,7 @@ func ExampleError() {
 }
 
 func TestPageIsChecked(t *testing.T) {
-	for _, page := range []expansion.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(1 << 40)}} {
+	for _, page := range []expansion.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(math.MaxInt)}} {
 		q := expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
 		if _, err := load(t.Context()).Expand(t.Context(), q); err == nil {
 			t.Errorf("page %+v: got no error", page)

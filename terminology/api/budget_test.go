@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -150,7 +151,7 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.Definitions().Bounds.Gathered = 1 << 50
+			base.Definitions().Bounds.Gathered = math.MaxInt / 2
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")

@@ -1,6 +1,10 @@
 package textindex
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+import (
+	"cmp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+)
 
 // Part is some of the documents of a search. Index or Corpus must be set.
 type Part struct {
@@ -37,7 +41,7 @@ func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	if a.tier != b.tier {
 		return int(a.tier) - int(b.tier)
 	}
-	return int(c.Rank(a.Doc)) - int(d.Rank(b.Doc))
+	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // a difference may not fit an int of 32 bits
 }
 
 func (p *Part) corpus() Corpus {

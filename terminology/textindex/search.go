@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 )
@@ -69,7 +70,7 @@ func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func
 		if c := compareHits(p.corpus(), a, q.corpus(), b); c != 0 {
 			return c
 		}
-		return int(p.place(a.Doc)) - int(q.place(b.Doc))
+		return cmp.Compare(p.place(a.Doc), q.place(b.Doc))
 	})
 	return all[min(from, len(all)):min(to, len(all))], total, nil
 }
