@@ -86,7 +86,7 @@ func (p *Page) window(n int) (from, to int) {
 		from = min(*p.Offset, n)
 	}
 	if p.Count != nil {
-		to = min(from+*p.Count, n)
+		to = from + min(*p.Count, n-from)
 	}
 	return from, to
 }
