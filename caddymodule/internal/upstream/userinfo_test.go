@@ -89,7 +89,7 @@ func TestUserInfoRefused(t *testing.T) {
 	tests := map[string]func(map[string]any){
 		"another sub":  func(c map[string]any) { c["sub"] = "another" },
 		"no sub":       func(c map[string]any) { delete(c, "sub") },
-		"sub a number": func(c map[string]any) { c["sub"] = 248289761001 },
+		"sub a number": func(c map[string]any) { c["sub"] = int64(248289761001) },
 		"other case":   func(c map[string]any) { c["Sub"] = c["sub"]; c["sub"] = "another" },
 	}
 	for name, change := range tests {
