@@ -143,7 +143,8 @@ func maxAge(header http.Header) time.Duration {
 		case "no-store", "no-cache":
 			return 0
 		case "max-age":
-			if seconds, err := strconv.Atoi(strings.Trim(value, `"`)); err == nil {
+			seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // more than any number is long (§1.2.2)
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}

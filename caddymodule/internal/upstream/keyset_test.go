@@ -127,6 +127,7 @@ func TestKeysFreshness(t *testing.T) {
 		{"no-cache, max-age=600", "", time.Minute, 0},
 		{"max-age=31536000", "", 24 * time.Hour, 24 * time.Hour},
 		{"max-age=99999999999999999", "", 24 * time.Hour, 24 * time.Hour},
+		{"max-age=99999999999999999999", "", 24 * time.Hour, 24 * time.Hour},
 		{"max-age=x", "", time.Hour, time.Hour},
 	}
 	check := func(name string, header http.Header, want time.Duration, serve func(testing.TB, http.Header) (pair, *keyServer, *upstream.KeySet)) {
