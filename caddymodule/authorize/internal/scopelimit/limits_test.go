@@ -257,3 +257,18 @@ func TestNoRows(t *testing.T) {
 		t.Errorf("%v allocations", allocated)
 	}
 }
+
+// What was said of one person is not said of another, whom other rows match.
+func TestCoversIsByRows(t *testing.T) {
+	limits, err := scopelimit.New([]scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for group, want := range map[string]bool{"doctors": true, "nurses": false, "guests": false} {
+			if got := limits.Covers(tokenclaim.Attributes{Groups: []string{group}}, "user/Patient.rs"); got != want {
+				t.Errorf("%s: %v", group, got)
+			}
+		}
+	}
+}
