@@ -55,13 +55,7 @@ func TestAccountInBrowser(t *testing.T) {
 	account := g.issuer + "/oauth2/account"
 	perform(t, ctx, withAuthenticator(), chromedp.Navigate(account), signsInByKeyboard(), chromedp.WaitVisible("//h1[text()='Your account']"))
 
-	look := func(name, address, there string) {
-		pageLooks(t, ctx, name, address, there, func(t *testing.T, page measured) {
-			if len(page.Unlabelled) != 0 {
-				t.Errorf("without a label: %q", page.Unlabelled)
-			}
-		})
-	}
+	look := func(name, address, there string) { pageLooks(t, ctx, name, address, there, checkLabels) }
 	look("app-setup", account+"?part=app", "//h1[text()='Set up an authenticator app']")
 	perform(t, ctx, chromedp.Navigate(account), chromedp.WaitVisible("//h1[text()='Your account']"))
 	tabsTo(t, ctx, `a[href$="part=passkey"]`)

@@ -21,8 +21,8 @@ func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 	)
 }
 
-// An administrator adds an app and a person with the keyboard alone, is shown each secret once, and finds what the page
-// refuses beside what was typed. The screenshots in out/ are there to be looked at.
+// An administrator adds an app and a person with the keyboard alone, is shown each secret once, and told what is wrong
+// with a redirect URI. The screenshots in out/ are there to be looked at.
 func TestAdminPageInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
 	g := ownGateway(t, "gateway-adminpage", fhirServer.address,
@@ -30,13 +30,7 @@ func TestAdminPageInBrowser(t *testing.T) {
 		"\t\tfhir_base", "\t\tadmin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs\n\t\tfhir_base")
 	admin := g.issuer + "/oauth2/admin"
 	openAdminPage(t, ctx, g)
-	look := func(name, address, there string) {
-		pageLooks(t, ctx, name, address, there, func(t *testing.T, page measured) {
-			if len(page.Unlabelled) != 0 {
-				t.Errorf("without a label: %q", page.Unlabelled)
-			}
-		})
-	}
+	look := func(name, address, there string) { pageLooks(t, ctx, name, address, there, checkLabels) }
 	text := func() string { return read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")) }
 
 	perform(t, ctx, chromedp.Navigate(admin), chromedp.WaitVisible("//h1[text()='Administration']"))

@@ -35,5 +35,13 @@ func pageLooks(t *testing.T, ctx context.Context, name, address, there string, c
 	}
 }
 
+// checkLabels reports inputs without a label.
+func checkLabels(t *testing.T, page measured) {
+	t.Helper()
+	if len(page.Unlabelled) != 0 {
+		t.Errorf("without a label: %q", page.Unlabelled)
+	}
+}
+
 // lowLinks are the links that are hard to hit with a finger.
 const lowLinks = `[...document.querySelectorAll('a')].filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.textContent)`

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // benchClient is the client under load in the gateway's configuration.
@@ -154,7 +156,7 @@ func (p *provider) duty(s settings, d duty) (load, error) {
 
 // startPeer runs npm oidc-provider with everything in memory.
 func startPeer(algorithm string) (*provider, error) {
-	address, err := freeAddress()
+	address, err := loopback.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // nginxConfig is a cache in front of the gateway, in one process so that its CPU
@@ -102,7 +104,7 @@ func startCached(binary, folder, name, definitions string) (g cachedGateway, err
 	if g.open, err = start(binary, folder, open); err != nil {
 		return g, err
 	}
-	issuer, err := freeAddress()
+	issuer, err := loopback.FreeAddress()
 	if err != nil {
 		return g, errors.Join(err, g.open.stop())
 	}
@@ -202,7 +204,7 @@ func besideNginx(s settings, folder string, gateway *server, path string) (err e
 		fmt.Println("\nnginx is not installed, so it is not measured.")
 		return nil
 	}
-	address, err := freeAddress()
+	address, err := loopback.FreeAddress()
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // identityProvider is Keycloak, which is the peer too.
@@ -31,7 +32,7 @@ func startKeycloak(folder string) (*identityProvider, error) {
 	var addresses [3]string
 	for i := range addresses {
 		var err error
-		if addresses[i], err = freeAddress(); err != nil {
+		if addresses[i], err = loopback.FreeAddress(); err != nil {
 			return nil, err
 		}
 	}

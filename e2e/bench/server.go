@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // server is a process under load.
@@ -29,7 +30,7 @@ type site struct {
 
 // start runs the gateway with one site and waits for it to answer.
 func start(binary, folder string, of site) (*server, error) {
-	address, err := freeAddress()
+	address, err := loopback.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -50,15 +51,6 @@ func launch(address string, command *exec.Cmd) (*server, error) {
 		return nil, err
 	}
 	return s, s.wait(5 * time.Minute)
-}
-
-// freeAddress is one on loopback that nobody listens at.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // wait returns when the server answers, whatever it answers but 503.

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/e2e/issuer"
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 func main() {
@@ -158,8 +159,13 @@ type gateway struct {
 
 // startGateway starts it with options of fhir_bearer, each in a line.
 func startGateway(binary, backend, issuer string, options ...string) (*gateway, error) {
-	g := &gateway{plain: freeAddress(), guarded: freeAddress(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}
+	g := &gateway{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}
 	var err error
+	for _, address := range []*string{&g.plain, &g.guarded} {
+		if *address, err = loopback.FreeAddress(); err != nil {
+			return nil, err
+		}
+	}
 	if g.folder, err = os.MkdirTemp("", "guardload"); err != nil {
 		return nil, err
 	}
@@ -182,15 +188,6 @@ func startGateway(binary, backend, issuer string, options ...string) (*gateway, 
 	}
 	g.stop()
 	return nil, errors.New("the gateway does not listen")
-}
-
-func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (g *gateway) stop() {

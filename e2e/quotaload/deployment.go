@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // deployment is what is measured.
@@ -38,7 +40,10 @@ func (l *load) deploy(issuer string) (d *deployment, err error) {
 	}()
 	store := ""
 	if l.gateways > 1 {
-		address := freeAddress()
+		address, err := loopback.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
 		_, port, _ := net.SplitHostPort(address)
 		if d.redis, err = d.start(address, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", d.folder, "--maxmemory-policy", "noeviction"); err != nil {
 			return nil, err
@@ -46,7 +51,10 @@ func (l *load) deploy(issuer string) (d *deployment, err error) {
 		store = "store redis {\n\t\t\taddress " + address + "\n\t\t}\n\t\tstore_key " + strings.Repeat("c2VjcmV0", 8)
 	}
 	for n := range l.gateways {
-		address := freeAddress()
+		address, err := loopback.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
 		caddyfile := filepath.Join(d.folder, fmt.Sprint("Caddyfile-", n))
 		text := fmt.Sprintf(gatewayText, d.folder, n, l.limit, l.window, store, address, issuer)
 		if err := os.WriteFile(caddyfile, []byte(text), 0o600); err != nil {
@@ -114,15 +122,6 @@ func (d *deployment) stop() {
 		d.redis.stop()
 	}
 	_ = os.RemoveAll(d.folder)
-}
-
-func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 var scriptCalls = regexp.MustCompile(`cmdstat_(?:evalsha|eval|fcall):calls=(\d+)`)

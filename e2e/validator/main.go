@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
 // folder is this command's, and out what it leaves behind.
@@ -44,7 +46,7 @@ func run() (wrong int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	address, err := freeAddress()
+	address, err := loopback.FreeAddress()
 	if err != nil {
 		return 0, err
 	}
