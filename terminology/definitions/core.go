@@ -5,11 +5,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
 // coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4 and the bindings of its elements, as compressed
@@ -24,21 +24,18 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 	if data == nil {
 		return nil
 	}
+	if len(data) < 64<<10 {
+		text, err := packed.Unpack(data)
+		if err != nil {
+			return fmt.Errorf("zstd: %w", err)
+		}
+		return l.resources(ctx, bytes.NewReader(text), fhirjson.NewShortage(maxShortInFile))
+	}
 	// One goroutine and a small window: everything else starts at the same time.
-	src, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	from := io.Reader(src)
-	if len(data) < 64<<10 { // as a stream, a few kilobytes may take a window of megabytes
-		text, err := src.DecodeAll(data, nil)
-		if err != nil {
-			return fmt.Errorf("zstd: %w", err)
-		}
-		from = bytes.NewReader(text)
-	} else if err := src.Reset(bytes.NewReader(data)); err != nil {
-		return fmt.Errorf("zstd: %w", err)
-	}
-	return l.resources(ctx, from, fhirjson.NewShortage(maxShortInFile))
+	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
 }

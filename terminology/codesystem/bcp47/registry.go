@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
 // compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, but for fields that are not used.
@@ -21,12 +21,7 @@ var registered = sync.OnceValue(func() *registry { return newRegistry(registryTe
 
 // registryText unpacks the registry. That it cannot is a fault of the program.
 func registryText() string {
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		panic(fmt.Errorf("bcp47: %w", err))
-	}
-	defer decoder.Close()
-	text, err := decoder.DecodeAll(compressed, nil)
+	text, err := packed.Unpack(compressed)
 	if err != nil {
 		panic(fmt.Errorf("bcp47: %w", err))
 	}

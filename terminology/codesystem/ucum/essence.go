@@ -9,7 +9,7 @@ import (
 	"math/big"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
 // compressed is ucum-essence.xml, unaltered as its licence wants it; see SOURCE.md.
@@ -70,17 +70,16 @@ var read = sync.OnceValue(func() *essence {
 })
 
 func readEssence(data []byte) (*essence, error) {
-	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	text, err := packed.Unpack(data)
 	if err != nil {
 		return nil, err
 	}
-	defer src.Close()
 	var file struct {
 		Prefixes []*prefix `xml:"prefix"`
 		Bases    []*unit   `xml:"base-unit"`
 		Units    []*unit   `xml:"unit"`
 	}
-	d := xml.NewDecoder(io.LimitReader(src, maxEssence))
+	d := xml.NewDecoder(io.LimitReader(bytes.NewReader(text), maxEssence))
 	d.CharsetReader = func(_ string, ascii io.Reader) (io.Reader, error) { return ascii, nil }
 	if err := d.Decode(&file); err != nil {
 		return nil, err

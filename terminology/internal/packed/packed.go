@@ -43,14 +43,19 @@ func (s *system) Weigh(weights iter.Seq2[string, float64]) codesystem.System {
 	return newSystem(s.data, weights)
 }
 
-// read reads the concepts of a CodeSystem.
-func read(data []byte) (*table.Table, error) {
+// Unpack returns what zstd has compressed, as a whole: as a stream, a few kilobytes may take a window of megabytes.
+func Unpack(data []byte) ([]byte, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, err
 	}
 	defer decoder.Close()
-	resource, err := decoder.DecodeAll(data, nil) // whole: as a stream, a few kilobytes may take a window of megabytes
+	return decoder.DecodeAll(data, nil)
+}
+
+// read reads the concepts of a CodeSystem.
+func read(data []byte) (*table.Table, error) {
+	resource, err := Unpack(data)
 	if err != nil {
 		return nil, err
 	}
