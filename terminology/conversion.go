@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"sort"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -35,14 +36,14 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 		return nil
 	}
 	cs := systems.CodeSystems[index]
-	from, ok := cs.Concepts.Locate([]byte(c.Code))
-	if scope == "" {
-		scope = cs.Common
-	}
-	vs, known := x.library.AnyValueSet(scope, "")
-	if _, converts := cs.Concepts.System.(codesystem.Converter); !converts || !known {
+	if cs.Concepts.Converter == nil {
 		return nil
 	}
+	vs, ok := x.library.AnyValueSet(cmp.Or(scope, cs.Common), "")
+	if !ok {
+		return nil
+	}
+	from, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
 		x.messages = append(x.messages, cs.Concepts.Refuser.Refusal([]byte(c.Code)))
 		return nil
@@ -66,8 +67,11 @@ func (x *conversion) translate(vs *definitions.ValueSet) error {
 		if err := x.into.spend((len(x.code) + len(code)) * conversionSteps); err != nil {
 			return err
 		}
+		if x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
+			continue
+		}
 		to, ok := x.cs.Concepts.Locate(code)
-		if !ok || x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
+		if !ok {
 			continue
 		}
 		if target, ok := x.target(to); ok {

@@ -2,8 +2,8 @@ package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
-// Concepts is a [System] with its optional interfaces, found once: operations need them for each code. List and Search
-// are nil if the system has not got them; for the others, something that has nothing stands in.
+// Concepts is a [System] with its optional interfaces, found once: operations need them for each code. List, Search and
+// Converter are nil if the system has not got them; for the others, something that has nothing stands in.
 type Concepts struct {
 	System
 
@@ -13,6 +13,9 @@ type Concepts struct {
 	// Search is nil if the concepts have no index.
 	Search Search
 
+	// Converter is nil if the concepts measure nothing.
+	Converter Converter
+
 	// The others are never nil.
 	Hierarchy    Hierarchy
 	Filters      Filters      // see above
@@ -21,7 +24,6 @@ type Concepts struct {
 	Notes        Notes        // see above
 	Dialects     Dialects     // see above
 	Refuser      Refuser      // see above
-	Converter    Converter    // see above
 }
 
 // Of finds what a system can do. It asks it nothing: concepts may be read only when they are needed.
@@ -29,6 +31,7 @@ func Of(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
 	c.Search, _ = s.(Search)
+	c.Converter, _ = s.(Converter)
 	c.Hierarchy = optional[Hierarchy](s, flat{c.List})
 	c.Filters = optional[Filters](s, plain{})
 	c.Notes = optional[Notes](s, plain{})
@@ -36,7 +39,6 @@ func Of(s System) Concepts {
 	c.FilterReader = optional[FilterReader](s, plain{})
 	c.Explainer = optional[Explainer](s, plain{})
 	c.Refuser = optional[Refuser](s, plain{})
-	c.Converter = optional[Converter](s, plain{})
 	return c
 }
 
@@ -81,7 +83,6 @@ func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return d
 func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
 func (plain) Explain(Concept, int, string, string) string             { return "" }
 func (plain) Refusal([]byte) string                                   { return "" }
-func (plain) Convert(_, _ Concept) (factor string, equal, ok bool)    { return "", false, false }
 
 // monolingual has texts in the language of its displays alone.
 type monolingual struct{ System }

@@ -53,7 +53,7 @@ type Counts struct {
 func (d *Set) Counts() Counts {
 	c := Counts{ValueSets: len(d.ValueSets.List), Replaced: d.Systems.replaced + d.ValueSets.replaced}
 	for index, cs := range d.Systems.CodeSystems {
-		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil && !cs.builtIn {
+		if !d.Systems.IsContained(uint32(index)) && !cs.builtIn {
 			c.CodeSystems++
 			c.Concepts += cs.Concepts.Len()
 		}

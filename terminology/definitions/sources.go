@@ -102,12 +102,11 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentMode(cmp.Or(s.Content, string(ContentComplete)))
 	content := cs.Content // in the resource
-	_, isGrammar := s.System.(codesystem.Refuser)
 	switch {
 	case cs.Concepts.List == nil:
 		content = contentNotPresent
 		cs.Rest = append(cs.Rest, fhirjson.Member{Name: "compositional", Value: jsontext.Value("true")})
-	case isGrammar, content == ContentStandIn:
+	case s.Common != "", content == ContentStandIn:
 		content = ContentFragment
 	}
 	cs.addText("content", string(content))
