@@ -17,6 +17,7 @@ type SystemTable struct {
 	ids         layer[uint32]   // indexes in List by url
 	supplements layer[[]uint32] // by url of the code system
 	entire      layer[uint32]   // by CodeSystem.valueSet
+	byValue     []uint32        // indexes in List of sources that imply value sets by a value
 	replaced    int             // how many were, by later ones
 	brought     map[uint32]bool // the code systems of requests; nil: there is no request
 }
@@ -26,6 +27,7 @@ func (t *SystemTable) over(beside bool) SystemTable {
 	o := SystemTable{
 		CodeSystems: slices.Clone(t.CodeSystems), List: slices.Clone(t.List),
 		ids: t.ids.over(beside), supplements: t.supplements.over(beside), entire: t.entire.over(beside),
+		byValue: slices.Clip(t.byValue),
 	}
 	if !beside {
 		o.brought = make(map[uint32]bool)
@@ -85,7 +87,7 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	t.link(cs, index)
 }
 
-// link records a supplement, and the value set of all codes.
+// link records a supplement, and the value sets that a code system implies.
 func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	url, _ := outcome.Split(cs.supplements)
 	if list, _ := t.supplements.rival(url); cs.Content == ContentSupplement && url != "" && !slices.Contains(list, index) {
@@ -93,6 +95,9 @@ func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	}
 	if cs.entireValueSet != "" {
 		t.entire.put(cs.entireValueSet, index)
+	}
+	if cs.byValue != "" {
+		AddTo(&t.byValue, cs.system)
 	}
 }
 

@@ -56,11 +56,11 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 // valueSetByValue makes a value set that a source implies by the value of a filter: HL7 has http://unitsofmeasure.org/vs/[unit].
 func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.Split(reference)
-	for _, s := range d.Systems.List {
-		if s.Current == None || d.Systems.CodeSystems[s.Current].byValue == "" {
+	for _, id := range d.Systems.byValue {
+		cs := d.Systems.CodeSystems[d.Systems.List[id].Current]
+		if cs.byValue == "" { // another version has taken its place
 			continue
 		}
-		cs := d.Systems.CodeSystems[s.Current]
 		value, ok := strings.CutPrefix(address, cs.entireValueSet+"/")
 		if text, err := url.PathUnescape(value); err == nil {
 			value = text
