@@ -111,10 +111,26 @@ const (
 // Properties returns the properties that a tag may have.
 func (system) Properties() []codesystem.Property { return properties }
 
+// valuesOf returns the values of a property.
+func valuesOf(t tag, property int) (list []string) {
+	switch property {
+	case propertyCanonical:
+		return []string{registered().canonical(t)}
+	case propertyComment:
+		return registered().comments(t)
+	}
+	for _, s := range t.parts {
+		if int(s.part) == property {
+			list = append(list, cased(s.part, s.text))
+		}
+	}
+	return list
+}
+
 // Values calls visit with the values of a property.
-func (s system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
-	for _, v := range s.AppendValues(nil, c) {
-		if v.Property == &properties[property] && !visit(v.Text) {
+func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	for _, text := range valuesOf(tagOf(c), property) {
+		if !visit([]byte(text)) {
 			return
 		}
 	}
@@ -123,23 +139,21 @@ func (s system) Values(c codesystem.Concept, property int, visit func(text []byt
 // AppendValues appends the values of all properties.
 func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
 	t := tagOf(c)
-	add := func(property int, text, member string) {
-		dst = append(dst, codesystem.Value{Property: &properties[property], Text: []byte(text), Member: member})
-	}
-	for _, s := range t.parts {
-		add(int(s.part), cased(s.part, s.text), "valueCode")
-	}
-	add(propertyCanonical, registered().canonical(t), "valueCode")
-	for _, comment := range registered().comments(t) {
-		add(propertyComment, comment, "valueString")
+	for i := range properties {
+		member := "valueCode"
+		if i == propertyComment {
+			member = "valueString"
+		}
+		for _, text := range valuesOf(t, i) {
+			dst = append(dst, codesystem.Value{Property: &properties[i], Text: []byte(text), Member: member})
+		}
 	}
 	return dst
 }
 
 // Explain says what a tag has instead of what a filter wants.
-func (s system) Explain(c codesystem.Concept, property int, _, _ string) string {
-	var values []string
-	s.Values(c, property, func(text []byte) bool { values = append(values, string(text)); return true })
+func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
+	values := valuesOf(tagOf(c), property)
 	if values == nil {
 		return fmt.Sprintf("%s has no %s", c.Code, properties[property].Code)
 	}
