@@ -57,13 +57,13 @@ func sorted(concepts []*concept) []*concept {
 }
 
 // nested returns the concepts that are in no other, sorted, and puts each of the rest into its parent.
-func nested(concepts []*concept, parent func(code string) string) (roots []*concept) {
+func nested(concepts []*concept, parents map[string]string) (roots []*concept) {
 	byCode := make(map[string]*concept)
 	for _, c := range sorted(concepts) {
 		byCode[c.Code] = c
 	}
 	for _, c := range concepts {
-		if p := byCode[parent(c.Code)]; p != nil {
+		if p := byCode[parents[c.Code]]; p != nil {
 			p.Concept = append(p.Concept, c)
 		} else {
 			roots = append(roots, c)

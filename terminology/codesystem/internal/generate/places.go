@@ -101,8 +101,8 @@ func userAssigned(kind string) (concepts []*concept) {
 // subdivisions are the codes of ISO 3166-2.
 func subdivisions(f fetcher) (resource, error) {
 	list, err := f.objects(iso3166Package, "2.js")
-	concepts, parents := listed(list, "code", "parent")
-	return tableOf(nested(concepts, func(code string) string { return parents[code] })), err
+	concepts, parents := listed(list)
+	return tableOf(nested(concepts, parents)), err
 }
 
 // former is the code of a former country, and the name that it had.
@@ -124,7 +124,7 @@ func areas(f fetcher) (resource, error) {
 	if err != nil {
 		return resource{}, err
 	}
-	concepts, parents := listed(list, "code", "parent")
+	concepts, parents := listed(list)
 	names, err := names(f)
 	if err != nil {
 		return resource{}, err
@@ -148,15 +148,15 @@ func areas(f fetcher) (resource, error) {
 			}
 		}
 	}
-	return tableOf(nested(concepts, func(code string) string { return parents[code] }), "class"), nil
+	return tableOf(nested(concepts, parents), "class"), nil
 }
 
 // listed returns the concepts that a list has, in its order, and their parents.
-func listed(list []map[string]string, code, parent string) (concepts []*concept, parents map[string]string) {
+func listed(list []map[string]string) (concepts []*concept, parents map[string]string) {
 	parents = make(map[string]string)
 	for _, o := range list {
-		concepts = append(concepts, &concept{Code: o[code], Display: o["name"]})
-		parents[o[code]] = o[parent]
+		concepts = append(concepts, &concept{Code: o["code"], Display: o["name"]})
+		parents[o["code"]] = o["parent"]
 	}
 	return concepts, parents
 }
