@@ -22,7 +22,7 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	if s == mixed {
 		return "", false, false
 	}
-	if particles, others := make(dimension), make(dimension); !maps.Equal(particles.addParticles(a, 1), others.addParticles(b, 1)) {
+	if !maps.Equal(particlesOf(a), particlesOf(b)) {
 		return "", false, true
 	}
 	x, xOK := measured(a)
@@ -34,17 +34,14 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	return decimal(ratio), ratio.IsInt() && ratio.Num().IsInt64() && ratio.Num().Int64() == 1, true
 }
 
-// addParticles adds the exponents of the units that count what a substance comes apart into.
-func (d dimension) addParticles(parts []part, sign int) dimension {
-	for i := range parts {
-		p := &parts[i]
-		d.addParticles(p.group, p.sign(sign))
-		if p.unit != nil && (p.unit.Code == "eq" || p.unit.Code == "osm") {
-			d[p.unit.Code] += p.sign(sign) * p.exponent
+// particlesOf returns the exponents of the units that count what a substance comes apart into.
+func particlesOf(parts []part) dimension {
+	return total(parts, func(u *unit) dimension {
+		if u.Code == "eq" || u.Code == "osm" {
+			return dimension{u.Code: 1}
 		}
-		maps.DeleteFunc(d, func(_ string, exponent int) bool { return exponent == 0 })
-	}
-	return d
+		return nil
+	})
 }
 
 // mixed stands for a product of a special unit and something else, which has no meaning (UCUM §22).

@@ -40,20 +40,25 @@ func measured(parts []part) (*measure, bool) {
 
 // dimensionOf returns what an expression measures. Special units count as the proper units that correspond to them (§21).
 func dimensionOf(parts []part) dimension {
+	return total(parts, func(u *unit) dimension { return u.measure.dimension })
+}
+
+// total returns the exponents of an expression, by those that each unit has.
+func total(parts []part, of func(u *unit) dimension) dimension {
 	d := dimension{}
-	d.add(parts, 1)
+	d.add(parts, 1, of)
 	maps.DeleteFunc(d, func(_ string, exponent int) bool { return exponent == 0 })
 	return d
 }
 
 // add adds the exponents of an expression to the power of sign, which is 1 or -1.
-func (d dimension) add(parts []part, sign int) {
+func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	for i := range parts {
 		p := &parts[i]
 		s := p.sign(sign)
-		d.add(p.group, s)
+		d.add(p.group, s, of)
 		if p.unit != nil {
-			for code, exponent := range p.unit.measure.dimension {
+			for code, exponent := range of(p.unit) {
 				d[code] += s * p.exponent * exponent
 			}
 		}
