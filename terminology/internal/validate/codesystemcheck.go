@@ -22,7 +22,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		d.member = d.member || v.valueSet == nil
 		v.checkVersion(c, cs)
 		return
-	case cs.Content == definitions.ContentFragment && v.standIn(c, d, false):
+	case cs.Content == definitions.ContentFragment && v.standIn(c, d):
 		return
 	case cs.Content == definitions.ContentFragment || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
 		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
@@ -44,11 +44,11 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 	d.member = false
 }
 
-// standIn reports whether what stands in for a code system that is not here, or only in part, has a code, and the value set does not need
-// more of it. Another server may know better.
-func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult, needed bool) bool {
+// standIn reports whether what stands in for a code system that is not here, or only in part, has a code. Another server may
+// know better.
+func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
 	e, ok := v.library.Systems.StandIn(c)
-	if !ok || needed {
+	if !ok {
 		return false
 	}
 	e.Listed = d.entry.Listed

@@ -67,7 +67,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
-	case cs == nil && choice.unknown == "" && v.standIn(c, d, choice.open && v.valueSet != nil):
+	case cs == nil && choice.unknown == "" && (!choice.open || v.valueSet == nil) && v.standIn(c, d): // the value set needs no more of it
 	case cs == nil && d.member:
 		v.uncheckedSystem(c, choice.unchecked)
 	case cs == nil:
