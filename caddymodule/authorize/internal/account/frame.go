@@ -89,11 +89,11 @@ func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	endpoint.SeeOther(w, target)
+	endpoint.Redirect(w, http.StatusSeeOther, target)
 }
 
 func showDone(w http.ResponseWriter, what string) {
-	endpoint.SeeOther(w, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
 }
 
 // done are what the page says after an action.

@@ -112,7 +112,7 @@ func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.
 
 // signIn sends the browser to the sign-in page, and back.
 func signIn(w http.ResponseWriter) {
-	endpoint.SeeOther(w, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
 var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")

@@ -53,7 +53,7 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 	case secret != "":
 		a.view(w, r, page.View{Template: "adminsecret", Data: page.AdminSecret{Name: c.Name, App: c.Kind == Clients, Secret: secret}})
 	default:
-		endpoint.SeeOther(w, endpoint.Admin+"?"+url.Values{"done": {c.Action}}.Encode())
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Admin+"?"+url.Values{"done": {c.Action}}.Encode())
 	}
 }
 

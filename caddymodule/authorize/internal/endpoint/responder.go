@@ -76,10 +76,10 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
-// SeeOther sends the browser to another address, which it gets by GET.
-func SeeOther(w http.ResponseWriter, target string) {
+// Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.
+func Redirect(w http.ResponseWriter, status int, target string) {
 	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusSeeOther)
+	w.WriteHeader(status)
 }
 
 // TellWait says when to try again, if that is why a request is refused.

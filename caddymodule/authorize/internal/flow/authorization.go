@@ -57,7 +57,7 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 		e.frame.ShowError(w, r, err)
 		return
 	}
-	signin.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
 }
 
 func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {

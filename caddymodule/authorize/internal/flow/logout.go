@@ -106,7 +106,7 @@ func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, 
 func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil && p.Get("request") == "" {
-		signin.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
 		return
 	}
 	var query string
@@ -256,7 +256,7 @@ func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destinat
 		}})
 		return
 	}
-	signin.Redirect(w, http.StatusFound, destination)
+	endpoint.Redirect(w, http.StatusFound, destination)
 }
 
 // confirm asks the person whether to sign out.

@@ -31,7 +31,7 @@ func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authoriza
 		rs.showFormPost(w, r, req, p, nil)
 		return
 	}
-	signin.Redirect(w, http.StatusFound, answerAddress(req, mode, p))
+	endpoint.Redirect(w, http.StatusFound, answerAddress(req, mode, p))
 }
 
 func (rs *responses) complete(req *authorizationRequest, p responseParameters) responseParameters {

@@ -25,7 +25,7 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		lp.showError(w, r, err)
 	case signedIn == nil, lacking:
-		endpoint.SeeOther(w, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
 	case r.Method == http.MethodPost:
 		lp.submit(w, r, signedIn)
 	default:

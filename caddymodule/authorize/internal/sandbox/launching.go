@@ -61,7 +61,7 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 		lp.offer(w, r, signedIn, p, page.LaunchProblem{Down: true})
 	default:
 		lp.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
-		endpoint.SeeOther(w, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
+		endpoint.Redirect(w, http.StatusSeeOther, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
@@ -74,7 +75,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	case err != nil:
 		req.Purpose.Refuse(w, r, clientError(p, err))
 	default:
-		Redirect(w, http.StatusFound, target)
+		endpoint.Redirect(w, http.StatusFound, target)
 	}
 }
 

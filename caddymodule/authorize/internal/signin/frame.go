@@ -107,7 +107,7 @@ func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Requ
 		req.Purpose.Refuse(w, r, err)
 		return
 	}
-	Redirect(w, status, address+url.QueryEscape(sealed))
+	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
 }
 
 // Unseal opens a text that was sealed for a page and this browser.
@@ -126,10 +126,4 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 		return nil, err
 	}
 	return p, p.Check("request", "factor")
-}
-
-// Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.
-func Redirect(w http.ResponseWriter, status int, location string) {
-	w.Header().Set("Location", location)
-	w.WriteHeader(status)
 }

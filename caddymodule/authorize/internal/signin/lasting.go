@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
@@ -46,7 +47,7 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 	if err != nil { // an outage must keep nobody from going on as they are
 		return false
 	}
-	Redirect(w, http.StatusFound, target)
+	endpoint.Redirect(w, http.StatusFound, target)
 	return true
 }
 

@@ -76,7 +76,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards add a space
 	if provider := ways.ByDomain(address); provider != nil {
 		q := url.Values{"request": {p.Get("request")}, "login_hint": {address}}
-		Redirect(w, http.StatusSeeOther, endpoint.Login+"/"+provider.Key+"?"+q.Encode())
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"/"+provider.Key+"?"+q.Encode())
 		return
 	}
 	user, err := e.checkPassword(r, ways, p)

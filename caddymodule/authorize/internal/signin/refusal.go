@@ -111,5 +111,5 @@ func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Pro
 	if err != nil {
 		f.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
 	}
-	Redirect(w, http.StatusSeeOther, cmp.Or(target, next))
+	endpoint.Redirect(w, http.StatusSeeOther, cmp.Or(target, next))
 }

@@ -69,7 +69,7 @@ func (v visit) Continue(w http.ResponseWriter, r *http.Request, signedIn *sessio
 		v.Refuse(w, r, err)
 		return
 	}
-	Redirect(w, http.StatusSeeOther, v.request.To.Address)
+	endpoint.Redirect(w, http.StatusSeeOther, v.request.To.Address)
 }
 
 // Refuse implements [Purpose]: there is no app that made a mistake.
