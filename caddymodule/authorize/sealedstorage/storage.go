@@ -11,13 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const (
-	// kind is that of the keys of entries.
-	kind = "keyring"
-
-	// maxRounds bounds how often an update starts again because another gateway was quicker.
-	maxRounds = 20
-)
+// kind is that of the keys of entries.
+const kind = "keyring"
 
 // Storage is a [keyring.Storage] in a store. It holds no locks, which a gateway that is
 // paused could lose without noticing: a value replaces the one that it was made of, or is
@@ -88,25 +83,21 @@ func (s *Storage) restore(ctx context.Context, name string) error {
 }
 
 // Update implements [keyring.Storage].
-func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([]byte, error)) ([]byte, error) {
-	for range maxRounds {
+func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([]byte, error)) (renewed []byte, err error) {
+	err = store.Retry(ctx, func() error {
 		value, sealed, err := s.load(ctx, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
-		renewed, err := renew(value)
-		if err != nil || bytes.Equal(renewed, value) {
-			return renewed, err
+		if renewed, err = renew(value); err != nil || bytes.Equal(renewed, value) {
+			return err
 		}
-		switch err = s.replace(ctx, name, sealed, renewed); {
-		case err == nil:
+		if err = s.replace(ctx, name, sealed, renewed); err == nil {
 			s.note(name, renewed)
-			return renewed, nil
-		case !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged):
-			return nil, err
 		}
-	}
-	return nil, errors.New("other gateways were quicker each time")
+		return err
+	})
+	return renewed, err
 }
 
 func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
