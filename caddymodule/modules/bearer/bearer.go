@@ -162,8 +162,9 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
+	trail := newAccessLog(ctx, app, h.AuditReads)
 	var err error
-	if g.quotas, err = h.newQuotas(ctx, at, app); err != nil {
+	if g.quotas, err = h.newQuotas(at, app, trail.events); err != nil {
 		return nil, err
 	}
 	if g.cors, err = newCORS(h.CORS, app); err != nil {
@@ -187,7 +188,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if app != nil {
 		g.asks.holders = inForce{app}
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app, g.quotas); err != nil {
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app, g.quotas.charging(at.path, trail.record)); err != nil {
 		return nil, err
 	}
 	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {

@@ -3,6 +3,7 @@ package bearer
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -66,7 +67,7 @@ type Enforcement struct {
 const decisionHeader = "X-Guard-Decision"
 
 // newEnforcement is what enforces scopes as configured; nil with scopes off. Policies may ask for the claims.
-func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at address, app App, q quotas) (*enforcement, error) {
+func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
 	if o.ScopesOff && len(o.Policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
@@ -85,7 +86,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
 		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Judging: judging,
-		Decided: tracing(q.charging(at.path, newAccessLog(ctx, app, o.AuditReads).record)),
+		Decided: tracing(record),
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
@@ -28,8 +26,8 @@ type quotas struct {
 
 var errQuotasOfApp = errors.New("quota: with the fhir app it is an option of the app, in its block fhir { … }")
 
-// newQuotas are those of the app or, without it, those set here, which count in this process.
-func (h *Bearer) newQuotas(ctx caddy.Context, at address, app App) (q quotas, err error) {
+// newQuotas are those of the app or, without it, those set here, which count in this process and write to a trail.
+func (h *Bearer) newQuotas(at address, app App, trail *audit.Log) (q quotas, err error) {
 	switch {
 	case app != nil && len(h.Quotas) > 0:
 		return q, errQuotasOfApp
@@ -39,7 +37,7 @@ func (h *Bearer) newQuotas(ctx caddy.Context, at address, app App) (q quotas, er
 	if h.counts, err = quotaoption.New(h.Quotas, "fhir_bearer "+at.url+at.path, nil, nil); err != nil || h.counts == nil {
 		return q, err
 	}
-	return quotas{h.counts.Set, fhirapp.NewEventLog(ctx).Record}, nil
+	return quotas{h.counts.Set, trail.Record}, nil
 }
 
 // countNetwork counts a request by its network, whoever sends it. What this process asks itself is not counted.
