@@ -117,7 +117,7 @@ func unpackBundle(file, folder string) error {
 func (p packageCache) archive(name, version, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("%w: %w: npm pack %s --pack-destination e2e/node/packages", errMissing, err, name)
+		return fmt.Errorf("%w: %w: docs/evidence/validator.md says how to fetch %s", errMissing, err, name)
 	}
 	defer f.Close()
 	unzipped, err := gzip.NewReader(f)

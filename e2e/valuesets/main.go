@@ -1,7 +1,9 @@
 // Command valuesets tells how many value sets can be expanded, and what the others lack: those of FHIR R4, which the program
 // brings along, and of packages, files or folders:
 //
-//	cd e2e && npm pack hl7.terminology.r4@7.0.1 && go run ./valuesets hl7.terminology.r4-7.0.1.tgz
+//	cd e2e && go run ./valuesets node/packages/hl7.terminology.r4-7.0.1.tgz
+//
+// docs/evidence/valuesets.md says where that is from. TestEveryValueSet asks a gateway the same.
 package main
 
 import (

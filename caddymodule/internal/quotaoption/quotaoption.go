@@ -1,4 +1,4 @@
-// Package quotaoption is the option quota of the fhir app: how it is written, and who is counted by it. Package quota counts.
+// Package quotaoption is the option quota, of the fhir app or of a guard without it: how it is written, and who is counted by it. Package quota counts.
 package quotaoption
 
 import (
