@@ -15,18 +15,16 @@ import (
 // pins are the modules that go.mod and go.sum allow.
 type pins struct {
 	module   string            // the path of this module
+	version  string            // of this module, as the binary must contain it; empty if unknown
 	versions map[string]string // of the required modules, by path
 	sums     map[string]bool   // the lines of go.sum: "path version h1:hash"
 }
 
-// checkBinary checks that each module in the binary has the version of go.mod and the hash of go.sum. xcaddy's
-// temporary module selects the versions again; since go.mod lists them all, it should select the same ones.
-func checkBinary(ctx context.Context, file, root string) error {
+// checkBinary checks that this module has its version in the binary, and each other one the version of go.mod and the
+// hash of go.sum. xcaddy's temporary module selects the versions again; since go.mod lists them all, it should select the
+// same ones.
+func (p *pins) checkBinary(file string) error {
 	info, err := buildinfo.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	p, err := readPins(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -64,6 +62,9 @@ func (p *pins) check(modules []*debug.Module) error {
 	own := false
 	for _, m := range modules {
 		switch version, ok := p.versions[m.Path]; {
+		case m.Path == p.module && p.version != "" && m.Version != p.version:
+			own = true
+			errs = append(errs, fmt.Errorf("%s has %s, git says %s", m.Path, m.Version, p.version))
 		case m.Path == p.module:
 			own = true
 		case m.Replace != nil:

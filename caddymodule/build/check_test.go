@@ -51,6 +51,15 @@ func TestCheck(t *testing.T) {
 			wantError(t, p.check([]*debug.Module{own, test.with}), test.want)
 		})
 	}
+	for _, test := range []struct{ name, version, want string }{
+		{"our own version", "v0.1.0", ""},
+		{"no version of our own", "v0.0.0-00010101000000-000000000000", "git says v0.1.0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &pins{module: "example.org/own", version: "v0.1.0"}
+			wantError(t, p.check([]*debug.Module{{Path: "example.org/own", Version: test.version}}), test.want)
+		})
+	}
 	t.Run("without our own", func(t *testing.T) {
 		wantError(t, p.check(nil), "example.org/own is not in the binary")
 	})

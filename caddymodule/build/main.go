@@ -51,7 +51,8 @@ func run(ctx context.Context, output string, args []string) error {
 	if err != nil {
 		return err
 	}
-	setVersion(builder, p.module, sourceVersion(ctx, root))
+	p.version = sourceVersion(ctx, root)
+	setVersion(builder, p.module, p.version)
 	steps := newProgress(os.Stderr)
 	steps.say("download modules: some 900 MB the first time")
 	if err := download(ctx, root); err != nil {
@@ -66,7 +67,7 @@ func run(ctx context.Context, output string, args []string) error {
 	if err := builder.Build(ctx, output); err != nil {
 		return fmt.Errorf("%w\n%s", err, steps.output)
 	}
-	if err := checkBinary(ctx, output, root); err != nil {
+	if err := p.checkBinary(output); err != nil {
 		// Nobody should run a binary that may contain other code.
 		return errors.Join(err, os.Remove(output))
 	}

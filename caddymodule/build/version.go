@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,12 +42,21 @@ func git(ctx context.Context, folder string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// setVersion gives the binary the version of a replaced module. Go would make up v0.0.0 of the year 1, but takes the highest
-// version that is replaced. The replacement of all versions stays, since xcaddy recognises the module by it.
+// setVersion replaces the module at this version alone, so that Go selects this version. Without a version, Go would make
+// up v0.0.0 of the year 1.
+//
+// xcaddy must not fetch a plugin that is replaced. It recognizes one by a replacement whose path, without a version, is a
+// prefix of the plugin's, so the folder above the module's path is replaced, too; no package is below it. The module's
+// own path cannot serve: xcaddy passes replacements to go mod edit in random order, and a replacement of all versions
+// drops an earlier one of a single version.
 func setVersion(builder *xcaddy.Builder, module, version string) {
-	for _, r := range builder.Replacements {
-		if r.Old.String() == module && version != "" {
-			builder.Replacements = append(builder.Replacements, xcaddy.NewReplace(module+"@"+version, r.New.String()))
+	if version == "" {
+		return
+	}
+	for i, r := range builder.Replacements {
+		if r.Old.String() == module {
+			builder.Replacements[i] = xcaddy.NewReplace(module+"@"+version, r.New.String())
+			builder.Replacements = append(builder.Replacements, xcaddy.NewReplace(path.Dir(module), r.New.String()))
 		}
 	}
 }

@@ -52,11 +52,13 @@ func TestSourceVersion(t *testing.T) {
 	}
 }
 
+// TestSetVersion checks the replacements: none may be of all versions of a module of which another replaces a single
+// one, because go mod edit drops one of the two if xcaddy passes them in the other order.
 func TestSetVersion(t *testing.T) {
 	other, own := xcaddy.NewReplace("example.org/other", "/o"), xcaddy.NewReplace("example.org/m", "/m")
 	for version, want := range map[string][]xcaddy.Replace{
 		"":       {other, own},
-		"v1.0.0": {other, own, xcaddy.NewReplace("example.org/m@v1.0.0", "/m")},
+		"v1.0.0": {other, xcaddy.NewReplace("example.org/m@v1.0.0", "/m"), xcaddy.NewReplace("example.org", "/m")},
 	} {
 		builder := &xcaddy.Builder{Replacements: []xcaddy.Replace{other, own}}
 		setVersion(builder, "example.org/m", version)
