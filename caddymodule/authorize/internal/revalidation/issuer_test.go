@@ -1,0 +1,100 @@
+package revalidation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// plainTokens stores refresh tokens unsealed.
+type plainTokens struct{ keyring.Storing }
+
+func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, error) { return sealed, nil }
+
+// requestCounter is an identity provider that fails and counts its requests.
+type requestCounter struct{ requests int }
+
+// RoundTrip implements [http.RoundTripper].
+func (c *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
+	c.requests++
+	w := httptest.NewRecorder()
+	w.WriteHeader(http.StatusServiceUnavailable)
+	return w.Result(), nil
+}
+
+// The record of a sign-in at another issuer is left as it is, whichever step looks at it: it may have been replaced since
+// the step before read it. The provider that has the key now gets no request, and nothing ends.
+func TestRecordOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	const sid, key = "sid", "hospital"
+	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{
+		"check": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, err := s.check(ctx, p, r.name(), time.Second)
+			return err
+		},
+		"claim": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, held, err := s.asker.claim(ctx, p, r.name(), time.Second)
+			if held {
+				return errors.New("the gateway may ask")
+			}
+			return err
+		},
+		"due": func(ctx context.Context, s *SignIns, _ *people.Provider, r *record) error {
+			if do := s.sweeper.due(r, r.name(), true); do != nil {
+				do(ctx)
+			}
+			return nil
+		},
+	} {
+		for state, record := range map[string]record{
+			"yes of long ago": {},
+			"denied":          {Denied: true},
+			"access token":    {Expires: time.Now().Add(time.Hour)},
+		} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				t.Parallel()
+				counter, discard := new(requestCounter), slog.New(slog.NewTextHandler(io.Discard, nil))
+				accounts := &people.Accounts{Providers: map[string]*people.Provider{}, Logger: discard}
+				err := accounts.AddProvider(people.IdentityProvider{
+					Key: key, Issuer: "https://successor.example", ClientID: "us", ClientSecret: "secret", Transport: counter,
+				}, "https://fhir.example.org/oauth2/callback/hospital")
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept, ended := store.NewMemory(0, 0), 0
+				s := New(Config{
+					Durable: kept, Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
+					SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { ended++; return nil },
+				})
+				r := record
+				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = sid, key, "https://hospital.example", "alice", "token"
+				r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+				r.Until = r.Active.Add(closing)
+				before, err := store.ToJSON(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := kept.Put(t.Context(), recordPrefix+r.name(), before, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				if err := step(t.Context(), s, accounts.Providers[key], &r); err != nil {
+					t.Error(err)
+				}
+				after, err := kept.Get(t.Context(), recordPrefix+r.name())
+				if err != nil || !bytes.Equal(before, after) || counter.requests > 0 || ended > 0 {
+					t.Errorf("%d requests, %d sign-ins ended; the record was %s and is %s, %v", counter.requests, ended, before, after, err)
+				}
+			})
+		}
+	}
+}

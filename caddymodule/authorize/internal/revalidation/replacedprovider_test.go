@@ -1,0 +1,59 @@
+package revalidation_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// A provider that replaced another one under the same key is never sent the refresh tokens of the other.
+func TestReplacedProviderGetsNoToken(t *testing.T) {
+	t.Parallel()
+	for how, ask := range map[string]func(*servertest.Browser, servertest.TokenResponse){
+		"session": func(b *servertest.Browser, _ servertest.TokenResponse) { b.SignedIn() },
+		"refresh": func(b *servertest.Browser, tokens servertest.TokenResponse) { b.Refresh(tokens.Refresh, nil) },
+		"sweep":   func(*servertest.Browser, servertest.TokenResponse) { after(interval) },
+	} {
+		for _, access := range []string{"online_access", "offline_access"} {
+			t.Run(how+" "+access, func(t *testing.T) {
+				t.Parallel()
+				inHospital(t, -1, nil, func(h *hospital) {
+					b, tokens := h.signIn(access)
+					time.Sleep(interval + time.Second)
+					successor := replaceProvider(h)
+					b.Server = h.servers[0]
+					if how == "sweep" {
+						ctx, end := context.WithCancel(h.t.Context())
+						var running sync.WaitGroup
+						defer func() { end(); running.Wait() }()
+						running.Go(func() { h.servers[0].Run(ctx) })
+					}
+					ask(b, tokens)
+					for _, e := range []authorizetest.Endpoint{authorizetest.Token, authorizetest.Introspection, authorizetest.UserInfo} {
+						if sent := successor.Requests(e); len(sent) > 0 {
+							t.Errorf("%s: %d requests, the first with %v", e, len(sent), sent[0].Form)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store.
+func replaceProvider(h *hospital) *authorizetest.Provider {
+	successor := &hospital{Provider: authorizetest.New("https://successor.example"), t: h.t}
+	h.servers = []*authorize.Server{servertest.NewFederated(h.t, successor.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
+		servertest.Refreshing(c)
+		servertest.SigningFast(c)
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
+		c.Store, p.Transport = h.stored, successor
+		c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
+	})}
+	return successor.Provider
+}
