@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"encoding/base64"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -37,15 +38,7 @@ func exporting(t *testing.T, asked *string) *gateway {
 			}
 			answering(finished)(w, r)
 		},
-		"Binary/patients": func(w http.ResponseWriter, r *http.Request) {
-			accept := r.Header.Get("Accept")
-			w.Header().Set("Content-Type", accept)
-			if strings.Contains(accept, "+json") || strings.Contains(accept, "/json") || strings.Contains(accept, "xml") {
-				_, _ = io.WriteString(w, `{"resourceType":"Binary","id":"patients"}`) // as HAPI, which keeps files as Binaries
-				return
-			}
-			_, _ = io.WriteString(w, lines)
-		},
+		"Binary/patients": keptFile("application/fhir+ndjson", lines),
 	}
 	return g
 }
@@ -57,6 +50,28 @@ const (
 		"error":[],"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/more"}],"extension":{"secret":"http://backend.internal"}}`
 	lines = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Observation\",\"id\":\"a1\"}\n\n{\"resourceType\":\"Patient\",\"id\":\"b\"}"
 )
+
+// keptFile answers with a file as HAPI does, which keeps files as Binaries: with the content if Accept names its media type
+// or no format of FHIR's, otherwise with the Binary.
+func keptFile(contentType, content string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch accept := r.Header.Get("Accept"); {
+		case accept == contentType || !strings.Contains(accept, "json") && !strings.Contains(accept, "xml"):
+			w.Header().Set("Content-Type", contentType)
+			_, _ = io.WriteString(w, content)
+		case strings.Contains(accept, "+json"):
+			answering(wrapped(contentType, content))(w, r)
+		default:
+			w.Header().Set("Content-Type", "application/fhir+xml")
+			_, _ = io.WriteString(w, `<Binary xmlns="http://hl7.org/fhir"><contentType value="`+contentType+`"/></Binary>`)
+		}
+	}
+}
+
+// wrapped is a file as a Binary in JSON.
+func wrapped(contentType, content string) string {
+	return `{"resourceType":"Binary","id":"patients","contentType":"` + contentType + `","data":"` + base64.StdEncoding.EncodeToString([]byte(content)) + `"}`
+}
 
 // kickOff is a request for an export.
 func kickOff(target, body string) *http.Request {
@@ -108,7 +123,14 @@ func TestExport(t *testing.T) {
 		{"of a group, all types", "system/*.rs", "GET Group/g1/$export", "", 202},
 		{"of all groups", "system/*.rs", "GET Group/$export", "-", 403},
 		{"of one patient", "system/*.rs", "GET Patient/a/$export", "-", 403},
-		{"since, in a format", "system/*.rs", "GET $export?_since=2020-01-01T00:00:00Z&_outputFormat=ndjson", "_since=2020-01-01T00:00:00Z&_outputFormat=ndjson", 202},
+		{"since, in a format", "system/*.rs", "GET $export?_since=2020-01-01T00:00:00Z&_outputFormat=ndjson", "_since=2020-01-01T00:00:00Z&_outputFormat=application/fhir+ndjson", 202},
+		{"the format in full", "system/*.rs", "GET $export?_outputFormat=application/fhir%2Bndjson", "_outputFormat=application/fhir+ndjson", 202},
+		{"the format with a bare plus sign", "system/*.rs", "GET $export?_outputFormat=application/fhir+ndjson", "_outputFormat=application/fhir+ndjson", 202},
+		{"the format abbreviated", "system/*.rs", "GET $export?_outputFormat=application/ndjson", "_outputFormat=application/fhir+ndjson", 202},
+		{"another format", "system/*.rs", "GET $export?_outputFormat=text/csv", "-", 400},
+		{"a filter by all content", "system/Patient.rs", "GET $export?_typeFilter=Patient%3F_content%3Da", "-", 403},
+		{"a filter by a list", "system/Patient.rs", "GET $export?_typeFilter=Patient%3F_list%3Da", "-", 403},
+		{"a filter for a type that is not named", "system/Patient.rs system/Observation.rs", "GET $export?_type=Observation&_typeFilter=Patient%3Factive%3Dtrue", "-", 403},
 		{"an unknown parameter", "system/*.rs", "GET $export?_exportId=1", "-", 403},
 		{"partial manifests", "system/*.rs", "GET $export?allowPartialManifests=true", "-", 403},
 		{"a filter", "system/Patient.rs", "GET $export?_typeFilter=Patient%3Factive%3Dtrue%26gender%3Dmale,female", "_typeFilter=Patient?active=true&gender=male,female&_type=Patient", 202},

@@ -27,8 +27,9 @@ func TestPoliciesWrite(t *testing.T) {
 		body           string
 		status         int
 	}{
-		{"create", clinician, "deny resource.status == 'final'", "POST", "Observation", ofA, 201},
+		{"create", clinician, "deny resource.?status.orValue('') == 'final'", "POST", "Observation", ofA, 201},
 		{"create denied", clinician, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
+		{"create about what is withheld", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", ofA, 403},
 		{"create denied, bound", patientA, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
 		{"create allowed", nobody, "allow request.interaction == 'create'", "POST", "Observation", ofB, 201},
 		{"create allowed by the resource", patientA, "allow resource.subject.reference == 'Patient/b'", "POST", "Observation", ofB, 201},
@@ -67,6 +68,90 @@ func TestPoliciesHistory(t *testing.T) {
 		if got := g.get(reader, target); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", target, got.StatusCode)
 		}
+	}
+}
+
+// TestPoliciesCurrentVersion checks that the current version decides about all: a label that is added later protects the
+// versions before it, and that of what was deleted since.
+func TestPoliciesCurrentVersion(t *testing.T) {
+	t.Parallel()
+	const (
+		plain  = `{"resourceType":"Patient","id":"star","name":[{"family":"Smithson"}]}`
+		vip    = `{"resourceType":"Patient","id":"star","name":[{"family":"Smithson"}],"meta":{"security":[{"code":"VIP"}]}}`
+		rule   = "deny resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')"
+		remove = ""
+	)
+	for _, tt := range []struct {
+		name     string
+		versions []string
+		want     []int // of the history, of each version, of the history's second page
+	}{
+		{"never labelled", []string{plain, plain}, []int{200, 200, 200}},
+		{"labelled later", []string{plain, vip}, []int{404, 404, 404}},
+		{"labelled, then deleted", []string{plain, vip, remove}, []int{404, 404, 404, 404}},
+		{"deleted without a label", []string{plain, remove}, []int{200, 200, 404}},
+		{"labelled once", []string{vip, plain}, []int{200, 404, 200}},
+		{"labelled, deleted and stored again", []string{plain, vip, remove, plain}, []int{200, 200, 404, 404, 200}},
+	} {
+		for _, holder := range []access.Holder{reader, {Scope: "patient/*.rs", Patient: "star"}, {Scope: "system/*.rs"}} {
+			t.Run(tt.name+" "+holder.Scope, func(t *testing.T) {
+				t.Parallel()
+				g := newGateway(t).withRules(rule)
+				for _, text := range tt.versions {
+					if text == remove {
+						g.server.Delete("Patient/star")
+					} else {
+						g.server.Put(text)
+					}
+				}
+				targets := []string{"Patient/star/_history"}
+				for n := range tt.versions {
+					targets = append(targets, "Patient/star/_history/"+strconv.Itoa(n+1))
+				}
+				for n, target := range targets {
+					if got := g.get(holder, target); got.StatusCode != tt.want[n] {
+						t.Errorf("%s: status %d, want %d", target, got.StatusCode, tt.want[n])
+					}
+					batch := `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"` + target + `"}}]}`
+					text, _ := io.ReadAll(g.send(holder, requestOf("POST ", batch)).Body)
+					if hidden := !strings.Contains(string(text), "Smithson"); hidden != (tt.want[n] == http.StatusNotFound) {
+						t.Errorf("%s in a batch: %s", target, text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPoliciesHistoryPage checks that a link to a page of a history leads nowhere once the current version is denied.
+func TestPoliciesHistoryPage(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","active":true}`).
+		withRules("deny resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')")
+	var b bundle
+	if err := json.NewDecoder(g.get(reader, "Patient/star/_history?_count=1").Body).Decode(&b); err != nil || b.next() == "" {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if got := g.get(reader, b.next()); got.StatusCode != http.StatusOK {
+		t.Errorf("before: status %d", got.StatusCode)
+	}
+	g.server.Put(`{"resourceType":"Patient","id":"star","meta":{"security":[{"code":"VIP"}]}}`)
+	if got := g.get(reader, b.next()); got.StatusCode != http.StatusNotFound {
+		t.Errorf("after: status %d", got.StatusCode)
+	}
+}
+
+// TestPoliciesIncludedVersion checks that an include of an old version, to which a reference leads, is dropped if the
+// current version is denied.
+func TestPoliciesIncludedVersion(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","meta":{"security":[{"code":"VIP"}]}}`).
+		withRules("deny resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')")
+	g.server.Answers = map[string]http.HandlerFunc{"Observation": answering(`{"resourceType":"Bundle","type":"searchset","entry":[
+		{"resource":{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/star/_history/1"}},"search":{"mode":"match"}},
+		{"resource":{"resourceType":"Patient","id":"star"},"search":{"mode":"include"}}]}`)}
+	if got := strings.Join(g.found(reader, "Observation?_include=Observation:subject"), " "); got != "Observation/o" {
+		t.Errorf("got %q", got)
 	}
 }
 

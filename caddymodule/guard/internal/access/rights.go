@@ -42,7 +42,7 @@ func New(h Holder, shared Shared) *Rights {
 func (r *Rights) Add(grants ...Grant) {
 	for _, g := range grants {
 		r.Grants = append(r.Grants, g)
-		if !g.Whole() {
+		if !g.isWhole() {
 			continue
 		}
 		if r.whole == nil {
@@ -71,6 +71,38 @@ func (r *Rights) Judged() *Rights {
 // nor constraint have nothing to be mixed up, so one may give what another does not.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 	return !r.judged && (r.whole[smart.AnyType]|r.whole[resourceType])&p == p
+}
+
+// WholeTypes are the types whose resources a scope covers without a patient or a constraint.
+type WholeTypes struct {
+	// Names are the types by name, in alphabetical order.
+	Names []string
+	// All reports whether every type is covered.
+	All bool
+	// Judged reports whether site policies may deny some of the resources: each resource must be judged, and nothing may
+	// depend on those that are denied.
+	Judged bool
+}
+
+// Has reports whether the types include a type.
+func (t WholeTypes) Has(name string) bool { return t.All || slices.Contains(t.Names, name) }
+
+// WholeTypes returns the types over which a single scope of a level, such as "system", has all the permissions. An empty
+// level means every level.
+func (r *Rights) WholeTypes(level string, p smart.Permission) WholeTypes {
+	t := WholeTypes{Judged: r.judged}
+	for _, g := range r.Grants {
+		switch {
+		case level != "" && !strings.HasPrefix(g.Scope, level+"/") || !g.isWhole() || g.Permission&p != p:
+		case g.Type == smart.AnyType:
+			t.All = true
+		default:
+			t.Names = append(t.Names, g.Type)
+		}
+	}
+	slices.Sort(t.Names)
+	t.Names = slices.Compact(t.Names)
+	return t
 }
 
 // For returns the grants that give all the permissions on a type, each alone. Types that are shared between patients
@@ -141,8 +173,9 @@ type Grant struct {
 	Scope string
 }
 
-// Whole reports whether the grant is about all resources of its type.
-func (g Grant) Whole() bool {
+// isWhole reports whether the grant is over all resources of its type. Site policies may still deny some of them, so only
+// [Rights.Whole] says that access is unrestricted.
+func (g Grant) isWhole() bool {
 	return !g.ByRule && g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
 }
 

@@ -26,18 +26,18 @@ var errExport = errors.New("export that cannot be guarded")
 // Export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
 // types of which they cover all. The job's address is sealed for the token.
 func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	types := x.exportable()
+	s := selection{x.Judge.Rights().WholeTypes("system", message.ReadSearch), i, x.Parameters, isLenient(c.Header)}
 	needed, ok := exportLevel(i)
 	switch {
 	case !ok:
 		return nil, message.Forbidden(operation.ErrOperation, "An export is of the system, of all patients or of a group.")
 	case !i.Async:
 		return nil, message.Invalid(errExport, "An export takes the header Prefer: respond-async.")
-	case !types.all && len(types.names) == 0:
+	case !s.All && len(s.Names) == 0:
 		return nil, message.Forbidden(message.ErrScope, "An export takes a system scope with the permissions r and s, without a constraint.").Lifted(x.lackingToExport(needed...))
 	}
 	for _, name := range needed {
-		if !types.has(name) {
+		if !s.Has(name) {
 			return nil, message.Forbidden(message.ErrScope, "An export of these takes a system scope for %s, with the permissions r and s.", name).Lifted(x.lackingToExport(name))
 		}
 	}
@@ -45,8 +45,13 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if err != nil {
 		return nil, err
 	}
-	if parameters, err = types.confine(i, parameters); err != nil {
+	if parameters, err = s.confine(parameters); err != nil {
 		return nil, err
+	}
+	if s.Judged {
+		if err := x.checkSubjects(ctx, s, parameters); err != nil {
+			return nil, err
+		}
 	}
 	base, err := x.serverBase(ctx)
 	if err != nil {
@@ -60,7 +65,19 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if a.Status != http.StatusAccepted || location == "" {
 		return nil, operation.FailedOperation(a, c.Said())
 	}
-	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: types.names, All: types.all}, location)
+	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.Judged}, location)
+}
+
+// isLenient reports whether a client accepts that parameters are ignored (FHIR R4, http.html#prefer).
+func isLenient(header http.Header) bool {
+	for _, line := range header.Values("Prefer") {
+		for preference := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ';' }) {
+			if strings.EqualFold(strings.ReplaceAll(preference, " ", ""), "handling=lenient") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // exportLevel are the types that an export needs for its level; ok is false for a level that there is not.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type judge interface {
 	Rights() *access.Rights
 	MayDeny() bool
 	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 	Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error)
 }
 
@@ -71,67 +73,62 @@ func below(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// exportParameters are those of a kick-off that are passed on, with the element that holds each in a body (Bulk Data
-// Access 2.0, "Query Parameters").
+// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). The second spelling is
+// what a plus sign in a query decodes to.
+var formats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
+
+// exportParameters are the kick-off parameters that may be forwarded, with the element that holds each in a body (Bulk
+// Data Access 2.0, "Query Parameters"). _elements never gets here: it is dropped with the parameters about the form of an
+// answer, because policies may depend on an element that it would remove.
 var exportParameters = map[string]string{
 	"_outputFormat": "valueString", "_since": "valueInstant", "_until": "valueInstant", "_type": "valueString",
-	"_typeFilter": "valueString", "_elements": "valueString", "includeAssociatedData": "valueString",
-	"organizeOutputBy": "valueString", "patient": "valueReference",
+	"_typeFilter": "valueString", "includeAssociatedData": "valueString", "organizeOutputBy": "valueString",
+	"patient": "valueReference",
 }
 
-// exportTypes are the types that an export may hold.
-type exportTypes struct {
-	names      []string
-	all        bool
+// selection is what one kick-off may select.
+type selection struct {
+	access.WholeTypes
+	of         interaction.Interaction
 	parameters searchparam.Set // that _typeFilter may have
+	lenient    bool            // Prefer: handling=lenient
 }
 
-// has reports whether a type may be exported.
-func (t exportTypes) has(name string) bool { return t.all || slices.Contains(t.names, name) }
-
-// exportable are the types that may be exported: those that a system scope covers whole, with r and s.
-func (x *Exports) exportable() exportTypes {
-	t := exportTypes{parameters: x.Parameters}
-	for _, g := range x.Judge.Rights().Grants {
-		switch {
-		case !strings.HasPrefix(g.Scope, "system/") || !g.Whole() || g.Permission&message.ReadSearch != message.ReadSearch:
-		case g.Type == smart.AnyType:
-			t.all = true
-		default:
-			t.names = append(t.names, g.Type)
-		}
-	}
-	slices.Sort(t.names)
-	t.names = slices.Compact(t.names)
-	return t
-}
-
-// confine judges the parameters of a kick-off, and sets _type to what may be exported.
-func (t exportTypes) confine(i interaction.Interaction, parameters []smart.Parameter) ([]smart.Parameter, error) {
+// confine checks the parameters of a kick-off, and sets _type to the types that may be exported.
+func (s selection) confine(parameters []smart.Parameter) ([]smart.Parameter, error) {
 	var named []string
 	passed := make([]smart.Parameter, 0, len(parameters)+1)
 	for _, p := range parameters {
-		if p.Name == "_type" {
+		switch {
+		case p.Name == "_type":
 			named = append(named, listed(p.Value)...)
 			continue
-		}
-		if err := t.check(p, i); err != nil {
-			return nil, err
+		case p.Name == "_outputFormat" && slices.Contains(formats, p.Value):
+			p.Value = typeNDJSON
+		case p.Name == "_outputFormat" && s.lenient:
+			continue
+		case p.Name == "_outputFormat":
+			return nil, message.Invalid(errExport, "The value of _outputFormat is not supported: exports are in %s.", typeNDJSON)
 		}
 		passed = append(passed, p)
 	}
-	if len(named) == 0 && !t.all {
-		if named = t.within(i); len(named) == 0 {
+	if len(named) == 0 && !s.All {
+		if named = s.within(); len(named) == 0 {
 			return nil, message.Forbidden(message.ErrScope, "No system scope is about a type that this exports.").Lifted(systemScopes())
 		}
 	}
 	for _, name := range named {
-		if !t.has(name) || !interaction.IsType(name) {
+		if !s.Has(name) || !interaction.IsType(name) {
 			refusal := message.Forbidden(message.ErrScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
 			if interaction.IsType(name) {
 				refusal.Scope = systemScopes(name)
 			}
 			return nil, refusal
+		}
+	}
+	for _, p := range passed {
+		if err := s.check(p, named); err != nil {
+			return nil, err
 		}
 	}
 	if len(named) > 0 {
@@ -153,28 +150,27 @@ func listed(value string) []string {
 
 // within are the types that an export at its level can hold: patients have records of the types in their compartment,
 // and servers refuse to export some others with them. Of those in it, a Group and a List name other patients.
-func (t exportTypes) within(i interaction.Interaction) []string {
-	if i.Type == "" {
-		return t.names
+func (s selection) within() []string {
+	if s.of.Type == "" {
+		return s.Names
 	}
-	return slices.DeleteFunc(slices.Clone(t.names), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(s.Names), func(name string) bool {
 		_, ok := compartment.Patient(name)
-		return !ok || i.Type == "Patient" && (name == "Group" || name == "List")
+		return !ok || s.of.Type == "Patient" && (name == "Group" || name == "List")
 	})
 }
 
-// check refuses a parameter that could tell of types that may not be exported.
-func (t exportTypes) check(p smart.Parameter, i interaction.Interaction) error {
-	ok := exportParameters[p.Name] != ""
-	switch {
-	case t.all:
-	case p.Name == "_typeFilter":
-		ok = t.checkFilter(p.Value)
-	case p.Name == "includeAssociatedData":
-		ok = t.has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources")
-	}
-	if p.Name == "patient" && i.Type == "" {
-		ok = false
+// check rejects a parameter that could reveal resources which may not be exported. Where policies judge each resource,
+// associated data and files by patient are rejected, too: both would reveal which records exist.
+func (s selection) check(p smart.Parameter, named []string) error {
+	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.of.Type != "")
+	switch p.Name {
+	case "_typeFilter":
+		ok = s.All && !s.Judged || s.checkFilter(p.Value, named)
+	case "includeAssociatedData":
+		ok = !s.Judged && (s.All || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
+	case "organizeOutputBy":
+		ok = !s.Judged
 	}
 	if !ok {
 		return message.Forbidden(message.ErrOracle, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
@@ -184,7 +180,7 @@ func (t exportTypes) check(p smart.Parameter, i interaction.Interaction) error {
 
 // checkFilter reports whether a _typeFilter is a list of searches by the elements of types that may be exported. A
 // comma is part of a search unless another search begins behind it.
-func (t exportTypes) checkFilter(value string) bool {
+func (s selection) checkFilter(value string, named []string) bool {
 	var searches []string
 	for part := range strings.SplitSeq(value, ",") {
 		if strings.Contains(part, "?") {
@@ -195,19 +191,98 @@ func (t exportTypes) checkFilter(value string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(searches, func(s string) bool { return !t.checkSearch(s) })
+	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, named) })
 }
 
-func (t exportTypes) checkSearch(search string) bool {
+// checkSearch reports whether a search looks at the elements of one exported type only: modifiers and chains are part of
+// a parameter's name, and parameters without paths, such as _content and _list, look elsewhere. Some servers let a search
+// for Patient select the patients whose other records they export, so where policies judge each resource, it is for
+// exports of the system or of Patient only.
+func (s selection) checkSearch(search string, named []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)
-	if err != nil || !t.has(name) {
+	if err != nil || !s.Has(name) || len(named) > 0 && !slices.Contains(named, name) {
+		return false
+	}
+	if s.Judged && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
 		return false
 	}
 	return !slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
-		_, ok := t.parameters.Lookup(name, p.Name)
-		return !ok // modifiers and chains are part of the name
+		parameter, ok := s.parameters.Lookup(name, p.Name)
+		return !ok || len(parameter.Paths) == 0
 	})
+}
+
+// patientID matches a patient as the parameter patient of a kick-off names it.
+var patientID = regexp.MustCompile(`^(?:Patient/)?([A-Za-z0-9.-]{1,64})$`)
+
+// patientsPerSearch is the number of patients that one search looks up.
+const patientsPerSearch = 50
+
+// checkSubjects rejects an export of a Group or of patients that policies deny like one of what does not exist: the FHIR
+// server would export the records of the first, and reject the second.
+func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
+	if s.of.Type == "Group" {
+		of := interaction.Reference{Type: "Group", ID: s.of.ID}
+		a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+		if err != nil {
+			return err
+		}
+		if _, err := x.Judge.Resource(ctx, of, x.Judge.Rights().For(of.Type, smart.Read), a); err != nil {
+			return err
+		}
+	}
+	var ids []string
+	for _, p := range parameters {
+		if p.Name != "patient" {
+			continue
+		}
+		for name := range strings.SplitSeq(p.Value, ",") {
+			match := patientID.FindStringSubmatch(strings.TrimSpace(name))
+			if match == nil {
+				return message.NotFound()
+			}
+			ids = append(ids, match[1])
+		}
+	}
+	slices.Sort(ids)
+	for some := range slices.Chunk(slices.Compact(ids), patientsPerSearch) {
+		if err := x.checkPatients(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPatients rejects patients of which one is denied or does not exist.
+func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
+	a, err := x.Server.Ask(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
+		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
+	})))
+	if err != nil {
+		return err
+	}
+	found, err := x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	if err != nil {
+		return err
+	}
+	missing := slices.Clone(ids)
+	for _, e := range found.Entries {
+		if len(e.Resource) == 0 {
+			continue
+		}
+		res, err := x.At.Parse(e.Resource)
+		if err != nil {
+			return err
+		}
+		if res.Type == "Patient" && x.Judge.Ruled(ctx, res) != policy.Deny {
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == res.ID })
+		}
+	}
+	if len(missing) > 0 {
+		return message.NotFound()
+	}
+	return nil
 }
 
 // exportCall is the kick-off with the parameters that were judged, by the client's method.

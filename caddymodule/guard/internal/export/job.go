@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -31,7 +33,10 @@ type job struct {
 	Request string   `json:"r"` // the kick-off as the client sent it
 	Types   []string `json:"t,omitempty"`
 	All     bool     `json:"a,omitempty"` // all types
-	// Holds is the type of a file's resources.
+	// Judged reports whether policies that judge each resource were in force at the kick-off, which was checked for them.
+	Judged bool `json:"j,omitempty"`
+	// Holds is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file is all
+	// of its files of this type.
 	Holds string `json:"h,omitempty"`
 }
 
@@ -70,13 +75,24 @@ func (j job) kickOff() message.Call {
 	return message.Get(path, query)
 }
 
+// under answers a link to a job or file under the policies in force now. A kick-off that was not checked for policies
+// like them may have selected by records that they deny.
+func (x *Exports) under(j job, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
+	return x.Judge.Under(x.R.Context(), j.kickOff(), i, func() (*message.Answer, error) {
+		if x.Judge.MayDeny() && !j.Judged {
+			return nil, message.Forbidden(message.ErrOracle, "The rules of this server have changed since the export began: begin it again.")
+		}
+		return answer()
+	})
+}
+
 // ServeJob answers for the status of a job, or cancels it.
 func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Answer, error) {
 	j, i, err := x.unsealed(JobPath, sealed)
 	if err != nil {
 		return i, nil, err
 	}
-	a, err := x.Judge.Under(x.R.Context(), j.kickOff(), i, func() (*message.Answer, error) {
+	a, err := x.under(j, i, func() (*message.Answer, error) {
 		if x.R.Method == http.MethodDelete {
 			return x.cancelJob(x.R.Context(), j)
 		}
@@ -106,6 +122,8 @@ func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error)
 	switch {
 	case err != nil:
 		return nil, err
+	case a.Status == http.StatusAccepted && j.Judged: // progress may count resources
+		return answerWith(http.StatusAccepted, nil, a, "Retry-After"), nil
 	case a.Status == http.StatusAccepted:
 		return answerWith(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
 	case a.Status != http.StatusOK:
@@ -150,22 +168,37 @@ type outputFile struct {
 
 var errManifest = errors.New("end of an export that cannot be judged")
 
+// readManifest reads the end of an export, whose output must be of types that the job may export.
+func readManifest(j job, text []byte) (manifest, error) {
+	var m manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, message.Withheld(fmt.Errorf("%w: %w", errManifest, err))
+	}
+	for _, file := range m.Output {
+		if !(access.WholeTypes{Names: j.Types, All: j.All}).Has(file.Type) {
+			return m, message.Forbidden(message.ErrScope, "The export holds types that no system scope allows to export.")
+		}
+	}
+	return m, nil
+}
+
 // manifest writes the end of an export anew, with links of ours. What it does not know is left out. Files of deleted
 // resources name those of any type.
 func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
-	var m manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, message.Withheld(fmt.Errorf("%w: %w", errManifest, err))
+	m, err := readManifest(j, text)
+	if err != nil {
+		return nil, err
 	}
-	for _, file := range m.Output {
-		if !j.All && !(exportTypes{names: j.Types}).has(file.Type) {
-			return nil, message.Forbidden(message.ErrScope, "The export holds types that no system scope allows to export.")
+	m.Request, m.RequiresAccessToken = x.At.URL(j.Request, ""), true
+	if j.Judged {
+		if err := x.judgeManifest(ctx, j, &m); err != nil {
+			return nil, err
 		}
+		return json.Marshal(m)
 	}
 	if !j.All {
 		m.Deleted = nil
 	}
-	m.Request, m.RequiresAccessToken = x.At.URL(j.Request, ""), true
 	for _, files := range []*[]outputFile{&m.Output, &m.Deleted, &m.Error} {
 		if *files == nil && files != &m.Deleted {
 			*files = []outputFile{}
@@ -177,6 +210,33 @@ func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, err
 		}
 	}
 	return json.Marshal(m)
+}
+
+// judgeManifest leaves one file for each type of which policies leave a resource. The number of the FHIR server's files,
+// their counts, empty files, and the files of deletions and errors would all reveal denied resources.
+func (x *Exports) judgeManifest(ctx context.Context, j job, m *manifest) error {
+	server := *m
+	m.Output, m.Deleted, m.Error = []outputFile{}, nil, []outputFile{}
+	for _, file := range server.Output {
+		if slices.ContainsFunc(m.Output, func(seen outputFile) bool { return seen.Type == file.Type }) {
+			continue
+		}
+		j.Holds = file.Type
+		ok, err := x.hasVisible(ctx, j, server)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		link, err := x.sealed(ctx, FilePath, j)
+		if err != nil {
+			return err
+		}
+		m.Output = append(m.Output, outputFile{Type: file.Type, URL: link})
+	}
+	slices.SortFunc(m.Output, func(a, b outputFile) int { return strings.Compare(a.Type, b.Type) })
+	return nil
 }
 
 // sealFile seals a file's address.

@@ -60,6 +60,15 @@ func (s *Server) Put(text string) {
 	s.put(interaction.Reference{Type: res.Type, ID: res.ID}, []byte(text))
 }
 
+// Delete deletes a resource such as Patient/1, if it exists.
+func (s *Server) Delete(reference string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if versions := s.versions[reference]; len(versions) > 0 && versions[len(versions)-1] != nil {
+		s.versions[reference] = append(versions, nil)
+	}
+}
+
 // Get returns the current version of a resource such as Patient/1; empty if there is none.
 func (s *Server) Get(reference string) string {
 	s.mu.Lock()

@@ -89,6 +89,9 @@ func (x *Judge) report(d policy.Decision) {
 
 // Ruled is what the rules say of a resource, in the call that is being answered.
 func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect {
+	if x.MayDeny() && isExportFile(res) {
+		return policy.Deny
+	}
 	d := x.judgement.Resource(ctx, res)
 	x.report(d)
 	return d.Effect

@@ -63,9 +63,9 @@ func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
 	return x.isOverType(op, i.Type)
 }
 
-// isOverType reports whether one scope is about all resources of a type, though a site's rules may be about each.
+// isOverType reports whether one scope covers all resources of a type. Site policies may still deny some of them.
 func (x *Calls) isOverType(op Operation, resourceType string) bool {
-	return slices.ContainsFunc(x.Judge.Rights().For(resourceType, op.Permission), access.Grant.Whole)
+	return x.Judge.Rights().WholeTypes("", op.Permission).Has(resourceType)
 }
 
 // operationCall is a client's call of an operation, without headers that could change what is answered.

@@ -52,7 +52,7 @@ func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interacti
 			return nil, err
 		}
 	}
-	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
+	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: !x.Judge.MayDeny() && slices.ContainsFunc(grants, isOverAll)}
 	rules, ok := knownOperations[op.Name]
 	if !ok {
 		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
@@ -97,6 +97,8 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 		return nil, message.NotFound()
 	case rules.onInstance && i.ID == "" && !whole:
 		return nil, j.x.refusedWhole(j.op, i)
+	case rules.patient != nil && j.x.Judge.MayDeny():
+		return nil, message.Forbidden(message.ErrOracle, "%s is not possible where rules of this server judge each resource: what it picks would tell of others.", j.op.Name)
 	}
 	parameters, err := Parameters(j.c, i)
 	if err != nil {

@@ -20,6 +20,9 @@ func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interacti
 	if len(grants) == 0 {
 		return nil, message.Refused(x.Judge.Rights(), i)
 	}
+	if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
+		return nil, err
+	}
 	asked := x.Server.Asked() + 1
 	a, err := x.historyOf(ctx, c, i)
 	if err != nil {
@@ -57,6 +60,11 @@ var historyParameters = []string{"_count", "_since", "_at"}
 
 // HistoryPage answers with the versions from a position on. If none may be seen, the resource is not there.
 func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // the start has been checked
+		if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
+			return nil, err
+		}
+	}
 	whole := x.Judge.Rights().Whole(i.Type, i.Permission())
 	first := message.Get(c.Path, c.Query)
 	if !whole {

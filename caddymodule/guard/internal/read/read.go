@@ -23,6 +23,7 @@ type judge interface {
 	Rights() *access.Rights
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
+	CheckCurrent(ctx context.Context, of interaction.Reference) error
 	EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error
 }
 
@@ -41,13 +42,19 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 	if len(grants) == 0 {
 		return nil, message.Refused(x.Judge.Rights(), i)
 	}
+	of := interaction.Reference{Type: i.Type, ID: i.ID}
+	if i.Kind == interaction.VRead {
+		if err := x.Judge.CheckCurrent(ctx, of); err != nil {
+			return nil, err
+		}
+	}
 	held, err := x.Server.Hold(ctx, message.Get(c.Path, ""))
 	if err != nil {
 		held.Release()
 		return nil, err
 	}
 	a := &held.Answer
-	if _, err := x.Judge.Resource(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a); err != nil {
+	if _, err := x.Judge.Resource(ctx, of, grants, a); err != nil {
 		held.Release()
 		return nil, err
 	}

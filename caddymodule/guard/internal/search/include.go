@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -130,7 +131,43 @@ func (m *merge) included(ctx context.Context) ([]message.Entry, error) {
 	}
 	w := newWeb(m.matches)
 	candidates, err := m.s.candidates(ctx, w, others)
+	if err == nil && m.s.x.Judge.MayDeny() {
+		candidates, err = m.withoutOldVersions(ctx, candidates)
+	}
 	return w.reach(candidates, m.s.includes), err
+}
+
+// withoutOldVersions drops what a reference to a version may have brought along, if policies deny the current version.
+func (m *merge) withoutOldVersions(ctx context.Context, candidates []candidate) ([]candidate, error) {
+	versioned := map[string]bool{}
+	note := func(e message.Entry) {
+		literals, _ := message.References(e.Resource) // read before
+		for _, literal := range literals {
+			if match := message.ResourceURL.FindStringSubmatch(literal); match != nil && strings.Contains(match[1], "/_history/") {
+				versioned[message.WithoutVersion(match[1])] = true
+			}
+		}
+	}
+	for _, e := range m.matches {
+		note(e)
+	}
+	for _, c := range candidates {
+		note(c.entry)
+	}
+	kept := candidates[:0]
+	for _, c := range candidates {
+		if versioned[c.node.id] {
+			err := m.s.x.Judge.CheckCurrent(ctx, interaction.Reference{Type: c.entry.Parsed.Type, ID: c.entry.Parsed.ID})
+			if errors.Is(err, message.ErrOutside) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		kept = append(kept, c)
+	}
+	return kept, nil
 }
 
 // candidates are the entries that may be seen, each once, and that are no matches.

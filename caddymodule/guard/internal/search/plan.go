@@ -28,6 +28,7 @@ type asker interface {
 type judge interface {
 	Rights() *access.Rights
 	MayDeny() bool
+	CheckCurrent(ctx context.Context, of interaction.Reference) error
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Remember(res resource.Resource, grants []access.Grant)
 }

@@ -51,7 +51,7 @@ func (w permission) allows(ctx context.Context, g access.Grant, before, after *v
 			return cmp.Or(err, error(outside(w.resourceType)))
 		}
 	}
-	if after == nil || g.Patient == "" {
+	if after == nil || g.Patient == "" && !w.judge.MayDeny() {
 		return nil
 	}
 	return w.checkReferences(ctx, g, before, after)
@@ -103,7 +103,8 @@ func (w permission) checkReferences(ctx context.Context, g access.Grant, before,
 	return nil
 }
 
-// mayRefer reports whether a resource under a grant that is bound to a patient may refer to another.
+// mayRefer reports whether a resource may refer to another under a grant that is bound to a patient, or where policies
+// may deny what it refers to.
 func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.Resource, literal string) (bool, error) {
 	if strings.HasPrefix(literal, "#") || strings.HasPrefix(literal, "urn:") {
 		return true, nil
@@ -112,11 +113,11 @@ func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.
 	switch {
 	case !ok:
 		return false, nil
-	case w.shared.IsNamed(to.Type):
+	case w.shared.IsNamed(to.Type) && !w.judge.MayDeny():
 		return true, nil
 	case to.Base != "": // perhaps another name of the server's own
 		return false, nil
-	case to.Type == "Patient":
+	case to.Type == "Patient" && g.Patient != "":
 		return to.ID == g.Patient, nil
 	}
 	return w.judge.IsKnown(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
