@@ -32,6 +32,8 @@ type Enforcer struct {
 	Shared Shared
 	// Sealing seals links to pages and jobs. Required.
 	Sealing Sealing
+	// PageStates stores the states of pages that are too long for a link. Nil: links have any length.
+	PageStates PageStates
 	// Parameters are the search parameters that are known: a site's own beside those of R4. Zero: those of R4.
 	Parameters searchparam.Set
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
@@ -76,12 +78,18 @@ type (
 	// Sealing seals links so that nobody but us can make or read them.
 	Sealing = paging.Sealing
 
+	// PageStates stores the states of pages that are too long for a link.
+	PageStates = paging.PageStates
+
 	// Operation is an operation that may be called.
 	Operation = operation.Operation
 
 	// Limits bound what one request may cost. The zero value means the defaults.
 	Limits = server.Limits
 )
+
+// ErrNoPageState says that the state of a page has expired or was discarded.
+var ErrNoPageState = paging.ErrNoState
 
 // NewOperations returns the default operations with a site's own: what it says of a name takes the place of the default.
 func NewOperations(own ...Operation) operation.Operations { return operation.NewOperations(own...) }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 )
@@ -33,6 +35,21 @@ func (sealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration
 		return "", errors.New("not sealed")
 	}
 	return text, nil
+}
+
+// pageStates are stored states of pages.
+type pageStates struct{ states sync.Map }
+
+func (s *pageStates) PutState(_ context.Context, _, key string, state []byte, _ time.Duration) error {
+	s.states.Store(key, state)
+	return nil
+}
+
+func (s *pageStates) GetState(_ context.Context, key string) ([]byte, error) {
+	if state, ok := s.states.Load(key); ok {
+		return state.([]byte), nil
+	}
+	return nil, enforce.ErrNoPageState
 }
 
 func encode(s string) string {
@@ -58,13 +75,14 @@ type gateway struct {
 	t *testing.T
 	*enforce.Enforcer
 	server *fhirtest.Server
+	next   message.NextHandler // answers in place of the server, unless it is nil
 }
 
 func newGateway(t *testing.T, resources ...string) *gateway {
 	t.Helper()
 	return &gateway{t, &enforce.Enforcer{
-		Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", Shared: access.NewShared(nil), Sealing: sealing{},
-	}, fhirtest.New(resources...)}
+		Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", Shared: access.NewShared(nil), Sealing: sealing{}, PageStates: &pageStates{},
+	}, fhirtest.New(resources...), nil}
 }
 
 // send has a holder's request answered. An error is answered as its status, with the description as the body.
@@ -73,7 +91,11 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	h.Parameters = g.Parameters
 	rights := access.New(h, g.Shared)
-	err := g.Serve(w, r, g.server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
+	next := g.next
+	if next == nil {
+		next = g.server
+	}
+	err := g.Serve(w, r, next, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if err == nil {
 		return w.Result()
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
 // TestLinks checks that nothing in an answer leads past the gateway, and that no link is another token's.
@@ -77,36 +79,68 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestLongSearch checks that links stay short, however long the search is.
+// TestLongSearch checks that links stay short and no page is lost, however long the search is, whether its pages are judged
+// or pass.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
 	var ids []string
 	for n := range 60 {
 		ids = append(ids, fmt.Sprintf("o%02d", n))
 	}
-	form := "_count=5&_id=" + strings.Join(ids, ",") + ",none" + strings.Repeat("x", 5000)
+	search := "_count=5&_id=" + strings.Join(ids, ",") + ",none" + strings.Repeat("x", 5000)
+	repeating := func(g *gateway) message.NextHandler { // the server's links repeat the search
+		return handling(func(w http.ResponseWriter, r *http.Request) error {
+			recorder := httptest.NewRecorder()
+			err := g.server.ServeHTTP(recorder, r)
+			maps.Copy(w.Header(), recorder.Header())
+			_, _ = w.Write([]byte(strings.ReplaceAll(recorder.Body.String(), "?_getpages=", "?x="+strings.Repeat("x", 5000)+"&_getpages=")))
+			return err
+		})
+	}
 	for _, tt := range []struct {
+		name          string
+		holder        access.Holder
 		byCompartment bool
-		status        int
-	}{{true, http.StatusOK}, {false, http.StatusForbidden}} {
-		g := newGateway(t, ward()...)
-		g.CompartmentSearch = tt.byCompartment
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader(form))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		response := g.send(patientA, r)
-		if response.StatusCode != tt.status {
-			t.Fatalf("by compartment %t: status %d", tt.byCompartment, response.StatusCode)
-		}
-		var b bundle
-		if tt.status != http.StatusOK {
-			continue
-		}
-		if err := json.NewDecoder(response.Body).Decode(&b); err != nil || len(b.next()) > 2000 {
-			t.Fatalf("%d bytes, %v", len(b.next()), err)
-		}
-		if rest := g.read(patientA, b.next(), 5); len(rest) != 50 {
-			t.Errorf("%d more", len(rest))
-		}
+		form          bool
+		want          int
+	}{
+		{"one branch", patientA, true, true, 55},
+		{"several branches", patientA, false, true, 55},
+		{"several branches, by GET", patientA, false, false, 55},
+		{"passes", access.Holder{Scope: "system/*.rs"}, false, false, 60},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, ward()...)
+			g.CompartmentSearch = tt.byCompartment
+			g.next = repeating(g)
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation?"+search, nil)
+			if tt.form {
+				r = httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader(search))
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			var b bundle
+			response := g.send(tt.holder, r)
+			if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK || b.next() == "" || len(b.next()) > 2000 {
+				t.Fatalf("status %d, a link of %d bytes, %v", response.StatusCode, len(b.next()), err)
+			}
+			if rest := g.read(tt.holder, b.next(), 5); len(b.Entry) != 5 || len(rest) != tt.want-5 {
+				t.Errorf("%d, and %d more", len(b.Entry), len(rest))
+			}
+		})
+	}
+	g := newGateway(t, ward()...)
+	var b bundle
+	if err := json.NewDecoder(g.get(patientA, "Observation?"+search).Body).Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	g.PageStates = &pageStates{}
+	if got := g.get(patientA, b.next()); got.StatusCode != http.StatusGone {
+		t.Errorf("a page whose state was discarded: %d", got.StatusCode)
+	}
+	g.PageStates = nil
+	if got := g.get(patientA, b.next()); got.StatusCode != http.StatusNotFound {
+		t.Errorf("a page whose state is elsewhere: %d", got.StatusCode)
 	}
 }
 

@@ -263,7 +263,7 @@ func TestPagesOfScopes(t *testing.T) {
 	}
 }
 
-// TestPagesOfLongIDs checks that a page is short, rather than its link long, or as long as that of a server without _count.
+// TestPagesOfLongIDs checks the pages of resources with the longest ids, and of a server that ignores _count.
 func TestPagesOfLongIDs(t *testing.T) {
 	t.Parallel()
 	var all, own []string

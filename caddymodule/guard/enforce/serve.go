@@ -21,7 +21,7 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
 	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.Memory, next, r)}
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
-	x.pages = paging.Pages{Sealing: e.Sealing, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
+	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
 	defer x.server.Share.Release()
 	i, a, err := x.serve(w)
 	if err == nil && a != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
@@ -20,6 +21,9 @@ type App interface {
 
 	// Keys returns the keys that sign tokens, and seal links.
 	Keys() *keyring.Keyring
+
+	// Stores returns the stores: states of pages that are too long for a link are stored where codes are.
+	Stores() *stores.Set
 
 	// Events returns the audit trail.
 	Events() *audit.Log

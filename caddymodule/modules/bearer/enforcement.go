@@ -94,6 +94,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 	if e.Sealing, err = newSealing(app, o.SealKeys); err != nil {
 		return nil, err
 	}
+	e.PageStates = newPageStates(app)
 	if e.Policies, err = newPolicies(o.Policies, claims, ctx.Slogger()); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,11 @@ func bindingOf(t *guard.Token) string {
 	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
 }
 
+// bindingClient returns the part of a binding that names the client and the person: tokens with other scopes share it.
+func bindingClient(binding string) string {
+	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
+}
+
 // rightsOf are what the token may do; lasting says that they depend on no record.
 func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, lasting bool, err error) {
 	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}

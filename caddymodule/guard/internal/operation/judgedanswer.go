@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -88,6 +87,9 @@ func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *pagi
 // maxBeside is how many resources may be fetched for a page beside its own.
 const maxBeside = 100
 
+// maxHad is how many resources beside the pages' own a link names at most.
+const maxHad = 2000
+
 // finishBeside is finish for a page that was asked for by its length, with what is everybody's that its entries name.
 // The FHIR server may have that on any page, where a hidden resource may be why. So it comes with what names it, once:
 // the link says which ones pages have had, unless these are too many.
@@ -98,15 +100,13 @@ func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest
 			return nil, err
 		}
 	}
+	if len(had) > maxHad {
+		had = nil
+	}
 	if rest != nil {
 		rest.Left = had
 	}
-	a, err := j.finish(ctx, out, rest)
-	if errors.Is(err, paging.ErrLongLink) {
-		rest.Left = nil
-		return j.finish(ctx, out, rest)
-	}
-	return a, err
+	return j.finish(ctx, out, rest)
 }
 
 // beside adds what is everybody's that entries name and no page has had, by one search for each type. It returns what

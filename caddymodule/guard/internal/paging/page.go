@@ -3,7 +3,6 @@ package paging
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
@@ -26,37 +26,30 @@ const (
 	pageLifetime = 24 * time.Hour
 )
 
-// maxState bounds what a sealed link carries, because links go into the lines of requests, for which servers have
-// bounds of a few kilobytes.
-const maxState = 4 << 10
-
-// ErrLongLink says that a link to the next page would be longer than servers take.
-var ErrLongLink = message.TooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
-
 // Position is how far the pages of a search have come: a place for each branch.
 type Position struct {
-	Places []Place `json:"b"` // one for each branch
+	Places []Place // one for each branch
 	// Shown is how many matches the pages before have had.
-	Shown int `json:"n,omitempty"`
+	Shown int
 	// Total is what the first page told; 0 if nothing.
-	Total int `json:"c,omitempty"`
+	Total int
 }
 
 // Place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
 // with each answer, and an answer fits no other than the one that its own link leads to.
 type Place struct {
 	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
-	Left []string `json:"l,omitempty"`
+	Left []string
 	// Path is that of the next page on the FHIR server. Empty, and Query too: its first one.
-	Path string `json:"u,omitempty"`
+	Path string
 	// Query is that of the next page on the FHIR server.
-	Query string `json:"q,omitempty"`
+	Query string
 	// Taken are the entries of an operation's page that earlier pages of ours had.
-	Taken int `json:"t,omitempty"`
+	Taken int
 	// Done says that there are no more pages.
-	Done bool `json:"d,omitempty"`
+	Done bool
 	// Cut says that the last page may not have been the last: see [bundle.isCut].
-	Cut bool `json:"x,omitempty"`
+	Cut bool
 }
 
 // IsFirst reports whether the branch is before its first page.
@@ -83,6 +76,7 @@ type Sealing interface {
 // Pages seals links to pages for the token, and opens them.
 type Pages struct {
 	Sealing Sealing           // seals the links
+	States  PageStates        // stores what is too long for a link; nil if links may have any length
 	Binding string            // of the links to the token
 	At      message.Addresses // names what it holds as clients know it
 	AsSent  bool              // links carry all that the client sent, which the site's rules judge again
@@ -90,11 +84,11 @@ type Pages struct {
 
 // Page is what a sealed link carries: the request as the client made it, and how far it has come.
 type Page struct {
-	Method string   `json:"m,omitempty"` // GET or POST
-	Path   string   `json:"u"`           // below the FHIR base
-	Query  string   `json:"q,omitempty"` // as the client sent it
-	Body   string   `json:"f,omitempty"` // the form of a POST
-	At     Position `json:"a"`           // how far it has come
+	Method string   // GET or POST
+	Path   string   // below the FHIR base
+	Query  string   // as the client sent it
+	Body   string   // the form of a POST
+	At     Position // how far it has come
 }
 
 // AsSent is what a link carries of a request that is needed whole.
@@ -136,14 +130,10 @@ func IsForResults(p smart.Parameter) bool {
 
 // Seal is the link that carries a page.
 func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return "", err
+	sealed, err := x.seal(ctx, p.encode())
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		return "", refusal
 	}
-	if len(text) > maxState {
-		return "", ErrLongLink
-	}
-	sealed, err := x.Sealing.Seal(ctx, string(text), x.Binding)
 	if err != nil {
 		return "", fmt.Errorf("sealing a page link: %w", err)
 	}
@@ -156,12 +146,12 @@ func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interac
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return c, i, at, message.NotFound()
 	}
-	text, err := x.Sealing.Unseal(r.Context(), sealed, x.Binding, pageLifetime)
+	state, err := x.unseal(r.Context(), sealed)
 	if err != nil {
-		return c, i, at, message.NotFound()
+		return c, i, at, err
 	}
-	var p Page
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
+	p, err := decodePage(state)
+	if err != nil {
 		return c, i, at, fmt.Errorf("page link: %w", err)
 	}
 	c = message.Call{Method: cmp.Or(p.Method, http.MethodGet), Path: p.Path, Query: p.Query, Body: []byte(p.Body)}

@@ -109,7 +109,7 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 	from, b := &m.sources[n], m.s.branches[n]
 	parameters := slices.Concat(m.s.parameters, b.confining)
 	size := cmp.Or(m.s.size, min(m.s.count, maxCount))
-	if len(m.s.branches) > 1 && !m.s.short {
+	if len(m.s.branches) > 1 {
 		size = max(size, minMerged)
 	}
 	for size = max(size, 0); ; size = min(2*size, maxCount) {

@@ -57,7 +57,6 @@ type plan struct {
 	order      []sortKey         // by which the branches' results are merged
 	count      int               // _count; 0 if the client did not say
 	size       int               // matches of a page; 0 leaves it to the FHIR server
-	short      bool              // pages are shorter than was asked for, for the sake of their links
 	onlyTotal  bool              // _summary=count or _count=0
 	accurate   bool              // _total=accurate
 	nothing    bool              // a chain has found nothing, so neither does the search

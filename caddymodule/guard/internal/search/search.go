@@ -69,30 +69,12 @@ func (s *plan) page(ctx context.Context, from paging.Position, self string) (*me
 	if !to.IsEnd() {
 		to.Total = max(total, 0)
 		next, err := s.nextLink(ctx, to)
-		switch {
-		case errors.Is(err, paging.ErrLongLink) && s.shorten():
-			return s.page(ctx, from, self)
-		case err != nil:
+		if err != nil {
 			return nil, err
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
 	return out.Answer(), nil
-}
-
-// shorten makes pages shorter, so that less is left over for a link to name, or, where the FHIR server heeds no _count, as
-// long as the server's.
-func (s *plan) shorten() bool {
-	switch {
-	case s.size > 1:
-		s.size, s.short = s.size/2, true
-		s.count = s.size
-	case len(s.branches) == 1 && s.count > 0:
-		s.size, s.count = 0, -1
-	default:
-		return false
-	}
-	return true
 }
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
