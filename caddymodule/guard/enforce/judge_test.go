@@ -17,7 +17,7 @@ func TestNeeded(t *testing.T) {
 	binary := func(id, context string) string {
 		return `{"resourceType":"Binary","id":"` + id + `","securityContext":{"reference":"` + context + `"}}`
 	}
-	both := access.Holder{Scope: "patient/Binary.r user/Binary.r", Patient: "a", User: interaction.Reference{Type: "Patient", ID: "b"}, UserPatient: "b"}
+	both := access.Holder{Scope: "patient/*.r user/*.r", Patient: "a", User: interaction.Reference{Type: "Patient", ID: "b"}, UserPatient: "b"}
 	resources := append([]string{
 		binary("patient", "Patient/a"), binary("record", "Observation/a1"), binary("another", "Observation/b1"),
 		binary("binary", "Binary/record"), binary("nothing", "Observation/none"), binary("shared", "Practitioner/alice"),

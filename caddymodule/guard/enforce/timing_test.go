@@ -95,7 +95,7 @@ func TestAsksMoreOfOwn(t *testing.T) {
 		`{"reference":"Observation/a1"},{"reference":"Observation/a2"},{"reference":"Observation/b1"}`: 4,
 	} {
 		text := `{"resourceType":"Provenance","id":"no","target":[` + targets + `]}`
-		if got := askedFor(t, access.Holder{Scope: "patient/Provenance.r", Patient: "a"}, text, "GET T/I", "no"); len(got) != want+1 {
+		if got := askedFor(t, access.Holder{Scope: "patient/Provenance.r patient/Observation.r", Patient: "a"}, text, "GET T/I", "no"); len(got) != want+1 {
 			t.Errorf("%s: %q, want %d requests", targets, got, want)
 		}
 	}

@@ -196,15 +196,15 @@ func TestPoliciesMove(t *testing.T) {
 	}
 }
 
-// A contained Patient is somebody else: what is about them is changed by nobody who is bound to a patient.
+// A contained Patient is somebody else: nobody who is bound to a patient sees or changes a record of theirs.
 func TestContainedPatientIsAnother(t *testing.T) {
 	t.Parallel()
 	const text = `{"resourceType":"Observation","id":"c","status":"final","contained":[{"resourceType":"Patient","id":"p"}],"subject":{"reference":"#p"},"performer":[{"reference":"Patient/a"}]}`
-	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+	for method, want := range map[string]int{http.MethodGet: 404, http.MethodPut: 403, http.MethodDelete: 404} {
 		g := newGateway(t, append([]string{text}, writable...)...)
 		r := httptest.NewRequest(method, "/fhir/R4/Observation/c", strings.NewReader(text))
 		r.Header.Set("Content-Type", "application/fhir+json")
-		if response := g.send(patientA, r); response.StatusCode != http.StatusForbidden || g.server.Get("Observation/c") == "" {
+		if response := g.send(patientA, r); response.StatusCode != want || g.server.Get("Observation/c") == "" {
 			t.Errorf("%s: %d", method, response.StatusCode)
 		}
 	}

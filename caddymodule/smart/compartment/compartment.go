@@ -157,6 +157,73 @@ func Patients(r resource.Resource) iter.Seq[string] {
 	}
 }
 
+// NamesContained reports whether a reference that says whose a resource is may be to a contained Patient: one that puts the
+// resource into compartments, or is its search parameter patient. The container is the resource itself, or the one that
+// contains it. A reference to a contained resource that is missing counts, too.
+func NamesContained(r, container resource.Resource) bool {
+	for element := range chain(membershipReferences(r), values(r, "patient")) {
+		to, _, ok := r.Refers(element)
+		if ok && to.Contained != "" && !containsOther(container, to.Contained) {
+			return true
+		}
+	}
+	return false
+}
+
+// containsOther reports whether a contained id is that of a resource other than a Patient, and of that one alone.
+func containsOther(container resource.Resource, id string) bool {
+	found := false
+	for text := range container.Contained() {
+		contained, err := container.Part(text)
+		if err != nil || contained.ID != id {
+			continue
+		}
+		if found || contained.Type == "Patient" {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// Named returns the patients that a search parameter of a resource names, as [Patients] does.
+func Named(r resource.Resource, name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for element := range values(r, name) {
+			if !yieldPatients(r, element, yield) {
+				return
+			}
+		}
+	}
+}
+
+// values returns the elements at which a search parameter looks.
+func values(r resource.Resource, name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		parameter, _ := searchparam.Lookup(r.Type, name)
+		for _, path := range parameter.Paths {
+			path.Target = ""
+			for element := range r.Values(path) {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func chain(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, elements := range all {
+			for element := range elements {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // yieldPatients yields what a reference says of patients.
 func yieldPatients(r resource.Resource, element []byte, yield func(string) bool) bool {
 	to, literal, ok := r.Refers(element)

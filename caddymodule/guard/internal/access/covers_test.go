@@ -52,8 +52,8 @@ func TestCoversNew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := Grant{Type: smart.AnyType, Patient: "a"}
-		rights := &Rights{Shared: NewShared(nil)}
+		rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(nil))
+		g := rights.Grants[0]
 		got := nothing
 		switch v := rights.CoversNew(g, res); {
 		case v.Covered && len(v.Needed) > 0:

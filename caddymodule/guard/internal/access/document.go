@@ -13,21 +13,20 @@ const maxEntries = 500
 
 // document is a stored Bundle, which is about a patient if each of its entries is.
 type document struct {
-	rules    Shared
+	record
 	bundle   resource.Resource
-	patient  string
 	writing  bool // a client writes it: its entries may name no other patient
 	own      bool // some entry is the patient's, rather than everybody's
 	needed   []interaction.Reference
 	included map[interaction.Reference]bool
 }
 
-// inDocument judges a document or collection by its entries: each must be the patient's or everybody's, and one at least
-// the patient's. What has no resource or is a Bundle in turn is neither. A document begins with a Composition that is
+// inDocument judges a document or collection by its entries: each must be the patient's or everybody's and covered by the
+// scopes, and one at least the patient's. What has no resource or is a Bundle in turn is neither. A document begins with a Composition that is
 // the patient's (R4 documents.html). Bundles of other types are requests and answers, which say more than their
 // resources do.
-func (s Shared) inDocument(bundle resource.Resource, patient string, writing bool) Verdict {
-	d := document{rules: s, bundle: bundle, patient: patient, writing: writing, included: map[interaction.Reference]bool{}}
+func (c record) inDocument(bundle resource.Resource, writing bool) Verdict {
+	d := document{record: c, bundle: bundle, writing: writing, included: map[interaction.Reference]bool{}}
 	if kind := d.kind(); kind != "document" && kind != "collection" {
 		return outside
 	}
@@ -40,7 +39,7 @@ func (s Shared) inDocument(bundle resource.Resource, patient string, writing boo
 	if !d.own {
 		return outside
 	}
-	v := covered
+	v := Verdict{Covered: true, By: c.by}
 	for _, of := range d.needed {
 		if !d.included[of] {
 			v.Needed = append(v.Needed, of)
@@ -59,7 +58,7 @@ func (d *document) add(entry []byte, first bool) bool {
 		return false
 	}
 	res, err := d.bundle.Part(text)
-	if err != nil || !containsOnly(res, d.patient) {
+	if err != nil || !d.containsOnly(res) || !d.allows(res) {
 		return false
 	}
 	if first && d.kind() == "document" && res.Type != "Composition" {
@@ -71,10 +70,10 @@ func (d *document) add(entry []byte, first bool) bool {
 // addOwn judges an entry that must be the patient's.
 func (d *document) addOwn(entry []byte, res resource.Resource) bool {
 	here, ok := d.isHere(entry, res)
-	if !ok || res.Type == "Bundle" || res.Type == "Patient" && !here || d.writing && !d.namesNoOther(res) {
+	if !ok || res.Type == "Bundle" || res.Type == "Patient" && !here || d.writing && !d.namesNobodyElse(res) {
 		return false
 	}
-	v := d.rules.inside(res, d.patient)
+	v := d.inside(res)
 	d.own = d.own || v.Covered && compartment.InPatient(res, d.patient)
 	d.needed = append(d.needed, v.Needed...)
 	d.included[interaction.Reference{Type: res.Type, ID: res.ID}] = here
@@ -96,8 +95,8 @@ func isExchanged(entry []byte) bool {
 	return false
 }
 
-// namesNoOther reports whether an entry names no other patient where membership is named.
-func (d *document) namesNoOther(res resource.Resource) bool {
+// namesNobodyElse reports whether an entry names no other patient where membership is named.
+func (d *document) namesNobodyElse(res resource.Resource) bool {
 	for id := range compartment.Patients(res) {
 		if id != d.patient {
 			return false

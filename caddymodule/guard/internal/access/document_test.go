@@ -74,7 +74,7 @@ func TestDocument(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := access.New(access.Holder{Scope: "patient/Bundle.cruds", Patient: "a"}, access.NewShared(nil))
+			r := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))
 			if got := r.Covers(r.Grants[0], res); got.Covered != tt.covers {
 				t.Errorf("covers: %v", got)
 			}
@@ -105,7 +105,7 @@ func TestDocumentNeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := access.New(access.Holder{Scope: "patient/Bundle.r", Patient: "a"}, access.NewShared(nil))
+			r := access.New(access.Holder{Scope: "patient/*.r", Patient: "a"}, access.NewShared(nil))
 			if got := r.Covers(r.Grants[0], res); !got.Covered || len(got.Needed) != tt.needed {
 				t.Errorf("got %v", got)
 			}

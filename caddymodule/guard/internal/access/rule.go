@@ -19,10 +19,10 @@ type Rule struct {
 	// permits are the permissions that a bound grant may have on the type.
 	permits smart.Permission
 	// covers judges a resource that is read or found. Nil: none is covered.
-	covers func(s Shared, res resource.Resource, patient string) Verdict
+	covers func(c record, res resource.Resource) Verdict
 	// writes judges a covered resource that a client writes, before and after; read is what covers has said of it. Nil:
 	// none is written.
-	writes func(s Shared, res resource.Resource, patient string, read Verdict) Verdict
+	writes func(c record, res resource.Resource, read Verdict) Verdict
 	// confine are searches that together find what is covered, and as little else as the FHIR server can. Nil: none is
 	// made.
 	confine func(q Search) []Confinement
@@ -44,33 +44,33 @@ type Rule struct {
 var (
 	// everyone: all may be read and searched, and none changed: they describe the world that records refer to.
 	everyone = &Rule{
-		name: "everyone", fits: anyType, permits: smart.Read | smart.Search, covers: Shared.all,
+		name: "everyone", fits: anyType, permits: smart.Read | smart.Search, covers: record.all,
 		confine: unconfined, counted: true, everyones: true, named: anyType, byItself: anyType,
 	}
 	// unassigned: the patient's own, and those of no patient. Only the patient's own may be changed.
 	unassigned = &Rule{
-		name: "unassigned", fits: anyType, permits: allPermissions, covers: Shared.ownOrUnassigned, writes: Shared.assigned,
+		name: "unassigned", fits: anyType, permits: allPermissions, covers: record.ownOrUnassigned, writes: record.assigned,
 		confine: byPatientOrNone, counted: true, byItself: anyType,
 	}
 	// securityContext: by Binary.securityContext: the patient, or a resource that the grant covers.
 	securityContext = &Rule{
-		name: "security_context", fits: anyType, permits: allPermissions, covers: Shared.inContext, writes: Shared.ofOwn,
+		name: "security_context", fits: anyType, permits: allPermissions, covers: record.inContext, writes: record.ofOwn,
 		confine: byCompartment, own: true,
 	}
 	// about: all that the resource is about is the patient or is covered: each Provenance.target, or each entry of a
 	// document or collection. Of other types: the patient's compartment.
 	about = &Rule{
-		name: "about", fits: anyType, permits: allPermissions, covers: Shared.about, writes: Shared.aboutOwn,
+		name: "about", fits: anyType, permits: allPermissions, covers: record.about, writes: record.aboutOwn,
 		confine: byCompartment, own: true, byItself: isAboutItself,
 	}
 	// alone: in the compartment, and of no other patient: a Group of several names the others.
 	alone = &Rule{
-		name: "alone", fits: anyType, permits: allPermissions, covers: Shared.aloneIn, writes: Shared.asRead,
+		name: "alone", fits: anyType, permits: allPermissions, covers: record.alone, writes: record.asRead,
 		confine: byCompartment, own: true, byItself: anyType,
 	}
 	// ownPatient: by the type's search parameter patient: it names the patient, and no other.
 	ownPatient = &Rule{
-		name: "patient", fits: hasPatient, permits: allPermissions, covers: Shared.ofPatient, writes: Shared.asRead,
+		name: "patient", fits: hasPatient, permits: allPermissions, covers: record.ofPatient, writes: record.asRead,
 		confine: byPatient, own: true, byItself: anyType,
 	}
 	// closed: nothing.
@@ -78,7 +78,7 @@ var (
 	// compartmental is the rule of types without one: R4's Patient compartment. What is in no compartment is nobody's: a
 	// definition, to which records may refer.
 	compartmental = &Rule{
-		fits: isMember, permits: allPermissions, covers: Shared.inCompartment, writes: Shared.namingNoOther,
+		fits: isMember, permits: allPermissions, covers: record.inCompartment, writes: record.namingNoOther,
 		confine: byCompartment, counted: true, own: true, named: isNoMember, byItself: anyType,
 	}
 )
@@ -159,17 +159,17 @@ func (s Shared) rule(resourceType string) *Rule {
 }
 
 // inside reports whether a resource is the patient's, or one that every patient's records need.
-func (s Shared) inside(res resource.Resource, patient string) Verdict {
-	if r := s.rule(res.Type); r.covers != nil {
-		return r.covers(s, res, patient)
+func (c record) inside(res resource.Resource) Verdict {
+	if r := c.rules.rule(res.Type); r.covers != nil {
+		return r.covers(c, res)
 	}
 	return outside
 }
 
 // written reports whether a client may write a resource that is inside.
-func (s Shared) written(res resource.Resource, patient string, read Verdict) Verdict {
-	if r := s.rule(res.Type); r.writes != nil && read.Covered {
-		return r.writes(s, res, patient, read)
+func (c record) written(res resource.Resource, read Verdict) Verdict {
+	if r := c.rules.rule(res.Type); r.writes != nil && read.Covered {
+		return r.writes(c, res, read)
 	}
 	return outside
 }
@@ -193,6 +193,12 @@ func (s Shared) IsCounted(resourceType string) bool { return s.rule(resourceType
 
 // IsOwn reports whether all that a bound grant covers of a type is the patient's own, and nobody else's.
 func (s Shared) IsOwn(resourceType string) bool { return s.rule(resourceType).own }
+
+// isOwn reports whether a covered resource is the patient's own: of an unassigned one that depends on whether it names a
+// patient.
+func (s Shared) isOwn(res resource.Resource) bool {
+	return s.IsOwn(res.Type) || !s.IsEveryones(res.Type) && OfPatients(res)
+}
 
 // IsEveryones reports whether all resources of a type are covered for every patient.
 func (s Shared) IsEveryones(resourceType string) bool { return s.rule(resourceType).everyones }

@@ -81,7 +81,7 @@ func TestRules(t *testing.T) {
 		{securityContext, "Binary", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
 			"reads of everyone's Organization/o; reads of a record Observation/o; writes of a record Observation/o; own"},
 		{about, "Provenance", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
-			"reads of everyone's Organization/o; reads of a record Observation/o; writes of a record Observation/o; searches patient=Patient%2Fa; own"},
+			"reads of a record Observation/o; writes of a record Observation/o; searches patient=Patient%2Fa; own"},
 		{about, "Bundle", "fits; cruds; own"},
 		{about, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "own; by itself"},
 		{alone, "Observation", "fits; cruds; reads own; writes own; " + observations + "own; by itself"},

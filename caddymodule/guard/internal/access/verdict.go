@@ -10,33 +10,83 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Covers reports whether a grant is about a resource as it stands: in its context, matching its constraint, and with
-// nothing contained that names another patient.
+// Covers reports whether a grant lets a client read a resource: the grant selects it, and the resource is in the record
+// of the grant's patient. Grants that are not bound to a patient cover a resource with all that it carries.
 func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
-	switch {
-	case g.ByRule, g.Type != smart.AnyType && g.Type != res.Type:
-		return outside
-	case g.Only != (interaction.Reference{}):
-		return byItself(g.Only == interaction.Reference{Type: res.Type, ID: res.ID})
-	case slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) }):
-		return outside
-	case g.Patient == "":
-		return covered
-	case !containsOnly(res, g.Patient):
-		return outside
-	}
-	return r.Shared.inside(res, g.Patient)
+	return r.covers(&g, res, smart.Read)
+}
+
+// CoversStored is Covers for the stored version of a resource that a client changes: of what it carries, any permission
+// suffices.
+func (r *Rights) CoversStored(g Grant, res resource.Resource) Verdict {
+	return r.covers(&g, res, allPermissions)
 }
 
 // CoversNew is Covers for a resource that a client writes, before and after. Under a grant that is bound to a patient it
 // must be that patient's and no other's: what is written into one record must not show in another's.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
-	read := r.Covers(g, res)
+	v := r.covers(&g, res, allPermissions)
 	if g.Patient == "" || g.Only != (interaction.Reference{}) {
-		return read
+		return v
 	}
-	return r.Shared.written(res, g.Patient, read)
+	return r.recordOf(g.Patient, allPermissions).written(res, v)
 }
+
+func (r *Rights) covers(g *Grant, res resource.Resource, by smart.Permission) Verdict {
+	switch {
+	case !r.selects(g, res):
+		return outside
+	case g.Patient == "":
+		return covered
+	}
+	return r.recordOf(g.Patient, by).judge(res)
+}
+
+// selects reports whether a resource is of the type that a grant names, and matches its constraint.
+func (r *Rights) selects(g *Grant, res resource.Resource) bool {
+	switch {
+	case g.ByRule, g.Type != smart.AnyType && g.Type != res.Type:
+		return false
+	case g.Only != (interaction.Reference{}):
+		return g.Only == interaction.Reference{Type: res.Type, ID: res.ID}
+	}
+	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
+}
+
+// Standing is what a token may do with a resource on which others depend.
+type Standing struct {
+	// InRecord says that the resource is in the patient's record, or in everyone's. It need not be covered by a scope.
+	InRecord bool
+	// Own says that it is the patient's own.
+	Own bool
+	// Permissions are those of the scopes that cover it. 0: no scope does.
+	Permissions smart.Permission
+}
+
+// Standing returns what the token may do with a resource in the record of a patient; without a patient, in all records.
+// Resources that depend on others in turn have no standing.
+func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
+	if patient != "" && !isCertain(record{rules: r.Shared, patient: patient}.judge(res)) {
+		return s
+	}
+	s.InRecord, s.Own = true, r.Shared.isOwn(res)
+	for n := range r.Grants {
+		g := &r.Grants[n]
+		switch {
+		case !g.isFor(patient):
+		case isCertain(r.covers(g, res, smart.Read)):
+			s.Permissions |= g.Permission
+		case isCertain(r.covers(g, res, allPermissions)):
+			s.Permissions |= g.Permission &^ smart.Read
+		}
+	}
+	return s
+}
+
+func isCertain(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }
+
+// isFor reports whether a grant applies to the record of a patient. The grant of one patient is never used for another.
+func (g *Grant) isFor(patient string) bool { return g.Patient == "" || g.Patient == patient }
 
 // Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated
 // matches nothing.
@@ -58,6 +108,10 @@ type Verdict struct {
 	Covered bool
 	// Needed are other resources on which it depends. Empty if the resource says all by itself.
 	Needed []interaction.Reference
+	// By are the permissions of which the token's scopes must give at least one on each of Needed.
+	By smart.Permission
+	// OneOwn says that one of Needed at least must be the patient's own, rather than everyone's.
+	OneOwn bool
 }
 
 var (
@@ -74,24 +128,94 @@ func (v Verdict) and(ok bool) Verdict {
 	return v
 }
 
-// containsOnly reports whether nothing contained in the resource names another patient. What names none belongs to
-// what contains it.
-func containsOnly(res resource.Resource, patient string) bool {
+// record is what a resource is judged against: the record of one patient, as far as a token's scopes cover it.
+//
+// A resource may carry others: contained ones, the entries of a Bundle, the targets of a Provenance, and the resource by
+// which a Binary is secured. A client must not learn more by the carrier than by the resources themselves, so the scopes
+// must cover these too. Contained resources of the types that everyone may see are exempt, since they have no existence
+// of their own and are about no patient.
+type record struct {
+	rules   Shared
+	patient string
+	rights  *Rights          // nil: any scope would do for what a resource carries
+	by      smart.Permission // the scopes must give one of these on what a resource carries
+}
+
+func (r *Rights) recordOf(patient string, by smart.Permission) record {
+	return record{rules: r.Shared, patient: patient, rights: r, by: by}
+}
+
+// judge reports whether a resource is in the record.
+func (c record) judge(res resource.Resource) Verdict {
+	if !c.containsOnly(res) {
+		return outside
+	}
+	return c.inside(res)
+}
+
+// allows reports whether a scope covers a resource that another one carries, apart from whose it is.
+func (c record) allows(res resource.Resource) bool {
+	return c.rights == nil || slices.ContainsFunc(c.rights.Grants, func(g Grant) bool {
+		return g.Permission&c.by != 0 && g.isFor(c.patient) && c.rights.selects(&g, res)
+	})
+}
+
+// allowsSome reports whether a scope could cover a resource of a type that another one carries; all reports whether one
+// covers every resource of the type in the record.
+func (c record) allowsSome(resourceType string) (some, all bool) {
+	if c.rights == nil {
+		return true, true
+	}
+	for n := range c.rights.Grants {
+		g := &c.rights.Grants[n]
+		if g.Permission&c.by != 0 && g.isFor(c.patient) && !g.ByRule && (g.Type == smart.AnyType || g.Type == resourceType) {
+			some, all = true, all || len(g.Constraint) == 0 && g.Only == (interaction.Reference{})
+		}
+	}
+	return some, all
+}
+
+// containsOnly reports whether everything contained in a resource names no other patient, and is covered by the scopes. A
+// contained resource that names nobody belongs to what contains it.
+func (c record) containsOnly(res resource.Resource) bool {
 	if _, ok := res.Member("contained"); !ok {
 		return true
 	}
 	for text := range res.Contained() {
-		contained, err := resource.Parse(text)
-		if err != nil {
+		contained, err := res.Part(text)
+		if err != nil || !c.namesNoOther(contained, res) || !c.mayContain(contained) {
 			return false
-		}
-		for id := range compartment.Patients(contained) {
-			if id != patient && contained.Type != "Patient" {
-				return false
-			}
 		}
 	}
 	return true
+}
+
+// mayContain reports whether the scopes cover a contained resource. A type that the site has closed stays closed.
+func (c record) mayContain(contained resource.Resource) bool {
+	if rule, ok := c.rules[contained.Type]; ok && (rule == nil || rule.covers == nil) {
+		return false
+	}
+	return c.rules.IsEveryones(contained.Type) || c.allows(contained)
+}
+
+// namesNoOther reports whether a contained resource names no other patient: by the references that put it into
+// compartments, and by its search parameter patient, which types outside of compartments have too. A contained Patient is
+// another patient wherever one is named.
+func (c record) namesNoOther(contained, container resource.Resource) bool {
+	if contained.Type == "Patient" {
+		return true
+	}
+	for id := range compartment.Patients(contained) {
+		if id != c.patient {
+			return false
+		}
+	}
+	for id := range compartment.Named(contained, "patient") {
+		if id != c.patient {
+			return false
+		}
+	}
+	return !compartment.NamesContained(contained, container)
 }
 
 func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resource) bool {
@@ -106,78 +230,88 @@ func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resourc
 // maxNeeded bounds what one resource may depend on.
 const maxNeeded = 20
 
-// What rules say of a resource that is read.
+// Rules for a resource that is read.
 
-func (s Shared) all(resource.Resource, string) Verdict { return covered }
+func (c record) all(resource.Resource) Verdict { return covered }
 
-func (s Shared) ownOrUnassigned(res resource.Resource, patient string) Verdict {
-	own := smart.Parameter{Name: "patient", Value: "Patient/" + patient}
+func (c record) ownOrUnassigned(res resource.Resource) Verdict {
+	own := smart.Parameter{Name: "patient", Value: "Patient/" + c.patient}
 	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's, whatever a site defines
 }
 
-func (s Shared) inContext(res resource.Resource, patient string) Verdict {
-	return dependent(res, patient, "securityContext")
+func (c record) inContext(res resource.Resource) Verdict {
+	v, _ := c.dependent(res, "securityContext")
+	return v
 }
 
-// about judges a resource by all that it is about: one that names another's too is nobody's, since reading it would tell
-// of both.
-func (s Shared) about(res resource.Resource, patient string) Verdict {
-	return s.aboutAll(res, patient, false)
+// about judges a resource by all that it is about: one that names another patient's too is nobody's, since reading it
+// would tell of both.
+func (c record) about(res resource.Resource) Verdict {
+	return c.aboutAll(res, false)
 }
 
-func (s Shared) aloneIn(res resource.Resource, patient string) Verdict {
-	return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
+func (c record) alone(res resource.Resource) Verdict {
+	return c.inCompartment(res).and(c.namesOnly(res))
 }
 
-func (s Shared) ofPatient(res resource.Resource, patient string) Verdict {
-	return byItself(isOfPatient(res, patient))
+func (c record) ofPatient(res resource.Resource) Verdict {
+	return byItself(isOfPatient(res, c.patient))
 }
 
-func (s Shared) inCompartment(res resource.Resource, patient string) Verdict {
-	return byItself(compartment.InPatient(res, patient))
+// inCompartment judges by R4's compartment. One reference to the patient suffices, unless another one is to a contained
+// Patient: a contained Patient is somebody who has no record here, and whose record this is cannot be told.
+func (c record) inCompartment(res resource.Resource) Verdict {
+	return byItself(compartment.InPatient(res, c.patient) && !compartment.NamesContained(res, res))
 }
 
-// What rules say of a resource that a client writes, and may read.
+// Rules for a resource that a client writes, and may read.
 
-func (s Shared) asRead(_ resource.Resource, _ string, read Verdict) Verdict { return read }
+func (c record) asRead(_ resource.Resource, read Verdict) Verdict { return read }
 
 // assigned is for what must be of a patient, and of no other.
-func (s Shared) assigned(res resource.Resource, patient string, read Verdict) Verdict {
-	return read.and(OfPatients(res) && (!isMember(res.Type) || namesOnly(res, patient)))
+func (c record) assigned(res resource.Resource, read Verdict) Verdict {
+	return read.and(OfPatients(res) && (!isMember(res.Type) || c.namesOnly(res)))
 }
 
 // ofOwn is for what depends on others: nothing of these may be what others see too.
-func (s Shared) ofOwn(_ resource.Resource, _ string, read Verdict) Verdict {
-	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !s.IsOwn(of.Type) }))
+func (c record) ofOwn(_ resource.Resource, read Verdict) Verdict {
+	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !c.rules.IsOwn(of.Type) }))
 }
 
-func (s Shared) aboutOwn(res resource.Resource, patient string, _ Verdict) Verdict {
-	return s.ofOwn(res, patient, s.aboutAll(res, patient, true))
+func (c record) aboutOwn(res resource.Resource, _ Verdict) Verdict {
+	return c.ofOwn(res, c.aboutAll(res, true))
 }
 
-func (s Shared) namingNoOther(res resource.Resource, patient string, read Verdict) Verdict {
-	return read.and(namesOnly(res, patient))
+func (c record) namingNoOther(res resource.Resource, read Verdict) Verdict {
+	return read.and(c.namesOnly(res))
 }
 
-func (s Shared) aboutAll(res resource.Resource, patient string, writing bool) Verdict {
+func (c record) aboutAll(res resource.Resource, writing bool) Verdict {
 	switch res.Type {
 	case "Provenance":
-		return dependent(res, patient, "target")
+		return c.aboutTargets(res)
 	case "Bundle":
-		return s.inDocument(res, patient, writing)
+		return c.inDocument(res, writing)
 	}
-	v := s.inCompartment(res, patient)
+	v := c.inCompartment(res)
 	if writing {
-		return s.namingNoOther(res, patient, v)
+		return c.namingNoOther(res, v)
 	}
 	return v
 }
 
+// aboutTargets judges a Provenance. One whose targets are all everyone's is nobody's, as no search would find it.
+func (c record) aboutTargets(res resource.Resource) Verdict {
+	v, namesPatient := c.dependent(res, "target")
+	v.OneOwn = v.Covered && !namesPatient
+	return v.and(namesPatient || slices.ContainsFunc(v.Needed, func(of interaction.Reference) bool { return !c.rules.IsEveryones(of.Type) }))
+}
+
 // namesOnly reports whether a resource's membership parameters name the patient and no other.
-func namesOnly(res resource.Resource, patient string) bool {
+func (c record) namesOnly(res resource.Resource) bool {
 	named := 0
 	for id := range compartment.Patients(res) {
-		if id != patient {
+		if id != c.patient {
 			return false
 		}
 		named++
@@ -214,23 +348,26 @@ func isOfPatient(res resource.Resource, patient string) bool {
 	return named
 }
 
-// dependent judges a resource by the references in one element: each must be the patient, or be covered too.
-func dependent(res resource.Resource, patient, element string) Verdict {
-	v := covered
+// dependent judges a resource by the references in one element: the scopes must cover each. The patient needs no look at
+// its resource unless a constraint decides.
+func (c record) dependent(res resource.Resource, element string) (v Verdict, namesPatient bool) {
+	v = Verdict{Covered: true, By: c.by}
 	n := 0
 	for value := range res.Values(resource.Path{Elements: []string{element}}) {
 		to, _, ok := res.Refers(value)
 		if n++; n > maxNeeded || !ok || to.Type == "" || to.Base != "" {
-			return outside
+			return outside, false
 		}
-		if to.Type != "Patient" || to.ID != patient {
+		some, all := c.allowsSome(to.Type)
+		isPatient := to.Type == "Patient" && to.ID == c.patient
+		if !some {
+			return outside, false
+		}
+		if namesPatient = namesPatient || isPatient; !isPatient || !all {
 			v.Needed = append(v.Needed, interaction.Reference{Type: to.Type, ID: to.ID})
 		}
 	}
-	if n == 0 {
-		return outside
-	}
-	return v
+	return v.and(n > 0), namesPatient
 }
 
 // isMember reports whether resources of a type are in compartments of patients.

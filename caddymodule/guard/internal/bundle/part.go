@@ -190,7 +190,7 @@ func (t *transaction) checkResolved(text []byte) error {
 	return nil
 }
 
-// promise looks ahead at what entries write, so that others may depend on it: see [exchange.isKnown]. That they may
+// promise looks ahead at what entries write, so that others may depend on it: see [judge.Judge.Promise]. That they may
 // write it is judged with each. What criteria find is not known yet.
 func (t *transaction) promise() error {
 	for _, p := range t.parts {

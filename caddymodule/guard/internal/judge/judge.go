@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -31,12 +30,14 @@ type Judge struct {
 	Token     *guard.Token      // is the client's; may be nil
 	Granted   *access.Rights    // are the token's, and what rules add in the call that is being answered
 	judgement policy.Judgement  // by the site's rules, of the call that is being answered
-	known     map[known]bool    // resources that were looked up for others: are they covered?
-	promised  map[known]bool    // as known, of what the transaction will write
+	known     standings         // of resources that were looked up for others
+	promised  standings         // of what the transaction will write
 }
 
-// known is a resource that was looked up in a patient's compartment.
-type known struct {
+// standings are what the token may do with resources in patients' records.
+type standings map[standingKey]access.Standing
+
+type standingKey struct {
 	of      interaction.Reference
 	patient string
 }
@@ -99,13 +100,20 @@ func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect 
 
 // Covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
 func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
+	return x.covered(ctx, res, grants, (*access.Rights).Covers)
+}
+
+// verdictOf is how a grant judges a resource.
+type verdictOf func(*access.Rights, access.Grant, resource.Resource) access.Verdict
+
+func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictOf) (bool, error) {
 	if x.Policies.Rules != nil {
 		if effect := x.Ruled(ctx, res); effect != "" {
 			return effect == policy.Allow, nil
 		}
 	}
 	for _, g := range grants {
-		ok, err := x.Holds(ctx, g, x.Granted.Covers(g, res))
+		ok, err := x.Holds(ctx, g, by(x.Granted, g, res))
 		if ok || err != nil {
 			return ok, err
 		}
@@ -118,90 +126,112 @@ func (x *Judge) Holds(ctx context.Context, g access.Grant, v access.Verdict) (bo
 	if !v.Covered {
 		return false, nil
 	}
+	own := !v.OneOwn
 	for _, needed := range v.Needed {
-		ok, err := x.IsKnown(ctx, g, needed)
-		if !ok || err != nil {
+		s, err := x.standing(ctx, g.Patient, needed)
+		if err != nil || s.Permissions&v.By == 0 {
 			return false, err
 		}
+		own = own || s.Own
 	}
-	return true, nil
+	return own, nil
 }
 
-// IsKnown reports whether a grant's context covers a resource on which another depends. It is not asked what that one
-// depends on in turn.
-func (x *Judge) IsKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
-	key := known{of, g.Patient}
-	if ok, found := x.promised[key]; found {
-		return ok, nil
+// IsInRecord reports whether a resource is in the record of a grant's patient, or in everyone's. No scope need cover it.
+func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
+	s, err := x.standing(ctx, g.Patient, of)
+	return s.InRecord, err
+}
+
+// standing looks up what the token may do with a resource on which another depends. What that one depends on in turn is
+// not looked up.
+func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.Standing, error) {
+	key := standingKey{of, patient}
+	if s, found := x.promised[key]; found {
+		return s, nil
 	}
-	if ok, found := x.known[key]; found {
-		return ok, nil
+	if s, found := x.known[key]; found {
+		return s, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
-		return false, nil // no resource that FHIR has, or a dot segment
+		return access.Standing{}, nil // no resource that FHIR has, or a dot segment
 	}
 	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
 	if err != nil {
-		return false, err
+		return access.Standing{}, err
 	}
-	ok := false
+	var s access.Standing
 	if a.Status == http.StatusOK && a.IsJSON() {
 		res, err := x.At.Parse(a.Body)
-		context := access.Grant{Type: smart.AnyType, Patient: g.Patient}
-		v := x.Granted.Covers(context, res)
-		ok = err == nil && res.Type == of.Type && res.ID == of.ID && v.Covered && len(v.Needed) == 0 &&
-			x.Ruled(ctx, res) != policy.Deny
+		if err == nil && res.Type == of.Type && res.ID == of.ID && x.Ruled(ctx, res) != policy.Deny {
+			s = x.Granted.Standing(res, patient)
+		}
 	}
-	x.know(of, g.Patient, ok)
-	return ok, nil
+	x.know(key, s)
+	return s, nil
 }
 
-func (x *Judge) know(of interaction.Reference, patient string, ok bool) {
+func (x *Judge) know(key standingKey, s access.Standing) {
 	if x.known == nil {
-		x.known = map[known]bool{}
+		x.known = standings{}
 	}
-	x.known[known{of, patient}] = ok
+	x.known[key] = s
 }
 
-// Remember notes that a resource, which one of the grants covers, is in the context of those that need no other for it,
-// because what comes along may depend on it.
+// Remember keeps the standing of a resource that one of the grants covers, because what comes along may depend on it.
 func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
-	for _, g := range grants {
-		in := access.Grant{Type: smart.AnyType, Patient: g.Patient}
-		if v := x.Granted.Covers(in, res); v.Covered && len(v.Needed) == 0 {
-			x.know(interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient, true)
+	for _, patient := range boundTo(grants) {
+		if s := x.Granted.Standing(res, patient); s.InRecord {
+			x.know(standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}, s)
 		}
 	}
 }
 
-// Promise looks ahead at a resource that the transaction writes: in which patients' records it will be, if that is
-// certain. It says so from now on, whatever is stored.
+// IsOwn reports whether a resource is a patient's own, to whom the token's scopes are bound.
+func (x *Judge) IsOwn(res resource.Resource) bool {
+	return slices.ContainsFunc(boundTo(x.Granted.Grants), func(patient string) bool { return x.Granted.Standing(res, patient).Own })
+}
+
+// Promise keeps the standing of a resource that the transaction will write, whatever is stored. If that is not certain,
+// the resource has none.
 func (x *Judge) Promise(res resource.Resource, certain bool) {
 	if x.promised == nil {
-		x.promised = map[known]bool{}
+		x.promised = standings{}
 	}
-	for _, g := range x.Granted.Grants {
-		v := x.Granted.Covers(access.Grant{Type: smart.AnyType, Patient: g.Patient}, res)
-		x.promised[known{interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient}] = certain && v.Covered && len(v.Needed) == 0
+	for _, patient := range append(boundTo(x.Granted.Grants), "") {
+		var s access.Standing
+		if certain {
+			s = x.Granted.Standing(res, patient)
+		}
+		x.promised[standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}] = s
 	}
 }
 
 // Forget forgets what was looked up: the entry of a bundle before may have changed it.
 func (x *Judge) Forget() { x.known = nil }
 
-// Resource is the resource in an answer, if it is the one that was asked for and one of the grants covers it. What is not
-// there gets the same answer as what is not covered, after as many questions to the server, so that nobody learns which
-// it is.
+// Resource is the resource in an answer, if it is the one that was asked for and one of the grants lets it be read. What is
+// not there gets the same answer as what is not covered, after as many questions to the server, so that nobody learns
+// which it is.
 func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
+}
+
+// Stored is Resource for one that is to be changed.
+func (x *Judge) Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
+}
+
+func (x *Judge) judged(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer, by verdictOf) (resource.Resource, error) {
 	asked := x.Server.Asked()
-	res, err := x.resource(ctx, of, grants, a)
+	res, err := x.resource(ctx, of, grants, a, by)
 	if err != nil {
 		err = x.EvenOut(ctx, of.Type, grants, asked, err)
 	}
 	return res, err
 }
 
-func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer, by verdictOf) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
 		// A status that depends on the resource would tell that it is there, or was: 410 does.
 		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
@@ -216,7 +246,7 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	if err != nil {
 		return res, err
 	}
-	ok, err := x.Covered(ctx, res, grants)
+	ok, err := x.covered(ctx, res, grants, by)
 	if err == nil && (!ok || res.Type != of.Type || res.ID != of.ID) {
 		err = message.NotFound()
 	}

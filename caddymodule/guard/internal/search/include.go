@@ -3,10 +3,12 @@ package search
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -198,21 +200,53 @@ func (s *plan) candidates(ctx context.Context, w web, entries []message.Entry) (
 
 // referring are resources that refer to the matches.
 func (m *merge) referring(ctx context.Context, c chain) ([]message.Entry, error) {
-	var ids []string
+	var own, ids []string
+	depends := m.s.x.Shared.Depends(c.types[0])
 	for i := range m.matches {
-		ids = append(ids, m.matches[i].Parsed.Type+"/"+m.matches[i].Parsed.ID)
+		res := m.matches[i].Parsed
+		if depends && m.s.x.Judge.IsOwn(res) {
+			own = append(own, res.Type+"/"+res.ID)
+		} else {
+			ids = append(ids, res.Type+"/"+res.ID)
+		}
 	}
-	var found []message.Entry
-	if len(ids) == 0 {
-		return nil, nil
+	found, err := m.referringToOwn(ctx, c, own)
+	if len(ids) == 0 || err != nil {
+		return found, err
 	}
 	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
-	err := m.s.find(ctx, c.types[0], by, func(e *message.Entry) error {
+	err = m.s.find(ctx, c.types[0], by, func(e *message.Entry) error {
 		e.Mode = "include"
 		found = append(found, *e)
 		return nil
 	})
 	return found, err
+}
+
+// referringToOwn are resources that refer to matches of the patient's own, and that no search of the compartment need find:
+// a Provenance is the patient's because its targets are. How many there are is about the patient's records only.
+func (m *merge) referringToOwn(ctx context.Context, c chain, ids []string) (found []message.Entry, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	parameters := []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}
+	first := branch{resourceType: c.types[0]}.call(http.MethodGet, parameters, maxCount)
+	for pages, at := 0, (paging.Place{}); !at.Done; pages++ {
+		if pages == maxLookUps {
+			return nil, message.TooCostly("_revinclude finds too much under these scopes: ask for fewer matches with _count.")
+		}
+		var got *message.Bundle
+		if got, at, err = m.page(ctx, first, at); err != nil {
+			return nil, err
+		}
+		for _, e := range got.Entries {
+			if e.Parsed.Type == c.types[0] {
+				e.Mode = "include"
+				found = append(found, e)
+			}
+		}
+	}
+	return found, nil
 }
 
 // candidate is an entry that may be seen, if the client could have come to it.

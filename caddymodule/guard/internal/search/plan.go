@@ -31,6 +31,7 @@ type judge interface {
 	CheckCurrent(ctx context.Context, of interaction.Reference) error
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Remember(res resource.Resource, grants []access.Grant)
+	IsOwn(res resource.Resource) bool
 }
 
 // Searches are the searches that one request needs.

@@ -120,7 +120,7 @@ func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.
 	case to.Type == "Patient" && g.Patient != "":
 		return to.ID == g.Patient, nil
 	}
-	return w.judge.IsKnown(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
+	return w.judge.IsInRecord(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
 // checkConditional refuses references that are searches (R4 http.html#trules), outside of transactions too, where some

@@ -86,7 +86,7 @@ func (w *write) current(ctx context.Context) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.in.Judge.Resource(ctx, of, w.may.grants, a)
+	res, err := w.in.Judge.Stored(ctx, of, w.may.grants, a)
 	refusal, _ := errors.AsType[*guard.Error](err)
 	switch {
 	case refusal != nil && errors.Is(err, message.ErrOutside) && a.Status == http.StatusNotFound:

@@ -1,0 +1,238 @@
+package enforce_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+// carriers are resources that carry another, as <text> or <reference>. They are of patient a, and the id of each is carrier.
+var carriers = map[string]string{
+	"contained":             `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`,
+	"target":                `{"resourceType":"Provenance","id":"carrier","target":[{"reference":"<reference>"}]}`,
+	"target and patient":    `{"resourceType":"Provenance","id":"carrier","target":[{"reference":"<reference>"},{"reference":"Patient/a"}]}`,
+	"security context":      `{"resourceType":"Binary","id":"carrier","contentType":"text/plain","securityContext":{"reference":"<reference>"}}`,
+	"entry of a document":   `{"resourceType":"Bundle","id":"carrier","type":"document","entry":[{"resource":{"resourceType":"Composition","id":"c","subject":{"reference":"Patient/a"}}},{"resource":<text>}]}`,
+	"entry of a collection": `{"resourceType":"Bundle","id":"carrier","type":"collection","entry":[{"resource":{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}},{"resource":<text>}]}`,
+	"contained in an entry": `{"resourceType":"Bundle","id":"carrier","type":"collection","entry":[{"resource":{"resourceType":"Observation","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}}]}`,
+}
+
+// carried are resources that are carried, with a constraint that they match, and one that they do not.
+var carried = map[string]struct{ text, matching, other string }{
+	"Condition":         {`{"resourceType":"Condition","id":"x","category":[{"coding":[{"code":"problem-list-item"}]}],"subject":{"reference":"Patient/a"}}`, "category=problem-list-item", "category=encounter-diagnosis"},
+	"DocumentReference": {`{"resourceType":"DocumentReference","id":"x","status":"current","category":[{"coding":[{"code":"psychotherapy"}]}],"subject":{"reference":"Patient/a"}}`, "category=psychotherapy", "category=clinical-note"},
+	"RelatedPerson":     {`{"resourceType":"RelatedPerson","id":"x","active":true,"patient":{"reference":"Patient/a"}}`, "active=true", "active=false"},
+	"Device":            {`{"resourceType":"Device","id":"x","status":"active","patient":{"reference":"Patient/a"}}`, "status=active", "status=inactive"},
+	"Practitioner":      {`{"resourceType":"Practitioner","id":"x","active":true}`, "active=true", "active=false"},
+	"Medication":        {`{"resourceType":"Medication","id":"x","status":"active"}`, "status=active", "status=inactive"},
+}
+
+// carriedScopes are scopes for the carried <type>, and whether they cover the carried resource. <matching> is the
+// constraint that it matches, <other> the one that it does not.
+var carriedScopes = map[string]bool{
+	"":                             false,
+	"patient/*.rs":                 true,
+	"patient/<type>.rs":            true,
+	"patient/<type>.r":             true,
+	"patient/<type>.s":             false,
+	"patient/<type>.cud":           false,
+	"patient/<type>.rs?<matching>": true,
+	"patient/<type>.rs?<other>":    false,
+	"patient/<type>.rs?<other> patient/<type>.rs?<matching>":                true,
+	"patient/<type>.rs?<other>&<matching>":                                  false,
+	"user/<type>.rs":                                                        false, // in the record of patient c
+	"system/<type>.rs":                                                      true,
+	"system/<type>.rs?<other>":                                              false,
+	"patient/AllergyIntolerance.rs openid launch/patient":                   false,
+	"patient/<type>.rs?<other> patient/<type>.cud?<matching> user/<type>.r": false,
+}
+
+// carrierScopes are the scopes for the carrier itself, and for what else it carries.
+var carrierScopes = map[string]string{
+	"contained":             "patient/Observation.rs patient/DiagnosticReport.rs",
+	"target":                "patient/Provenance.rs",
+	"target and patient":    "patient/Provenance.rs patient/Patient.rs",
+	"security context":      "patient/Binary.rs",
+	"entry of a document":   "patient/Bundle.rs patient/Composition.rs",
+	"entry of a collection": "patient/Bundle.rs patient/Observation.rs",
+	"contained in an entry": "patient/Bundle.rs patient/Observation.rs",
+}
+
+// everyones are those of the carried types that are in everyone's record.
+var everyones = []string{"Practitioner", "Medication"}
+
+// TestCarried is over carriers, what they carry, the token's scopes, and the ways to the carrier: it is shown if the
+// scopes cover what it carries, and only then. What is contained and everyone's needs no scope of its own.
+func TestCarried(t *testing.T) {
+	t.Parallel()
+	shown := map[string]bool{}
+	for of, carrier := range carriers {
+		for resourceType, c := range carried {
+			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
+			g := carrying(t, c.text, fill.Replace(carrier))
+			isShared := slices.Contains(everyones, resourceType)
+			for scope, covers := range carriedScopes {
+				want := covers && !(of == "target" && isShared) || strings.HasPrefix(of, "contained") && isShared
+				holder := access.Holder{
+					Scope: carrierScopes[of] + " " + fill.Replace(scope), Patient: "a", User: interaction.Reference{Type: "Patient", ID: "c"}, UserPatient: "c",
+				}
+				for way, target := range waysTo(carrier, scope, resourceType) {
+					r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
+					if way == "batch" {
+						r = httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`))
+						r.Header.Set("Content-Type", "application/fhir+json")
+					}
+					r.Header.Set("Accept", "application/fhir+json")
+					body, _ := io.ReadAll(g.send(holder, r).Body)
+					if got := strings.Contains(string(body), `"carrier"`); got != want {
+						t.Errorf("%s %s by %s under %q: shown %v, want %v: %.300s", of, resourceType, way, holder.Scope, got, want, body)
+					}
+					shown[of+" by "+way] = shown[of+" by "+way] || want
+				}
+			}
+		}
+	}
+	if len(shown) != 42 {
+		t.Errorf("%d ways lead to the carriers", len(shown))
+	}
+	for way, ok := range shown {
+		if !ok {
+			t.Errorf("%s is never shown: the test says little", way)
+		}
+	}
+}
+
+// carrying is a gateway before a server that has a carrier, and what it carries.
+func carrying(t *testing.T, text, carrier string) *gateway {
+	t.Helper()
+	g := newGateway(t, append(slices.Clone(records), text, carrier,
+		`{"resourceType":"DiagnosticReport","id":"d","status":"final","subject":{"reference":"Patient/a"},"result":[{"reference":"Observation/carrier"}]}`)...)
+	everything := `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + carrier + `}]}`
+	g.server.Answers = map[string]http.HandlerFunc{"Patient/a/$everything": answering(everything)}
+	return g
+}
+
+// waysTo are the requests that a carrier may be found by.
+func waysTo(carrier, scope, resourceType string) map[string]string {
+	_, rest, _ := strings.Cut(carrier, `"resourceType":"`)
+	kind, _, _ := strings.Cut(rest, `"`)
+	ways := map[string]string{
+		"read": kind + "/carrier", "vread": kind + "/carrier/_history/1", "history": kind + "/carrier/_history", "batch": kind + "/carrier",
+	}
+	if kind == "Observation" {
+		ways["search"], ways["search of the compartment"], ways["search of the system"] = "Observation?_id=carrier", "Patient/a/Observation?_id=carrier", "?_type=Observation&_id=carrier"
+		ways["_include"] = "DiagnosticReport?_include=DiagnosticReport:result"
+	}
+	if strings.Contains(carrier, "Patient/a") && kind == "Provenance" {
+		ways["search"] = "Provenance?_id=carrier"
+	}
+	if scope == "patient/*.rs" {
+		ways["$everything"] = "Patient/a/$everything"
+	}
+	searches := strings.HasSuffix(scope, ".rs") && !strings.HasPrefix(scope, "user/")
+	if kind == "Provenance" && searches && !slices.Contains(everyones, resourceType) {
+		ways["_revinclude"] = resourceType + "?_id=x&_revinclude=Provenance:target"
+	}
+	return ways
+}
+
+// TestCarriedWrites is over writes of carriers under scopes for the carrier alone, and with one for what it carries: nothing
+// is written into a record that no scope lets the client write or read there.
+func TestCarriedWrites(t *testing.T) {
+	t.Parallel()
+	for of, carrier := range carriers {
+		for resourceType, c := range carried {
+			isContained, isShared := strings.HasPrefix(of, "contained"), slices.Contains(everyones, resourceType)
+			if isShared && !isContained || resourceType == "Device" && !isContained {
+				continue // a client bound to a patient makes nothing of everyone's part of the record
+			}
+			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
+			text := fill.Replace(carrier)
+			kind := referenceOf(text)[:strings.Index(referenceOf(text), "/")]
+			for scope, covers := range map[string]bool{
+				"": false, "patient/*.cruds": true, "patient/*.cud": true, "patient/<type>.r": true, "patient/<type>.c?<matching>": true, "patient/<type>.cruds?<other>": false,
+				"user/<type>.cruds": false,
+			} {
+				want := covers || isContained && isShared
+				holder := access.Holder{
+					Scope:   strings.ReplaceAll(carrierScopes[of], ".rs", ".cruds") + " " + fill.Replace(scope),
+					Patient: "a", User: interaction.Reference{Type: "Patient", ID: "c"}, UserPatient: "c",
+				}
+				for way, body := range map[string]string{
+					"POST " + kind:                text,
+					"PUT " + kind + "/carrier":    text,
+					"PATCH " + kind + "/carrier":  `[{"op":"add","path":"/language","value":"de"}]`,
+					"DELETE " + kind + "/carrier": "",
+					"POST ":                       `{"resourceType":"Bundle","type":"transaction","entry":[` + sending("PUT", kind+"/carrier", text) + `]}`,
+				} {
+					g := carrying(t, c.text, text)
+					before := len(g.server.All())
+					header := ""
+					if strings.HasPrefix(way, "PATCH") {
+						header = "Content-Type: application/json-patch+json"
+					}
+					g.server.Seen = func(r *http.Request) {
+						if r.Method != http.MethodGet && !want {
+							t.Errorf("%s %s under %q: %s %s reaches the server", of, resourceType, holder.Scope, r.Method, r.URL)
+						}
+					}
+					got := g.written(writing{holder: holder, request: way, body: body, header: header})
+					if text, _ := io.ReadAll(got.Body); (got.StatusCode/100 == 2) != want || !want && len(g.server.All()) != before {
+						t.Errorf("%s %s under %q: %s: %d, want %v: %.200s", of, resourceType, holder.Scope, way, got.StatusCode, want, text)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestContainedSubject is over all references that put a resource into the compartment of a patient: a resource that names
+// patient a by another one is not shown if one of them is to a contained Patient.
+func TestContainedSubject(t *testing.T) {
+	t.Parallel()
+	tested := 0
+	for _, resourceType := range interaction.Types() {
+		names, _ := compartment.Patient(resourceType)
+		for _, name := range names {
+			p, _ := searchparam.Lookup(resourceType, name)
+			for _, path := range p.Paths {
+				tested++
+				for reference, want := range map[string]int{"#p": 404, "#rp": 404, "#missing": 404, "#o": 200, "Organization/o": 200} {
+					text := `{"resourceType":"` + resourceType + `","id":"x","contained":[{"resourceType":"Patient","id":"p"},{"resourceType":"Organization","id":"o"}],` +
+						elementAt(path.Elements, `[{"reference":"Patient/a"},{"reference":"`+reference+`"}]`) + "}"
+					if reference == "#rp" { // one that is related to the contained Patient
+						text = strings.Replace(text, `{"resourceType":"Organization"`, `{"resourceType":"RelatedPerson","id":"rp","patient":{"reference":"#p"}},{"resourceType":"Organization"`, 1)
+					}
+					if reference == "#o" && resourceType == "Provenance" {
+						want = 404 // nothing else says whose the target is
+					}
+					g := newGateway(t, text, `{"resourceType":"Organization","id":"o"}`)
+					if got := g.get(patientA, resourceType+"/x").StatusCode; got != want {
+						t.Errorf("%s %s: %s beside Patient/a: %d, want %d", resourceType, path.Elements, reference, got, want)
+					}
+				}
+			}
+		}
+	}
+	if tested < 100 {
+		t.Errorf("only %d references were tested", tested)
+	}
+}
+
+// elementAt is the member of a resource that has a value at a path.
+func elementAt(path []string, value string) string {
+	for n, name := range slices.Backward(path) {
+		if value = `"` + name + `":` + value; n > 0 {
+			value = "{" + value + "}"
+		}
+	}
+	return value
+}
