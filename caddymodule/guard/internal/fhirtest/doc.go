@@ -6,6 +6,7 @@
 //	serve.go   who answers which interaction
 //	search.go  read, vread, history; searches by type, in a compartment and of the system; includes; pages
 //	write.go   create, update, delete and FHIRPath Patch, by id with If-Match or, but for the patch, by criteria
+//	export.go  $export of the system, of patients and of groups, with files that are kept as Binaries
 //
 // It searches by the table and the matching of package searchparam, and does what HAPI does where servers differ:
 // _getpages, links with its own address, 410 for what was deleted.

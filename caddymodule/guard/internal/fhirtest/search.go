@@ -66,6 +66,9 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 		return false
 	}
 	return !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
+		if matches, ok := s.matchesChain(res, p); ok {
+			return !matches
+		}
 		name, modifier, _ := strings.Cut(p.Name, ":")
 		parameter, ok := s.Parameters.Lookup(res.Type, name)
 		if !ok {
@@ -77,6 +80,44 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 		ok, err := parameter.Matches(res, p.Value)
 		return !ok || err != nil
 	})
+}
+
+// matchesChain reports whether a resource matches a chain or _has; ok reports whether the parameter is one.
+func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches, ok bool) {
+	search := func(of, name string) interaction.Interaction {
+		return interaction.Interaction{Kind: interaction.TypeSearch, Type: of, Parameters: []smart.Parameter{{Name: name, Value: p.Value}}}
+	}
+	if has, found := strings.CutPrefix(p.Name, "_has:"); found {
+		parts := strings.SplitN(has, ":", 3)
+		if len(parts) < 3 {
+			return false, true
+		}
+		by, _ := s.Parameters.Lookup(parts[0], parts[1])
+		return slices.ContainsFunc(s.order, func(key string) bool {
+			other, err := resource.Parse(s.current(key))
+			return err == nil && other.Type == parts[0] && s.matches(search(other.Type, parts[2]), other) &&
+				slices.Contains(sample.References(other, by), interaction.Reference{Type: res.Type, ID: res.ID})
+		}), true
+	}
+	first, rest, found := strings.Cut(p.Name, ".")
+	if !found {
+		return false, false
+	}
+	name, target, _ := strings.Cut(first, ":")
+	by, _ := s.Parameters.Lookup(res.Type, name)
+	return slices.ContainsFunc(sample.References(res, by), func(to interaction.Reference) bool {
+		other, err := resource.Parse(s.current(to.String()))
+		return err == nil && (target == "" || target == to.Type) && s.matches(search(to.Type, rest), other)
+	}), true
+}
+
+// current is the current version of a resource; nil if there is none.
+func (s *Server) current(key string) []byte {
+	versions := s.versions[key]
+	if len(versions) == 0 {
+		return nil
+	}
+	return versions[len(versions)-1]
 }
 
 // arrange orders by the parameters of _sort. What has no value comes last.
@@ -165,7 +206,7 @@ func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	answer(w, http.StatusOK, []byte(text+"}"))
 }
 
-func (s *Server) read(w http.ResponseWriter, i interaction.Interaction) {
+func (s *Server) read(w http.ResponseWriter, r *http.Request, i interaction.Interaction) {
 	versions := s.versions[i.Type+"/"+i.ID]
 	n := len(versions)
 	if i.VersionID != "" {
@@ -176,6 +217,7 @@ func (s *Server) read(w http.ResponseWriter, i interaction.Interaction) {
 		outcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
 	case versions[n-1] == nil:
 		outcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
+	case content(w, r, i, versions[n-1]):
 	default:
 		w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, n))
 		w.Header().Set("Content-Location", fmt.Sprintf("%s/%s/%s/_history/%d", Address, i.Type, i.ID, n))

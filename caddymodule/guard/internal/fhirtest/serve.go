@@ -12,9 +12,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Int
 		s.next(w, token)
 		return
 	}
+	if isExport(i) {
+		s.export(w, i, body)
+		return
+	}
 	switch i.Kind {
 	case interaction.Read, interaction.VRead:
-		s.read(w, i)
+		s.read(w, r, i)
 	case interaction.InstanceHistory:
 		s.history(w, i)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:

@@ -31,6 +31,8 @@ type Server struct {
 	// Cuts is the _count with which pages have neither a link to the next one nor a total, as HAPI's where duplicates have
 	// filled them.
 	Cuts int
+	// Integrity has the server reject a resource that refers to one that does not exist, as HAPI does.
+	Integrity bool
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 
@@ -38,6 +40,7 @@ type Server struct {
 	versions map[string][][]byte // by Type/id, the oldest first; nil for a deletion
 	order    []string
 	pages    []page
+	jobs     []job
 }
 
 // New returns a server with resources.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -45,8 +46,17 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Int
 		outcome(w, http.StatusBadRequest, "the body is another resource")
 		return
 	}
+	for _, match := range literal.FindAllSubmatch(body, -1) {
+		if to := string(match[1]); s.Integrity && s.current(to) == nil {
+			outcome(w, http.StatusBadRequest, "Resource "+to+" not found")
+			return
+		}
+	}
 	s.store(w, of, body, there)
 }
+
+// literal matches a reference to a resource of the server.
+var literal = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
 
 // store adds a version, and answers with it.
 func (s *Server) store(w http.ResponseWriter, of interaction.Reference, body []byte, there bool) {

@@ -1,0 +1,182 @@
+package fhirtest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// linesPerFile is the number of resources of one exported file.
+const linesPerFile = 2
+
+// job is an export.
+type job struct {
+	polls    int
+	count    int
+	manifest string
+}
+
+// isExport reports whether a request is about an export, and not one of [Server.Answers].
+func isExport(i interaction.Interaction) bool {
+	return i.Kind == interaction.Operation && (i.Operation == "$export" || i.Operation == "$export-poll-status")
+}
+
+// export begins an export, or answers about one. Like HAPI, it keeps each file as a Binary.
+func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body []byte) {
+	if i.Operation == "$export-poll-status" {
+		s.poll(w, value(i.Parameters, "_jobId"))
+		return
+	}
+	parameters := slices.Concat(i.Parameters, exportParameters(body))
+	if i.Type == "Group" && s.current("Group/"+i.ID) == nil {
+		outcome(w, http.StatusNotFound, "Group/"+i.ID+" is not known")
+		return
+	}
+	for _, p := range parameters {
+		if p.Name == "patient" && s.current(p.Value) == nil {
+			outcome(w, http.StatusNotFound, p.Value+" is not known")
+			return
+		}
+	}
+	id := len(s.jobs)
+	s.jobs = append(s.jobs, s.run(id, i, parameters, value(parameters, "_outputFormat")))
+	w.Header().Set("Content-Location", fmt.Sprintf("%s/$export-poll-status?_jobId=%d", Address, id))
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// poll answers that a job is at work, the first time.
+func (s *Server) poll(w http.ResponseWriter, id string) {
+	n, err := strconv.Atoi(id)
+	if err != nil || n >= len(s.jobs) {
+		outcome(w, http.StatusNotFound, "no job "+id)
+		return
+	}
+	j := &s.jobs[n]
+	if j.polls++; j.polls == 1 {
+		w.Header().Set("X-Progress", fmt.Sprintf("%d resources", j.count))
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(j.manifest))
+}
+
+// exportParameters are the parameters of a body.
+func exportParameters(body []byte) (list []smart.Parameter) {
+	var b struct {
+		Parameter []struct {
+			Name, ValueString, ValueInstant string
+			ValueReference                  struct{ Reference string }
+		}
+	}
+	_ = json.Unmarshal(body, &b) // none
+	for _, p := range b.Parameter {
+		list = append(list, smart.Parameter{Name: p.Name, Value: p.ValueString + p.ValueInstant + p.ValueReference.Reference})
+	}
+	return list
+}
+
+// run makes the files of an export: one or more for each type, one for what was deleted, and one that names all.
+func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Parameter, format string) job {
+	lines := map[string][]string{}
+	var deleted, names []string
+	for _, key := range s.order {
+		text := s.current(key)
+		if text == nil {
+			deleted = append(deleted, `{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"DELETE","url":"`+key+`"}}]}`)
+			continue
+		}
+		res, err := resource.Parse(text)
+		if err != nil || res.Type == "Binary" || !s.isExported(res, i, parameters) {
+			continue
+		}
+		lines[res.Type] = append(lines[res.Type], string(text))
+		names = append(names, key)
+	}
+	if format == "" {
+		format = "application/fhir+ndjson"
+	}
+	file := func(name, of string, content []string) string {
+		name = fmt.Sprintf("export-%d-%s", id, name)
+		s.put(interaction.Reference{Type: "Binary", ID: name}, []byte(`{"resourceType":"Binary","contentType":`+strconv.Quote(format)+
+			`,"data":"`+base64.StdEncoding.EncodeToString([]byte(strings.Join(content, "\n")+"\n"))+`"}`))
+		return fmt.Sprintf(`{"type":"%s","url":"%s/Binary/%s","count":%d}`, of, Address, name, len(content))
+	}
+	var output []string
+	for _, t := range interaction.Types() {
+		n := 0
+		for some := range slices.Chunk(lines[t], linesPerFile) {
+			output = append(output, file(fmt.Sprintf("%s-%d", t, n), t, some))
+			n++
+		}
+	}
+	said := file("errors", "OperationOutcome", []string{`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational","diagnostics":"exported ` + strings.Join(names, " ") + `"}]}`})
+	manifest := `{"transactionTime":"2026-01-01T00:00:00Z","request":"` + Address + `/$export","requiresAccessToken":false,"output":[` + strings.Join(output, ",") + `],"error":[` + said + `]`
+	if len(deleted) > 0 {
+		manifest += `,"deleted":[` + file("deleted", "Bundle", deleted) + `]`
+	}
+	return job{count: len(names), manifest: manifest + "}"}
+}
+
+// isExported reports whether an export has a resource.
+func (s *Server) isExported(res resource.Resource, i interaction.Interaction, parameters []smart.Parameter) bool {
+	if types := value(parameters, "_type"); types != "" && !slices.Contains(strings.Split(types, ","), res.Type) {
+		return false
+	}
+	var filters []string
+	var patients []string
+	for _, p := range parameters {
+		if p.Name == "_typeFilter" && strings.HasPrefix(p.Value, res.Type+"?") {
+			filters = append(filters, strings.TrimPrefix(p.Value, res.Type+"?"))
+		}
+		if p.Name == "patient" {
+			patients = append(patients, strings.TrimPrefix(p.Value, "Patient/"))
+		}
+	}
+	if len(filters) > 0 && !slices.ContainsFunc(filters, func(query string) bool {
+		criteria, err := smart.ParseParameters(query)
+		return err == nil && s.matches(interaction.Interaction{Kind: interaction.TypeSearch, Type: res.Type, Parameters: criteria}, res)
+	}) {
+		return false
+	}
+	if i.Type == "Group" {
+		var group struct {
+			Member []struct{ Entity struct{ Reference string } }
+		}
+		_ = json.Unmarshal(s.current("Group/"+i.ID), &group) // nobody
+		for _, m := range group.Member {
+			patients = append(patients, strings.TrimPrefix(m.Entity.Reference, "Patient/"))
+		}
+	} else if i.Type == "" || len(patients) == 0 {
+		return i.Type == "" || isOfPatients(res.Type)
+	}
+	return slices.ContainsFunc(patients, func(id string) bool { return compartment.InPatient(res, id) })
+}
+
+func isOfPatients(resourceType string) bool {
+	_, ok := compartment.Patient(resourceType)
+	return ok
+}
+
+// content answers a read of a file as its content, if the client takes any format.
+func content(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
+	var binary struct {
+		ContentType string
+		Data        []byte
+	}
+	if i.Type != "Binary" || r.Header.Get("Accept") != "*/*" || json.Unmarshal(text, &binary) != nil {
+		return false
+	}
+	w.Header().Set("Content-Type", binary.ContentType)
+	_, _ = w.Write(binary.Data)
+	return true
+}
