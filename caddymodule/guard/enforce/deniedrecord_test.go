@@ -242,6 +242,18 @@ func TestDeniedExportBinary(t *testing.T) {
 	}
 }
 
+// TestDeniedTypeIsNotRead checks that the files of a type of which a rule denies all are not read to find that out.
+func TestDeniedTypeIsNotRead(t *testing.T) {
+	t.Parallel()
+	var query string
+	g, h := exporting(t, &query).withRules(`deny resource.resourceType == 'Patient'`), access.Holder{Scope: "system/*.rs"}
+	g.server.Answers["Binary/patients"] = func(http.ResponseWriter, *http.Request) { t.Error("the file was read") }
+	text, _ := io.ReadAll(g.send(h, asked("GET", g.export(h, "$export"))).Body)
+	if !strings.Contains(string(text), `"output":[]`) {
+		t.Errorf("%s", text)
+	}
+}
+
 var (
 	sealedLink = regexp.MustCompile(`https://gateway\.example/fhir/R4/(_page|_job|_file)/[A-Za-z0-9_-]+`)
 	newID      = regexp.MustCompile(`new-\d+`)

@@ -64,6 +64,9 @@ func (x *Exports) finished(ctx context.Context, j job) (manifest, error) {
 
 // hasVisible reports whether policies leave a line of the files of a type.
 func (x *Exports) hasVisible(ctx context.Context, j job, m manifest) (bool, error) {
+	if x.Judge.DeniesType(ctx, j.Holds) {
+		return false, nil // without reading all of it
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the rest of a file
 	probe := &fileWriter{keeps: x.keeps(ctx, j), limit: x.Limit}

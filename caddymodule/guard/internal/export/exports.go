@@ -31,6 +31,7 @@ type asker interface {
 type judge interface {
 	Rights() *access.Rights
 	MayDeny() bool
+	DeniesType(ctx context.Context, resourceType string) bool
 	Ruled(ctx context.Context, res resource.Resource) policy.Effect
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 	Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error)

@@ -48,6 +48,11 @@ func (x *Judge) Rights() *access.Rights { return x.Granted }
 // MayDeny reports whether the site's rules must be asked about each resource.
 func (x *Judge) MayDeny() bool { return x.Policies.Rules != nil && x.judgement.MayDeny() }
 
+// DeniesType reports whether the site's rules deny all resources of a type.
+func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
+	return x.judgement.DeniesType(ctx, resourceType)
+}
+
 // LeavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
 // let pass. The form of a search has parameters that the rules must see, and is not read yet.
 func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {

@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -127,4 +129,23 @@ func (j Judgement) Resource(ctx context.Context, res resource.Resource) Decision
 		return Decision{}
 	}
 	return decide(ctx, j.denies, j.allows, variables{in: j.in, resource: &elements{resource: res, names: j.set.elements}})
+}
+
+// DeniesType reports whether the rules deny all resources of a type, whatever else is in them.
+func (j Judgement) DeniesType(ctx context.Context, resourceType string) bool {
+	res, err := resource.Parse([]byte(`{"resourceType":` + strconv.Quote(resourceType) + `}`))
+	if err != nil || !j.MayDeny() {
+		return false
+	}
+	var unknown []*cel.AttributePatternType
+	for _, name := range j.set.elements {
+		if name != "resourceType" {
+			unknown = append(unknown, cel.AttributePattern(resourceName).QualString(name))
+		}
+	}
+	v := variables{in: j.in, resource: &elements{resource: res, names: j.set.elements}}
+	return slices.ContainsFunc(j.denies, func(r *rule) bool {
+		value, err := r.evaluate(ctx, v, unknown...)
+		return err == nil && value == types.True
+	})
 }

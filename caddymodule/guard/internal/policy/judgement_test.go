@@ -247,3 +247,31 @@ func BenchmarkResource(b *testing.B) {
 		j.Resource(b.Context(), res)
 	}
 }
+
+func TestDeniesType(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, rules string // separated by ;
+		patients    bool   // all are denied
+		others      bool   // all Observations are
+	}{
+		{"by type", "deny resource.resourceType == 'Patient'", true, false},
+		{"by type and token", "deny token.client_id == 'app' && resource.resourceType in ['Patient', 'Person']", true, false},
+		{"by type, for another token", "deny token.client_id == 'other' && resource.resourceType == 'Patient'", false, false},
+		{"by another element", "deny resource.id == 'a'", false, false},
+		{"by an element that may be missing", "deny resource.status == 'final'", false, false},
+		{"by type and another element", "deny resource.resourceType == 'Patient' && resource.active", false, false},
+		{"by type or another element", "deny resource.resourceType == 'Patient' || resource.active", true, false},
+		{"by one of two rules", "deny resource.id == 'a';deny resource.resourceType != 'Patient'", false, true},
+		{"by an allow rule", "allow resource.resourceType == 'Patient'", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := input()
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), &in)
+			if patients, others := j.DeniesType(t.Context(), "Patient"), j.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
+				t.Errorf("Patient %t, Observation %t", patients, others)
+			}
+		})
+	}
+}
