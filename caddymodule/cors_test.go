@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
@@ -227,7 +228,7 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		delete(w.Header(), "Vary")
-		rules.Answer(w, r, false)
+		rules.Answer(w, r)
 	}
 }
 
@@ -270,7 +271,7 @@ func TestCORSWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w, _ = rules.Answer(w, r, false)
+				w, _ = rules.Answer(w, r)
 				w.Header().Add("Access-Control-Allow-Origin", "*")
 				w.Header().Set("Access-Control-Allow-Methods", "DELETE")
 				write(w)
@@ -290,5 +291,138 @@ func TestCORSWriter(t *testing.T) {
 				t.Errorf("%v", r.Header)
 			}
 		})
+	}
+}
+
+// corsEndpoint is a path with the scripts that may call it.
+type corsEndpoint struct {
+	path, method string // a method that the endpoint has
+	from         string // allowed origins: clients, * or, if empty, none
+}
+
+// corsEndpoints are all endpoints of the authorization server, by [authorize.EndpointName], and of the FHIR API.
+var corsEndpoints = map[string]corsEndpoint{
+	"token":                      {"/oauth2/token", http.MethodPost, "clients"},
+	"revoke":                     {"/oauth2/revoke", http.MethodPost, "clients"},
+	"introspect":                 {"/oauth2/introspect", http.MethodPost, "clients"},
+	"par":                        {"/oauth2/par", http.MethodPost, "clients"},
+	"userinfo":                   {"/oauth2/userinfo", http.MethodGet, "clients"},
+	"register":                   {"/oauth2/register", http.MethodPost, "*"},
+	"style.json":                 {"/oauth2/style.json", http.MethodGet, "*"},
+	"jwks.json":                  {"/.well-known/jwks.json", http.MethodGet, "*"},
+	"openid-configuration":       {"/.well-known/openid-configuration", http.MethodGet, "*"},
+	"oauth-authorization-server": {"/.well-known/oauth-authorization-server", http.MethodGet, "*"},
+	"oauth-protected-resource":   {"/.well-known/oauth-protected-resource/fhir/R4", http.MethodGet, "*"},
+	"smart-configuration":        {"/fhir/R4/.well-known/smart-configuration", http.MethodGet, "*"},
+	"user-access-brands":         {"/fhir/R4/.well-known/user-access-brands", http.MethodGet, "*"},
+
+	// browsers are sent there, or people use them, with cookies
+	"authorize": {"/oauth2/authorize", http.MethodGet, ""}, "login": {"/oauth2/login", http.MethodPost, ""}, "callback": {"/oauth2/callback/hospital", http.MethodGet, ""},
+	"select_account": {"/oauth2/select_account", http.MethodPost, ""}, "select_patient": {"/oauth2/select_patient", http.MethodPost, ""},
+	"select_encounter": {"/oauth2/select_encounter", http.MethodPost, ""}, "consent": {"/oauth2/consent", http.MethodPost, ""},
+	"account": {"/oauth2/account", http.MethodGet, ""}, "admin": {"/oauth2/admin", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
+	"launch_page": {"/oauth2/launch_page", http.MethodGet, ""}, "sandbox_app": {"/oauth2/sandbox_app", http.MethodGet, ""},
+	"client_logo": {"/oauth2/client_logo", http.MethodGet, ""},
+
+	// servers call them
+	"launch": {"/oauth2/launch", http.MethodPost, ""}, "backchannel_logout": {"/oauth2/backchannel_logout/hospital", http.MethodPost, ""},
+	"events": {"/oauth2/events/hospital", http.MethodPost, ""}, "scim": {"/oauth2/scim/hospital/Users", http.MethodGet, ""},
+
+	"FHIR read":        {"/fhir/R4/Patient/1", http.MethodGet, "clients"},
+	"FHIR update":      {"/fhir/R4/Patient/1", http.MethodPut, "clients"},
+	"FHIR search":      {"/fhir/R4/Patient/_search", http.MethodPost, "clients"},
+	"FHIR base":        {"/fhir/R4", http.MethodPost, "clients"},
+	"export":           {"/fhir/R4/$export", http.MethodGet, "clients"},
+	"expand":           {"/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", http.MethodGet, "clients"},
+	"expand by POST":   {"/fhir/R4/ValueSet/$expand", http.MethodPost, "clients"},
+	"unknown value":    {"/fhir/R4/ValueSet/$expand?url=x&count=y", http.MethodGet, "clients"},
+	"malformed path":   {"/fhir/R4//Patient", http.MethodGet, "clients"},
+	"metadata":         {"/fhir/R4/metadata", http.MethodGet, "*"},
+	"below the issuer": {"/oauth2/nothing", http.MethodGet, ""},
+}
+
+// appHeaders are request headers that scripts send, or that browsers and tracing tools add to their requests.
+const appHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
+	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
+
+// One policy holds for all endpoints: preflights, responses and errors, whichever handler sends them.
+func TestCORSOfEveryEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, name := range authorize.EndpointNames {
+		if corsEndpoints[name].path == "" {
+			t.Errorf("no row for the endpoint %s", name)
+		}
+	}
+	const idp = "idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}\n\t\t"
+	g := exampleGateway(t, corsBackend(new(int)), "user alice {", idp+
+		"registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t}\n\t\t"+
+		"user_access_brands {\n\t\t\tname Hospital\n\t\t\twebsite https://hospital.example\n\t\t\tdevelopers https://developers.hospital.example\n\t\t}\n\t\tuser alice {")
+	token := g.token()
+	for name, e := range corsEndpoints {
+		t.Run(name, func(t *testing.T) {
+			for origin, isClient := range map[string]bool{
+				"https://app.example.org": true, "http://localhost:3000": true,
+				"https://anybody.example": false, "https://app.example.org.attacker.example": false, "http://app.example.org": false, "null": false,
+			} {
+				allowed := ""
+				switch {
+				case e.from == "*":
+					allowed = "*"
+				case e.from == "clients" && isClient:
+					allowed = origin
+				}
+				ask := func(method string, headers ...string) *http.Response {
+					return g.NewBrowser().Ask(method, e.path, "", append(headers, "Origin", origin)...)
+				}
+				preflight := ask(http.MethodOptions, "Access-Control-Request-Method", e.method, "Access-Control-Request-Headers", appHeaders)
+				if got := preflight.Header; allowedOrigin(preflight) != allowed || allowed != "" && (preflight.StatusCode != http.StatusNoContent ||
+					got.Get("Access-Control-Allow-Methods") != e.method || got.Get("Access-Control-Allow-Headers") != appHeaders) {
+					t.Errorf("preflight from %s: %d %v", origin, preflight.StatusCode, got)
+				}
+				responses := map[string]*http.Response{
+					"preflight":                preflight,
+					"without a token":          ask(e.method),
+					"with a token":             ask(e.method, "Authorization", "Bearer "+token),
+					"with a wrong token":       ask(e.method, "Authorization", "Bearer x"),
+					"by a method that is none": ask("PURGE", "Authorization", "Bearer "+token),
+				}
+				for name, r := range responses {
+					checkCORS(t, name+" from "+origin, r, allowed, name == "preflight")
+				}
+			}
+		})
+	}
+}
+
+// checkCORS checks the CORS headers of a response. Without allowed, only a preflight may tell that the endpoint has a policy.
+func checkCORS(t *testing.T, name string, r *http.Response, allowed string, isPreflight bool) {
+	t.Helper()
+	if allowedOrigin(r) != allowed || r.Header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("%s: %d, allowed %q, want %q: %v", name, r.StatusCode, allowedOrigin(r), allowed, r.Header)
+	}
+	if allowed != "" && allowed != "*" && !slices.Contains(headerList(r.Header, "Vary"), "Origin") {
+		t.Errorf("%s: Vary %q", name, r.Header["Vary"])
+	}
+	exposed := headerList(r.Header, "Access-Control-Expose-Headers")
+	for _, header := range []string{
+		"Www-Authenticate", "Location", "Content-Location", "Link", "Etag", "Last-Modified", "Date", "Retry-After", "X-Progress", "X-Request-Id", "X-Correlation-Id",
+	} {
+		if want := allowed != "" && !isPreflight; slices.Contains(exposed, header) != want {
+			t.Errorf("%s: exposes %s: %t: %q", name, header, !want, exposed)
+		}
+	}
+}
+
+// A preflight response repeats the requested header names only if they are names.
+func TestPreflightForNoHeaderNames(t *testing.T) {
+	t.Parallel()
+	g := exampleGateway(t, nil)
+	for _, path := range []string{"/oauth2/token", "/.well-known/jwks.json", "/fhir/R4/Patient", "/fhir/R4/ValueSet/$expand", "/fhir/R4/metadata"} {
+		for _, names := range []string{"a b", "a:b", "a;b", "<script>", "ä", strings.Repeat("a,", 3000)} {
+			r := g.Ask(http.MethodOptions, path, "", "Origin", "https://app.example.org", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", names)
+			if r.StatusCode != http.StatusBadRequest || allowedOrigin(r) != "" || r.Header.Get("Access-Control-Allow-Headers") != "" {
+				t.Errorf("%s: %.20q: %d %v", path, names, r.StatusCode, r.Header)
+			}
+		}
 	}
 }

@@ -36,6 +36,7 @@ var cores = map[string][]string{
 	"caddymodule/internal/rawjson":          nil,
 	"caddymodule/internal/oauth2":           nil,
 	"caddymodule/internal/totp":             nil,
+	"caddymodule/internal/crossorigin":      {"caddymodule/httporigin"},
 	"caddymodule/internal/upstream":         ground,
 	"caddymodule/internal/brands":           {"caddymodule/authorize/store", "caddymodule/internal/rawjson"},
 	"caddymodule/internal/breaker":          {"caddymodule/authorize/store"},
@@ -44,7 +45,7 @@ var cores = map[string][]string{
 }
 
 // shared is what the authorization server has in common with the packages that know Caddy.
-var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/oauth2", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
+var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/crossorigin", "caddymodule/internal/oauth2", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
 
 // ground is what all cores may import.
 var ground = []string{

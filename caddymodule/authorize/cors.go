@@ -6,73 +6,46 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rs/cors"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 )
 
-// clientMethods are the endpoints that clients' scripts may call, and their methods. Those
-// that browsers are sent to, such as authorize, are not among them.
-var clientMethods = map[string][]string{
-	endpoint.PushedAuthorization: {http.MethodPost},
-	endpoint.Token:               {http.MethodPost},
-	endpoint.Revoke:              {http.MethodPost},
-	endpoint.Introspect:          {http.MethodPost},
-	endpoint.Userinfo:            {http.MethodGet, http.MethodPost},
+// clientEndpoints are called by clients, with their secret, their code or a token. Only scripts at the origin of a client's
+// redirect URI may call them.
+var clientEndpoints = []string{
+	endpoint.PushedAuthorization, endpoint.Token, endpoint.Revoke, endpoint.Introspect, endpoint.Userinfo,
 }
 
-// crossOrigins decides which answers scripts of other origins may read.
+// crossOrigins has the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent to, such
+// as authorize, rely on cookies and have none.
 type crossOrigins struct {
-	origins map[string]bool       // of the clients' redirect URIs
-	local   bool                  // a client may have any origin on the person's own computer
-	rules   map[string]*cors.Cors // by path
+	origins  map[string]bool // of the clients' redirect URIs
+	local    bool            // a client may have any origin on the person's own computer
+	policies map[string]*crossorigin.Policy
 }
 
-// newCrossOrigins returns the rules (Fetch §3.2): every origin may read documents, but only
-// those of redirect URIs may call the clients' endpoints. Credentials are never allowed, so
-// cookies do not count.
 func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{
-		origins: clientOrigins(clients), rules: map[string]*cors.Cors{},
+		origins: clientOrigins(clients), policies: map[string]*crossorigin.Policy{},
 		local: slices.ContainsFunc(clients, func(c client.Client) bool { return c.Local }),
 	}
+	ofClients := crossorigin.Restricted(o.AllowsOrigin)
 	for path := range routes {
-		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: httporigin.PreflightMaxAge}
-		methods, ofClients := clientMethods[path]
 		switch {
-		case ofClients:
-			options.AllowedMethods, options.AllowOriginFunc = methods, o.AllowsOrigin
-			options.ExposedHeaders = []string{"WWW-Authenticate", "Retry-After", "RateLimit", "RateLimit-Policy"}
-		case isDocument(path):
-			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
-			options.AllowedHeaders = []string{"*"} // such as MCP-Protocol-Version, which agents send
-		default:
-			continue
+		case slices.Contains(clientEndpoints, path):
+			o.policies[path] = ofClients
+		case isPublic(path):
+			o.policies[path] = crossorigin.Public
 		}
-		o.rules[path] = cors.New(options)
 	}
 	return o
 }
 
-// answer sets the headers of a path's rules. It reports whether the request was a preflight,
-// which it has then answered.
-func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
-	rules := o.rules[r.URL.Path]
-	switch {
-	case rules == nil:
-		return false
-	case isDocument(r.URL.Path) && !httporigin.IsPreflight(r):
-		w.Header().Set("Access-Control-Allow-Origin", "*") // the same for all, so that caches need no Vary
-	default:
-		rules.HandlerFunc(w, r)
-	}
-	return httporigin.IsPreflight(r)
-}
-
-func isDocument(path string) bool {
-	return strings.Contains(path, "/.well-known/") || path == endpoint.SMARTStyle
+// isPublic reports whether scripts of every origin may call a path: documents, and registration, whose clients have no
+// registered origin yet and must send the initial access token.
+func isPublic(path string) bool {
+	return strings.Contains(path, "/.well-known/") || path == endpoint.SMARTStyle || path == endpoint.Register
 }
 
 // AllowsOrigin is [Server.AllowsOrigin].

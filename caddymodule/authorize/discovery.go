@@ -192,11 +192,10 @@ func (d *discovery) protectedResource() any {
 	}{d.fhirBase, []string{d.Issuer}, d.offer.supportedScopes(), []string{"header"}}
 }
 
-// publication serves the brands. Scripts may see their ETag, by which they cache them.
+// publication serves the brands.
 func (d *discovery) publication(durable store.Store) http.HandlerFunc {
 	publication := brands.NewPublication(d.brands, durable)
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Expose-Headers", "ETag")
 		if err := publication.Serve(w, r); err != nil {
 			d.WriteError(w, r, err)
 		}

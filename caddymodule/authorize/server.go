@@ -80,7 +80,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.handler(r.URL.Path)
 	if h == nil {
 		http.NotFound(w, r)
-	} else if !s.crossOrigins.answer(w, r) {
+		return
+	}
+	w, answered := s.crossOrigins.policies[r.URL.Path].Answer(w, r)
+	if !answered {
 		h.ServeHTTP(w, r)
 	}
 }

@@ -38,8 +38,8 @@ type App interface {
 	Registers() bool
 }
 
-// newCORS makes the rules of the option cors. With the app, its clients' origins are the default.
-func newCORS(words []string, app App) (*crossorigin.Rules, error) {
+// newCORS returns the policy of the option cors. With the app, its clients' origins are the default.
+func newCORS(words []string, app App) (*crossorigin.Policy, error) {
 	if app == nil {
 		return crossorigin.New(words, nil)
 	}

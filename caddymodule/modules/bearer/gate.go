@@ -23,7 +23,7 @@ type gate struct {
 	at           address
 	smart        *smartConfiguration // may be nil
 	resource     *protectedResource  // may be nil
-	cors         *crossorigin.Rules
+	cors         *crossorigin.Policy // nil leaves CORS to the next handler
 	headers      *guard.IdentityHeaders
 	forwardToken bool
 	asks         authenticator
@@ -43,7 +43,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 		decided(decisionPublic)
 		return g.resource.serve(w, r)
 	}
-	w, answered := g.cors.Answer(w, r, r.URL.Path == g.at.path+"/metadata")
+	w, answered := g.corsOf(r).Answer(w, r)
 	if answered {
 		decided(decisionPreflight)
 		return nil
@@ -71,6 +71,14 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 		return g.servePublic(w, r, next)
 	}
 	return g.serveAllowed(w, r, next, token)
+}
+
+// corsOf returns the CORS policy of a request. Apps learn from metadata how to get a token, so it is public.
+func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
+	if g.cors != nil && r.URL.Path == g.at.path+"/metadata" {
+		return crossorigin.Public
+	}
+	return g.cors
 }
 
 // enter refuses what is refused whoever sends it.

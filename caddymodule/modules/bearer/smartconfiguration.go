@@ -10,10 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4/json"
-	"github.com/rs/cors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -57,9 +56,6 @@ func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *sma
 	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(Offer))}
 }
 
-// documentCORS allows every origin: the documents are public.
-var documentCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge})
-
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
 
 func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
@@ -74,15 +70,14 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 
 // serveDocument serves a public document, which may come of a trusted issuer's discovery.
 func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
+	w, answered := crossorigin.Public.Answer(w, r)
 	switch {
-	case httporigin.IsPreflight(r):
-		documentCORS.HandlerFunc(w, r)
+	case answered:
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of a document", r.Method))
 	}
-	w.Header().Set("Access-Control-Allow-Origin", "*") // not the origin itself, so that caches need no Vary
 	body, err := document(r.Context())
 	if err != nil {
 		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))

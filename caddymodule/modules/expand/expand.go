@@ -88,7 +88,7 @@ type Expand struct {
 	Caching
 	option.Source
 
-	cors     *crossorigin.Rules
+	cors     *crossorigin.Policy
 	handler  *api.Handler
 	front    *front.Front
 	loaded   *pooledLibrary
@@ -169,7 +169,7 @@ func (h *Expand) newFront() *front.Front {
 			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: enforce.BeginOwn, Failed: h.failures.Server,
 			End: func(e front.Ending) { End(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-				w, _ = h.cors.Answer(w, r, false)
+				w, _ = h.cors.Answer(w, r)
 				return w
 			},
 		},
@@ -216,7 +216,7 @@ func (h *Expand) Cleanup() (err error) {
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer pace.FHIR.Limit(w, r)()
 	if h.cors != nil && httporigin.IsPreflight(r) && h.front.Serves(preflighted(r)) {
-		_, _ = h.cors.Answer(w, r, false)
+		_, _ = h.cors.Answer(w, r)
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {

@@ -1,0 +1,164 @@
+// Package crossorigin is the CORS policy of all endpoints (Fetch §3.2): which scripts of other origins may call them and read
+// their responses. It knows nothing of Caddy, so the authorization server and the handlers share it.
+//
+//	policy.go   the policy: preflights, and the headers of responses
+//	option.go   the option `cors` of fhir_bearer and fhir_expand
+package crossorigin
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/rs/cors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+)
+
+// methods are allowed at every endpoint: the endpoint itself answers 405 to those that it lacks, and scripts can read that.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+// exposedHeaders are the response headers that scripts may read besides the safelisted ones, such as Last-Modified and
+// Content-Type (Fetch §4.10).
+var exposedHeaders = []string{
+	"Www-Authenticate", "Location", "Content-Location", "Link", "Etag", "Last-Modified", "Date", "Age", "Cache-Status", "Retry-After", "X-Progress",
+	"Ratelimit", "Ratelimit-Policy", "X-Request-Id", "X-Correlation-Id",
+}
+
+// maxRequestHeaders bounds Access-Control-Request-Headers, which a preflight response repeats, in bytes.
+const maxRequestHeaders = 4 << 10
+
+const (
+	headerAllowOrigin    = "Access-Control-Allow-Origin"
+	headerExpose         = "Access-Control-Expose-Headers"
+	headerRequestHeaders = "Access-Control-Request-Headers"
+)
+
+// Policy allows the scripts of some origins to call an endpoint. All policies differ in the origins only: a preflight allows
+// every request header that it names, because browsers add headers of their own and of tracing tools, such as traceparent,
+// and a request without CORS can carry any header anyway. Credentials are never allowed, so a script cannot use the cookies or
+// the client certificate of the browser, only the bearer token or client secret that it has itself. Endpoints that rely on
+// cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
+type Policy struct {
+	public    bool // every origin, by a static header: caches need no Vary
+	preflight *cors.Cors
+	allows    func(origin string) bool // unless public
+}
+
+// Public allows every origin. It is for documents that need no token, and for endpoints that need a token or secret which
+// other sites do not have.
+var Public = &Policy{public: true, preflight: cors.New(cors.Options{
+	AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
+})}
+
+// Restricted returns the policy that allows the origins for which allows is true. The origin is as sent, and never empty.
+func Restricted(allows func(origin string) bool) *Policy {
+	return &Policy{allows: allows, preflight: cors.New(cors.Options{
+		AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
+		AllowOriginFunc: func(origin string) bool { return origin != "" && allows(origin) },
+	})}
+}
+
+// Answer answers preflights, and reports whether the request was one. For other requests it returns a writer that sets the
+// CORS headers of the response, whatever its status, and drops those of later handlers.
+func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
+	if p == nil {
+		return w, false
+	}
+	if httporigin.IsPreflight(r) {
+		if !validHeaderNames(r.Header[headerRequestHeaders]) {
+			w.WriteHeader(http.StatusBadRequest)
+			return w, true
+		}
+		p.preflight.HandlerFunc(w, r)
+		return w, true
+	}
+	origin := r.Header.Get("Origin")
+	switch {
+	case p.public:
+		origin = "*"
+	case origin == "":
+		w.Header().Add("Vary", "Origin")
+		return w, false
+	case !p.allows(origin):
+		origin = ""
+	}
+	c := &corsWriter{ResponseWriter: w, origin: origin}
+	c.setHeaders() // for error handlers outside, which write to the writer below
+	return c, false
+}
+
+// validHeaderNames reports whether each value of Access-Control-Request-Headers is a list of tokens (RFC 9110 §5.6.2).
+func validHeaderNames(values []string) bool {
+	list := strings.Join(values, ",")
+	if len(list) > maxRequestHeaders {
+		return false
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		if strings.ContainsFunc(strings.Trim(name, " \t"), isNoTokenRune) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNoTokenRune(r rune) bool {
+	isAlphanumeric := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	return !isAlphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+// corsWriter replaces the CORS headers of later handlers, such as a FHIR server's, because browsers reject two values of one.
+type corsWriter struct {
+	http.ResponseWriter
+	origin string // of Access-Control-Allow-Origin; empty: the response is for no script
+	wrote  bool
+}
+
+func (w *corsWriter) setHeaders() {
+	h := w.Header()
+	for name := range h {
+		if strings.HasPrefix(name, "Access-Control-") {
+			delete(h, name)
+		}
+	}
+	if w.origin != "*" && !strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "origin") {
+		h.Add("Vary", "Origin")
+	}
+	if w.origin != "" {
+		h.Set(headerAllowOrigin, w.origin)
+		h.Set(headerExpose, strings.Join(exposedHeaders, ", "))
+	}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *corsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *corsWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // after others, more follow
+		w.wrote = true
+		w.setHeaders()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *corsWriter) Write(body []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(body)
+}
+
+// ReadFrom implements [io.ReaderFrom], so that a file is sent without copies.
+func (w *corsWriter) ReadFrom(body io.Reader) (int64, error) {
+	w.begin()
+	return io.Copy(w.ResponseWriter, body)
+}
+
+func (w *corsWriter) begin() {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+var (
+	_ http.ResponseWriter = (*corsWriter)(nil)
+	_ io.ReaderFrom       = (*corsWriter)(nil)
+)
