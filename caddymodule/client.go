@@ -24,6 +24,11 @@ type Client struct {
 	// by a key in jwks or jwks_uri. Default: they are refused.
 	SendsRequestObjects bool `json:"request_objects,omitempty"`
 
+	// Refuse authorization requests of the client that are not in a signed request object (RFC 9101 §10.5) with `exp`, `nbf`
+	// and `aud`, which expires at most 60 minutes after `nbf`. Parameters beside the object are ignored, except SMART's
+	// `aud`. Implies request_objects, and needs jwks or jwks_uri. Default: false.
+	RequireSignedRequestObject bool `json:"require_signed_request_object,omitempty"`
+
 	idps option.Position // in the Caddyfile
 }
 
@@ -39,7 +44,8 @@ func (c *Client) resolved() (none authorize.Client, err error) {
 
 func (c *Client) core() authorize.Client {
 	core := authorize.Client(c.ClientSettings)
-	core.RequestObjects.Allowed = c.SendsRequestObjects
+	core.RequestObjects.Allowed = c.SendsRequestObjects || c.RequireSignedRequestObject
+	core.RequestObjects.Required = c.RequireSignedRequestObject
 	return core
 }
 
@@ -86,7 +92,7 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"launch_uri":      option.Word(&c.LaunchURI, checkAddress("launch_uri")),
 		"launch_context":  option.Bareword(&c.LaunchContext),
 		"id_token_claims": option.Bareword(&c.ScopeClaimsInIDToken),
-		"request_objects": option.Bareword(&c.SendsRequestObjects),
+		"request_objects": c.parseRequestObjects,
 
 		"assertion_audience": option.Only("issuer", &c.IssuerAudience),
 		"id_token_alg":       option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
@@ -105,6 +111,15 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	c.idps = option.PositionOf(d)
 	return option.Words(&c.IdentityProviders, nil)(d)
+}
+
+// parseRequestObjects reads whether request objects are accepted or required.
+func (c *Client) parseRequestObjects(d *caddyfile.Dispenser) error {
+	if d.CountRemainingArgs() == 0 {
+		c.SendsRequestObjects = true
+		return nil
+	}
+	return option.Only("required", &c.RequireSignedRequestObject)(d)
 }
 
 // parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.

@@ -52,6 +52,7 @@ type metadata struct {
 	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // the default is true
 	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`
 	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`
+	RequestObjectRequired bool     `json:"require_signed_request_object,omitempty"`
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
@@ -130,6 +131,8 @@ func (d *discovery) metadata() metadata {
 	if m.RequestParameter = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
 		m.RequestAlgorithms = client.RequestObjectAlgorithms()
 	}
+	m.RequestObjectRequired = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Required }) &&
+		!d.offer.clients.Any(func(c *client.Client) bool { return len(c.ResponseTypes) > 0 && !c.RequestObjects.Required })
 	m.RequestURIParameter = d.offer.clients.Registrar != nil && d.offer.clients.Registrar.RequestObjects
 	m.RequestURIsRegistered = m.RequestURIParameter
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)

@@ -25,10 +25,22 @@ func (c *Client) Complete(grants GrantTypes) error {
 	} else if c.SecretSHA256 != nil {
 		c.secretDigest = c.SecretSHA256
 	}
-	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
+	for _, check := range []func() error{c.checkKeys, c.checkRequestObjects, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
 		}
+	}
+	return nil
+}
+
+func (c *Client) checkRequestObjects() error {
+	switch {
+	case !c.RequestObjects.Required:
+		return nil
+	case c.keys == nil:
+		return errors.New("required request objects must be signed, which needs jwks or jwks_uri")
+	case c.RequestObjects.Algorithm == Unsigned:
+		return errors.New("required request objects must be signed: request_object_signing_alg must not be none")
 	}
 	return nil
 }

@@ -159,6 +159,11 @@ type RequestObjects struct {
 	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
 	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
 	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
+
+	// Required refuses requests that are not in a signed request object with exp, nbf and aud, which expires at most
+	// [MaxRequestObjectLifetime] after nbf, and ignores parameters beside the object (RFC 9101 §5, §10.5;
+	// FAPI 1.0 Advanced §5.2.2). Needs keys.
+	Required bool `json:",omitempty"`
 }
 
 // FetchLogo returns what is at the logo_uri, up to a number of bytes.

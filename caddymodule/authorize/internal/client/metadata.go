@@ -41,6 +41,7 @@ type clientMetadata struct {
 	UserinfoAlgorithm      string          `json:"userinfo_signed_response_alg,omitempty"`
 	RequestAlgorithm       string          `json:"request_object_signing_alg,omitempty"`
 	RequestURIs            []string        `json:"request_uris,omitempty"`
+	RequireRequestObject   bool            `json:"require_signed_request_object,omitempty"` // RFC 9101 §10.5
 	BackchannelLogoutURI   string          `json:"backchannel_logout_uri,omitempty"`
 	BackchannelSession     bool            `json:"backchannel_logout_session_required,omitempty"`
 }
@@ -140,6 +141,8 @@ func (m *clientMetadata) check(grantTypes []string) error {
 		return invalidMetadata("userinfo_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
 	case m.RequestAlgorithm != "" && !slices.Contains(RequestObjectAlgorithms(), m.RequestAlgorithm):
 		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
+	case m.RequireRequestObject && m.RequestAlgorithm == Unsigned:
+		return invalidMetadata("require_signed_request_object and request_object_signing_alg none exclude each other")
 	case len(m.RequestURIs) > maxRedirectURIs || slices.ContainsFunc(m.RequestURIs, func(uri string) bool { uri, _, _ = strings.Cut(uri, "#"); return !isFetchable(uri) }):
 		return invalidMetadata("request_uris must be at most 20, each https and absolute")
 	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
@@ -158,7 +161,7 @@ func (m *clientMetadata) check(grantTypes []string) error {
 // usesKeys reports whether the client authenticates by keys, or signs request objects by them.
 // Otherwise keys are ignored.
 func (m *clientMetadata) usesKeys() bool {
-	return m.Method == PrivateKeyJWT || m.RequestAlgorithm != "" && m.RequestAlgorithm != Unsigned
+	return m.Method == PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != Unsigned
 }
 
 // checkKeys refuses keys that cannot be used.
@@ -220,8 +223,13 @@ func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 		Links:                Links{Logo: m.LogoURI, Policy: m.PolicyURI, Terms: m.TermsURI},
 		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
 	}
-	if r.RequestObjects {
-		c.RequestObjects = RequestObjects{Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.Method != PrivateKeyJWT}
+	switch {
+	case r.RequestObjects:
+		c.RequestObjects = RequestObjects{
+			Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.Method != PrivateKeyJWT, Required: m.RequireRequestObject,
+		}
+	case m.RequireRequestObject:
+		return c, invalidMetadata("require_signed_request_object: this server does not accept request objects of clients that register themselves")
 	}
 	if m.Method == PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
 		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm

@@ -16,7 +16,7 @@ func TestStoredClientMembers(t *testing.T) {
 		RedirectURIs: []string{"https://app.example/cb"}, ApplicationType: applicationNative, Method: "client_secret_basic", Algorithm: "ES384",
 		JWKS: json.RawMessage(`{"keys":[]}`), JWKSURI: "https://app.example/jwks", Name: "App", LogoURI: "https://app.example/logo",
 		PolicyURI: "https://app.example/policy", TermsURI: "https://app.example/terms", PostLogoutRedirectURIs: []string{"https://app.example/bye"},
-		RequirePushed: true, UserinfoAlgorithm: "RS256", RequestAlgorithm: "ES256", RequestURIs: []string{"https://app.example/r"},
+		RequirePushed: true, UserinfoAlgorithm: "RS256", RequestAlgorithm: "ES256", RequestURIs: []string{"https://app.example/r"}, RequireRequestObject: true,
 		BackchannelLogoutURI: "https://app.example/logout", BackchannelSession: true,
 	})
 	if err != nil {

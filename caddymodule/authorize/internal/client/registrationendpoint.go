@@ -108,7 +108,8 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
 			LogoURI: c.Client.Links.Logo, PolicyURI: c.Client.Links.Policy, TermsURI: c.Client.Links.Terms,
 			RequestAlgorithm: c.Client.RequestObjects.Algorithm, RequestURIs: c.Client.RequestObjects.URIs,
-			UserinfoAlgorithm: c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSession,
+			RequireRequestObject: c.Client.RequestObjects.Required,
+			UserinfoAlgorithm:    c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSession,
 		},
 	}
 	if c.Client.Native {

@@ -514,3 +514,52 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 		t.Errorf("logout token %v, session %v", got, sid)
 	}
 }
+
+// RFC 9101 §10.5: an app may register that it sends signed request objects only, where this server accepts them.
+func TestRegisteredRequestObjectsRequired(t *testing.T) {
+	t.Parallel()
+	keys := json.RawMessage(servertest.PublicKeys(jose.RS256))
+	for name, tt := range map[string]struct {
+		accepted bool
+		metadata map[string]any
+		want     string // an error
+	}{
+		"private_key_jwt":         {true, map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": keys}, ""},
+		"a secret, and keys":      {true, map[string]any{"jwks": keys}, ""},
+		"a public client's keys":  {true, map[string]any{"token_endpoint_auth_method": "none", "jwks": keys, "request_object_signing_alg": "RS256"}, ""},
+		"no keys":                 {true, nil, "invalid_client_metadata"},
+		"alg none":                {true, map[string]any{"jwks": keys, "request_object_signing_alg": "none"}, "invalid_client_metadata"},
+		"no number of the truth":  {true, map[string]any{"jwks": keys, "require_signed_request_object": "true"}, "invalid_client_metadata"},
+		"no request objects here": {false, map[string]any{"jwks": keys}, "invalid_client_metadata"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, tt.accepted })))
+			metadata := servertest.ClientMetadata(map[string]any{"require_signed_request_object": true})
+			maps.Copy(metadata, tt.metadata)
+			_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
+			if c.Error != tt.want {
+				t.Fatalf("%q, want %q", c.Error, tt.want)
+			}
+			if tt.want != "" {
+				return
+			}
+			r := httptest.NewRequest(http.MethodGet, c.URI, nil)
+			r.Header.Set("Authorization", "Bearer "+c.AccessToken)
+			if read := servertest.Decode[map[string]any](t, b.Send(r)); read["require_signed_request_object"] != true {
+				t.Errorf("read as %v", read)
+			}
+			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "nonce": {"n"}}
+			q.Set("code_challenge", servertest.S256(servertest.Verifier))
+			q.Set("code_challenge_method", "S256")
+			servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "without a request object")
+			claims := map[string]any{"iss": c.ID, "sub": nil, "aud": servertest.Issuer, "nbf": time.Now().Unix(), "jti": nil}
+			for name, values := range q {
+				claims[name] = values[0]
+			}
+			object := servertest.Assertion(t, jose.RS256, claims, nil)
+			if u := servertest.Location(t, b.Authorize(url.Values{"client_id": {c.ID}, "request": {object}})); u.Query().Has("error") {
+				t.Errorf("signed: %s", u)
+			}
+		})
+	}
+}

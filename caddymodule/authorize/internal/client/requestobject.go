@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -24,6 +25,10 @@ func RequestObjectAlgorithms() []string {
 	}
 	return names
 }
+
+// MaxRequestObjectLifetime is the longest time from nbf to exp of a request object that a client must send (FAPI 1.0
+// Advanced §5.2.2).
+const MaxRequestObjectLifetime = time.Hour
 
 // maxRequestObject bounds a request object that is fetched, in bytes.
 const maxRequestObject = 64 << 10
@@ -72,6 +77,8 @@ func (c *Client) OpenRequestObject(ctx context.Context, object string) ([]byte, 
 		return nil, InvalidRequestObject("alg of the request object is not the client's request_object_signing_alg", nil)
 	case !slices.Contains([]string{"", "jwt", "oauth-authz-req+jwt"}, typ) || len(header.Critical) > 0:
 		return nil, InvalidRequestObject("typ of the request object must be oauth-authz-req+jwt or JWT, and it may have no crit", nil)
+	case header.Algorithm == Unsigned && c.RequestObjects.Required:
+		return nil, InvalidRequestObject("the request object must be signed: the client requires it", nil)
 	case header.Algorithm == Unsigned && parts[2] != "":
 		return nil, InvalidRequestObject("a request object with alg none must have no signature", nil)
 	case header.Algorithm == Unsigned:

@@ -37,6 +37,8 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		req.signIn.Once = pushed.once
 	case err == nil && req.client.RequirePushed:
 		err = errMustPush
+	case err == nil:
+		err = req.checkProtection()
 	}
 	if !e.frame.Failed(w, r, req.toSignIn(), err) {
 		e.authorizeOrSignIn(w, r, req)

@@ -33,11 +33,16 @@ type requests struct {
 // not redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
+	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
 	p, refused := q.objects.open(ctx, p)
 	req, err := q.destination(ctx, p)
-	if err != nil {
+	switch {
+	case err != nil && refused != nil: // the redirect URI may be in the object alone
+		return nil, refused
+	case err != nil:
 		return nil, err
 	}
+	req.inObject = inObject
 	req.signIn.Query = p.Keep(requestParameters...)
 	if err := q.fill(ctx, req, p, refused); err != nil {
 		return req, err

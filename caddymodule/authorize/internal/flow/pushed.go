@@ -68,6 +68,9 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 		return nil, errPushedTwice
 	}
 	req, err := e.requests.check(r.Context(), pushedQuery(client, p))
+	if err == nil {
+		err = req.checkProtection()
+	}
 	if err != nil {
 		return nil, err
 	}

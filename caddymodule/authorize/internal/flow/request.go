@@ -6,6 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3,
@@ -20,6 +21,7 @@ type authorizationRequest struct {
 	codeChallenge string
 	nonce         string
 	claims        requestedClaims
+	inObject      bool          // the parameters came in a request object
 	about         consent.About // what an answer of the person's counts for
 	launch        launchContext // what the client is launched with
 }
@@ -40,6 +42,15 @@ func (req *authorizationRequest) isInterceptable() bool {
 		return false
 	}
 	return client.IsInterceptable(req.target.redirectURI)
+}
+
+// checkProtection refuses a request without the request object that the client must send (RFC 9101 §10.5). It is for a request
+// as it was received: whatever this server keeps of it has the parameters of the object.
+func (req *authorizationRequest) checkProtection() error {
+	if req.client.RequestObjects.Required && !req.inObject {
+		return oauth2.InvalidRequest("this client must send a signed request object")
+	}
+	return nil
 }
 
 // toSignIn is what the person signs in for; nil without a request.

@@ -100,7 +100,16 @@ func (o *requestObjects) assemble(ctx context.Context, c *client.Client, p oauth
 	if err := claims.check(c.ID, o.issuer); err != nil {
 		return nil, err
 	}
-	return overlay(p, inside)
+	if c.RequestObjects.Required {
+		if inside["client_id"] == nil {
+			return nil, client.InvalidRequestObject("the request object must have client_id", nil)
+		}
+		if err := claims.checkLifetime(); err != nil {
+			return nil, err
+		}
+		return overlay(p, oauth2.Parameters{"client_id": {c.ID}, "aud": p["aud"]}, inside)
+	}
+	return overlay(p, p, inside)
 }
 
 // check checks what is there: none of it must be (OpenID Connect Core §6.1). An object whose
@@ -122,11 +131,23 @@ func (c *requestObjectClaims) check(clientID, issuer string) error {
 	return nil
 }
 
-// overlay puts the parameters of a request object in place of those beside it. client_id and
+// checkLifetime checks what must be there in a request object of a client that has to send one: it is for this server, and
+// nobody can use it for long.
+func (c *requestObjectClaims) checkLifetime() error {
+	switch {
+	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
+		return client.InvalidRequestObject("the request object must have exp, nbf and aud", nil)
+	case c.Expiry.Time().Sub(c.NotBefore.Time()) > client.MaxRequestObjectLifetime:
+		return client.InvalidRequestObject("exp of the request object must be at most 60 minutes after nbf", nil)
+	}
+	return nil
+}
+
+// overlay puts the parameters of a request object in place of those beside it that count. client_id and
 // response_type must be the same in both places (OpenID Connect Core §6.1). The aud of the object
 // is that of a JWT; SMART's is read beside it.
-func overlay(p oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Parameters, error) {
-	all := url.Values(maps.Clone(p))
+func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Parameters, error) {
+	all := url.Values(maps.Clone(counting))
 	for _, name := range requestParameters {
 		raw, there := inside[name]
 		if !there || name == "aud" {
