@@ -31,7 +31,7 @@ func TestSearchIsBounded(t *testing.T) {
 	g.CompartmentSearch = true
 	g.server.Answers["Patient/a/Observation"] = g.server.Answers["Observation"]
 	response := g.get(patientA, "Observation?_count=5000")
-	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || asked > 20 || !strings.Contains(text, "_page/") {
+	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || asked > 48 || !strings.Contains(text, "_page/") {
 		t.Errorf("status %d after %d requests: %s", response.StatusCode, asked, text)
 	}
 }

@@ -87,7 +87,7 @@ func (x *exchange) reads() *read.Reads {
 func (x *exchange) searches() *search.Searches {
 	return &search.Searches{
 		Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
-		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests,
+		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests, Limit: x.server.Limits.Answer,
 	}
 }
 

@@ -35,6 +35,9 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil {
 		p.count = n
 	}
+	if p.count = max(p.count, s.MinCount); s.MaxCount > 0 {
+		p.count = min(p.count, s.MaxCount)
+	}
 	for _, key := range s.order {
 		versions := s.versions[key]
 		text := versions[len(versions)-1]

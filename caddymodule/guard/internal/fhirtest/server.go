@@ -33,6 +33,8 @@ type Server struct {
 	Cuts int
 	// Integrity has the server reject a resource that refers to one that does not exist, as HAPI does.
 	Integrity bool
+	// MinCount and MaxCount are the fewest and the most matches of a page, whatever _count says. Zero: as _count says.
+	MinCount, MaxCount int
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 

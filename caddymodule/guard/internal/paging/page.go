@@ -275,5 +275,5 @@ func RefusePaging(parameters []smart.Parameter) error {
 	return nil
 }
 
-// MaxFetches is how many pages of the FHIR server one page of ours is made of, at most, beside one of each branch.
+// MaxFetches is how many pages of the FHIR server one page of a history or an operation is made of at most.
 const MaxFetches = 8

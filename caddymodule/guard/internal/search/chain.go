@@ -109,6 +109,7 @@ func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Pa
 	if r.isOwn(c) {
 		return []smart.Parameter{p}, nil
 	}
+	r.s.chained = true
 	ids, err := r.lookedUp(ctx, c)
 	switch {
 	case err != nil:

@@ -230,13 +230,13 @@ func (m *merge) referringToOwn(ctx context.Context, c chain, ids []string) (foun
 		return nil, nil
 	}
 	parameters := []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}
-	first := branch{resourceType: c.types[0]}.call(http.MethodGet, parameters, maxCount)
+	first := searchByIDs(http.MethodGet, c.types[0], parameters, len(ids))
 	for pages, at := 0, (paging.Place{}); !at.Done; pages++ {
 		if pages == maxLookUps {
 			return nil, message.TooCostly("_revinclude finds too much under these scopes: ask for fewer matches with _count.")
 		}
 		var got *message.Bundle
-		if got, at, err = m.page(ctx, first, at); err != nil {
+		if got, at, err = m.page(ctx, maxCount, first, at); err != nil {
 			return nil, err
 		}
 		for _, e := range got.Entries {

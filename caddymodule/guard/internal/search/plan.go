@@ -22,6 +22,9 @@ import (
 type asker interface {
 	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
 	Hold(ctx context.Context, c message.Call) (*message.Held, error)
+	Asked() int                          // requests so far
+	Held() int64                         // reserved memory in bytes
+	Keep(since int64, a *message.Answer) // reduces it to what was reserved before, and the answer
 }
 
 // judge says what the token may see.
@@ -44,6 +47,7 @@ type Searches struct {
 	Shared         access.Shared     // are the rules of types outside of the compartment
 	InCompartments bool              // the server finds a patient's resources by Patient/id/Type
 	Requests       int               // to the server that the request may cause
+	Limit          int64             // size in bytes up to which an answer is judged
 }
 
 // plan is what is done for a search: what the client asked for, and the branches that answer it.
@@ -60,6 +64,7 @@ type plan struct {
 	size       int               // matches of a page; 0 leaves it to the FHIR server
 	onlyTotal  bool              // _summary=count or _count=0
 	accurate   bool              // _total=accurate
+	chained    bool              // a chain was looked up by searches of our own
 	nothing    bool              // a chain has found nothing, so neither does the search
 	judged     bool              // entries are looked at one by one
 	includes   includes          // how entries other than matches may come

@@ -41,6 +41,9 @@ func newPlan(ctx context.Context, x *Searches, find finder, c message.Call, i in
 		return nil, err
 	}
 	s.setJudged(rules.trust != open || len(s.branches) > 1)
+	if most := s.mostRequests(); len(s.order) > 0 && len(s.branches) > most {
+		return nil, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(s.branches), most)
+	}
 	return s, nil
 }
 

@@ -51,11 +51,6 @@ func (x *Searches) Check(ctx context.Context, c message.Call, i interaction.Inte
 func (s *plan) page(ctx context.Context, from paging.Position, self string) (*message.Answer, error) {
 	m := newMerge(s, from)
 	defer m.release()
-	if m.resumes {
-		if err := m.resume(ctx, from); err != nil {
-			return nil, err
-		}
-	}
 	entries, err := m.fill(ctx)
 	if err != nil {
 		return nil, err
@@ -98,14 +93,20 @@ func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (i
 	return -1, nil
 }
 
-// position is the one behind the page: what was read and is not on it is named, since no page is read twice.
+// position returns the position behind the page. A page of the FHIR server of which no match is on ours is read again.
+// Otherwise its remaining matches are named: if it was read twice, the server could order it anew.
 func (m *merge) position(from paging.Position) paging.Position {
 	to := paging.Position{Shown: from.Shown + len(m.matches), Total: from.Total}
 	for _, source := range m.sources {
 		at := source.next
+		if source.before != nil && len(source.matches) > 0 {
+			to.Places = append(to.Places, *source.before)
+			continue
+		}
 		for _, rest := range source.matches {
 			at.Left = append(at.Left, rest.Parsed.Type+"/"+rest.Parsed.ID)
 		}
+		at.Left = append(at.Left, source.left...)
 		to.Places = append(to.Places, at)
 	}
 	return to

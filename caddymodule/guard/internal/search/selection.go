@@ -89,7 +89,7 @@ func (s *plan) each(ctx context.Context, pages int, do func(*message.Entry) erro
 			return err
 		}
 	}
-	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.Cut }) {
+	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.Cut || len(from.left) > 0 }) {
 		err = message.TooCostly("The chained search finds too much in between under these scopes.")
 	}
 	return err
