@@ -2,10 +2,12 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -30,6 +32,9 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 		if a.Buffer != nil {
 			message.GiveBack(a.Buffer)
 		}
+	}
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		refusal.Scope = b.Rights.WithoutHeld(refusal.Scope)
 	}
 	if e.Decided != nil {
 		e.Decided(r, b, x.decision(i, err))

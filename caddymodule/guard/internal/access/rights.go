@@ -87,26 +87,28 @@ type WholeTypes struct {
 // Has reports whether the types include a type.
 func (t WholeTypes) Has(name string) bool { return t.All || slices.Contains(t.Names, name) }
 
-// WholeTypes returns the types over which a single scope of a level, such as "system", has all the permissions. An empty
-// level means every level.
+// WholeTypes returns the types over which the scopes of a level, such as "system", together have all the permissions. An
+// empty level means every level.
 func (r *Rights) WholeTypes(level string, p smart.Permission) WholeTypes {
-	t := WholeTypes{Judged: r.judged}
+	whole := map[string]smart.Permission{}
 	for _, g := range r.Grants {
-		switch {
-		case level != "" && !strings.HasPrefix(g.Scope, level+"/") || !g.isWhole() || g.Permission&p != p:
-		case g.Type == smart.AnyType:
-			t.All = true
-		default:
-			t.Names = append(t.Names, g.Type)
+		if g.isWhole() && (level == "" || strings.HasPrefix(g.Scope, level+"/")) {
+			whole[g.Type] |= g.Permission
+		}
+	}
+	t := WholeTypes{Judged: r.judged, All: whole[smart.AnyType]&p == p}
+	for name, permissions := range whole {
+		if name != smart.AnyType && (permissions|whole[smart.AnyType])&p == p {
+			t.Names = append(t.Names, name)
 		}
 	}
 	slices.Sort(t.Names)
-	t.Names = slices.Compact(t.Names)
 	return t
 }
 
-// For returns the grants that give all the permissions on a type, each alone. Types that are shared between patients
-// may be read and searched, and are not changed, under a grant that is bound to a patient.
+// For returns the grants that give all the permissions on a type: each alone, or several for the same patient and with the
+// same constraint together, as .r and .s are as good as .rs. Types that are shared between patients may be read and
+// searched, and are not changed, under a grant that is bound to a patient.
 func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	var found []Grant
 	for n := range r.Grants {
@@ -114,7 +116,34 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 			found = append(found, *g)
 		}
 	}
+	if len(found) == 0 && p&(p-1) != 0 {
+		return r.joined(resourceType, p)
+	}
 	return found
+}
+
+// joined are grants that give all the permissions on a type together.
+func (r *Rights) joined(resourceType string, p smart.Permission) []Grant {
+	var all []Grant
+	for n := range r.Grants {
+		g := r.Grants[n]
+		if g.Permission &= p; g.ByRule || g.Permission == 0 || !r.isAbout(&g, resourceType, g.Permission) {
+			continue
+		}
+		g.Type = resourceType
+		if i := slices.IndexFunc(all, g.isBeside); i < 0 {
+			all = append(all, g)
+		} else if all[i].Permission|g.Permission != all[i].Permission {
+			all[i].Permission |= g.Permission
+			all[i].Scope += " " + g.Scope
+		}
+	}
+	return slices.DeleteFunc(all, func(g Grant) bool { return g.Permission != p })
+}
+
+// isBeside reports whether two grants differ in nothing but their permissions.
+func (g Grant) isBeside(other Grant) bool {
+	return g.Type == other.Type && g.Patient == other.Patient && g.Only == other.Only && slices.Equal(g.Constraint, other.Constraint)
 }
 
 func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool {
@@ -128,10 +157,19 @@ func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool
 	return rule.covers != nil && rule.fits != nil && rule.fits(resourceType) && p&^rule.permits == 0
 }
 
-// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:
-// another grant would have to be.
+// isSearched reports whether there is a search that finds what a grant bound to a patient covers of a type. There is none
+// for Binary and Bundle: FHIR has no parameter that says whose they are.
+func (r *Rights) isSearched(resourceType string) bool {
+	return resourceType == smart.AnyType || len(r.Shared.Confine(Search{Type: resourceType, Patient: "x"})) > 0
+}
+
+// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot give them: a
+// grant without a patient would have to.
 func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
-	return len(r.For(resourceType, p)) == 0 && slices.ContainsFunc(r.Grants, func(g Grant) bool {
+	if len(r.For(resourceType, p)) > 0 {
+		return p&smart.Search != 0 && !r.isSearched(resourceType)
+	}
+	return slices.ContainsFunc(r.Grants, func(g Grant) bool {
 		g.Patient = ""
 		return r.isAbout(&g, resourceType, p)
 	})
@@ -276,7 +314,14 @@ func (r *Rights) Lacking(resourceType string, p smart.Permission, whole bool) st
 
 // suffices reports whether a grant that names a type and permissions would be one for them.
 func (r *Rights) suffices(g *Grant, whole bool) bool {
-	return g.Patient == "" || !whole && (g.Type == smart.AnyType || r.isAbout(g, g.Type, g.Permission))
+	return g.Patient == "" || !whole && (g.Type == smart.AnyType || r.isAbout(g, g.Type, g.Permission)) &&
+		(g.Permission&smart.Search == 0 || r.isSearched(g.Type))
+}
+
+// WithoutHeld are the scopes of a challenge, separated by spaces, without those that the token has, alone or in several
+// scopes: a client that asked for them again would be refused again.
+func (r *Rights) WithoutHeld(scopes string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(scopes), func(scope string) bool { return r.HasOne([]string{scope}) }), " ")
 }
 
 // terminologyTypes are the types of definitions, which are about nobody.

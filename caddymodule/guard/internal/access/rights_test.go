@@ -92,7 +92,12 @@ func TestPermissions(t *testing.T) {
 		{"fhirUser", "Practitioner", read, true, false, false},
 		{"fhirUser", "Practitioner", update, false, false, false},
 		{"fhirUser", "Patient", read, false, false, false},
-		{"patient/Observation.r patient/Observation.u", "Observation", read | update, false, false, false},
+		{"patient/Observation.r patient/Observation.u", "Observation", read | update, true, false, false},
+		{"patient/*.s patient/Observation.r", "Observation", read | search, true, false, false},
+		{"patient/*.s patient/Observation.r", "Condition", read | search, false, false, false},
+		{"patient/Observation.r patient/Observation.s?status=final", "Observation", read | search, false, false, false},
+		{"patient/Observation.r?status=final patient/Observation.s?status=final", "Observation", read | search, true, false, false},
+		{"patient/Binary.s", "Binary", search, true, false, true},
 	} {
 		t.Run(tt.scope+" "+tt.resourceType+" "+tt.permission.String(), func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -87,11 +88,39 @@ func Refused(rights *access.Rights, i interaction.Interaction) error {
 	return refusal.Lifted(Lacking(rights, i))
 }
 
-// Lacking are the scopes that allow an interaction.
+// maxNamed is how many types of _type a challenge names scopes for.
+const maxNamed = 16
+
+// Lacking are the scopes of which each allows an interaction, or a part of it if it searches several types.
 func Lacking(rights *access.Rights, i interaction.Interaction) string {
+	if of := typesOf(i); len(of) > 0 {
+		var all []string
+		for _, t := range of[:min(len(of), maxNamed)] {
+			all = append(all, strings.Fields(rights.Lacking(t, i.Permission(), false))...)
+		}
+		return strings.Join(all, " ")
+	}
 	ofAll := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
 		i.Type == "Patient" && i.Permission()&(smart.Create|smart.Delete) != 0
 	return rights.Lacking(i.Type, i.Permission(), ofAll)
+}
+
+// typesOf are the types that a search of the system or of a compartment names, each once.
+func typesOf(i interaction.Interaction) (types []string) {
+	if i.Kind != interaction.SystemSearch && (i.Kind != interaction.CompartmentSearch || i.Type != "" && i.Type != smart.AnyType) {
+		return nil
+	}
+	for _, p := range i.Parameters {
+		if p.Name != "_type" {
+			continue
+		}
+		for name := range strings.SplitSeq(p.Value, ",") {
+			if interaction.IsType(name) && !slices.Contains(types, name) {
+				types = append(types, name)
+			}
+		}
+	}
+	return types
 }
 
 // Beyond refuses what only scopes to read and search everything allow.
