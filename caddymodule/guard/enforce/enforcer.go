@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -62,6 +63,8 @@ type Enforcer struct {
 	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
 	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
 	Decided func(r *http.Request, b Bearer, d Decision)
+
+	conditionalDeletes write.ConditionalDeletes
 }
 
 // Bearer is who asks.

@@ -94,7 +94,7 @@ func (x *exchange) searches() *search.Searches {
 func (x *exchange) writes() *write.Writes {
 	return &write.Writes{
 		Server: &x.server, Judge: &x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
-		Upsert: x.e.Upsert, Limit: x.server.Limits.Body, Collect: x.collect,
+		Upsert: x.e.Upsert, ConditionalDeletes: &x.e.conditionalDeletes, Limit: x.server.Limits.Body, Collect: x.collect,
 	}
 }
 

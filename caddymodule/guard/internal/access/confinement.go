@@ -78,6 +78,28 @@ func byCompartment(q Search) []Confinement {
 	return all
 }
 
+// Criteria are search parameters that find a resource only as long as a grant covers it: those of the grant's constraint,
+// and of its patient. Empty if there are none, or if they do not find the resource now: a policy may allow what no grant
+// covers.
+func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
+	finds := func(p smart.Parameter) bool { return r.FoundBy(p, res) }
+	criteria := slices.Clone(g.Constraint)
+	if g.Patient != "" {
+		for _, c := range r.Shared.Confine(Search{Type: res.Type, Patient: g.Patient}) {
+			if !slices.ContainsFunc(c.Parameters, func(p smart.Parameter) bool { return !finds(p) }) {
+				criteria = append(criteria, c.Parameters...)
+			}
+		}
+		if len(criteria) == len(g.Constraint) {
+			return nil
+		}
+	}
+	if slices.ContainsFunc(criteria, func(p smart.Parameter) bool { return !finds(p) }) {
+		return nil
+	}
+	return criteria
+}
+
 // isOf reports whether all that a parameter of the client's finds is in the compartment of the patient, such as
 // patient=Patient/a, so that nothing more need confine the search.
 func (q Search) isOf(p smart.Parameter) bool {

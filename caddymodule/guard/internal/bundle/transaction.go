@@ -129,13 +129,19 @@ var errOverlap = errors.New("two entries write the same resource")
 func (t *transaction) checkDistinct() error {
 	seen := map[string]bool{}
 	for _, p := range t.parts {
-		if p.sent == nil || p.sent.Method == http.MethodPost || p.sent.Query != "" {
+		if p.sent == nil {
 			continue
 		}
-		if seen[p.sent.Path] {
+		of := p.sent.Path
+		if p.result.Confined != (interaction.Reference{}) {
+			of = p.result.Confined.String()
+		} else if p.sent.Method == http.MethodPost || p.sent.Query != "" {
+			continue
+		}
+		if seen[of] {
 			return p.refused(message.Invalid(errOverlap, "Another entry writes the same resource."))
 		}
-		seen[p.sent.Path] = true
+		seen[of] = true
 	}
 	return nil
 }

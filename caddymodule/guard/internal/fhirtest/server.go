@@ -38,6 +38,9 @@ type Server struct {
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 
+	// IgnoresIfMatch has deletes ignore If-Match, as HAPI does.
+	IgnoresIfMatch bool
+
 	mu       sync.Mutex
 	versions map[string][][]byte // by Type/id, the oldest first; nil for a deletion
 	order    []string

@@ -23,6 +23,9 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Int
 	there := len(versions) > 0 && versions[len(versions)-1] != nil
 	current := fmt.Sprintf(`W/"%d"`, len(versions))
 	match, noneMatch := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	if s.IgnoresIfMatch && i.Kind == interaction.Delete {
+		match = ""
+	}
 	if match != "" && (match != current || !there) || noneMatch == "*" && there {
 		outcome(w, http.StatusPreconditionFailed, "another version than "+match)
 		return
@@ -86,6 +89,8 @@ func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interactio
 	case i.Kind == interaction.ConditionalCreate && len(found) == 1:
 		w.Header().Set("Location", Address+"/"+i.Type+"/"+found[0].ID)
 		w.WriteHeader(http.StatusOK)
+	case len(found) == 0 && i.Kind == interaction.ConditionalDelete && s.IgnoresIfMatch:
+		outcome(w, http.StatusOK, "none matches, which is no error for HAPI")
 	case len(found) == 0 && i.Kind == interaction.ConditionalDelete:
 		outcome(w, http.StatusNotFound, "none matches")
 	case len(found) == 0:

@@ -30,15 +30,18 @@ func (x *Writes) CheckNew(ctx context.Context, res resource.Resource, text []byt
 // permit reports by its error whether one grant allows to make one version of the other. There is none before a resource
 // is created, and none after it is deleted.
 func (w permission) permit(ctx context.Context, before, after *version) error {
-	var refusal error
-	for _, g := range w.grants {
-		err := w.allows(ctx, g, before, after)
-		if !errors.Is(err, message.ErrOutside) {
-			return err
+	_, err := w.permitting(ctx, before, after)
+	return err
+}
+
+// permitting is permit, and returns the grant.
+func (w permission) permitting(ctx context.Context, before, after *version) (g access.Grant, err error) {
+	for _, g = range w.grants {
+		if err = w.allows(ctx, g, before, after); !errors.Is(err, message.ErrOutside) {
+			break
 		}
-		refusal = err
 	}
-	return refusal
+	return g, err
 }
 
 // allows reports by its error whether a grant does.

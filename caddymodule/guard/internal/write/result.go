@@ -80,12 +80,19 @@ func (w *write) send(ctx context.Context, c message.Call) (*message.Answer, erro
 	return w.result().Told(ctx, a)
 }
 
-func (w *write) result() Result { return Result{w.in.Judge, w.in.At, w.c, w.i} }
+func (w *write) result() Result {
+	return Result{judge: w.in.Judge, at: w.in.At, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
+}
 
 // Told is what the client is told of the FHIR server's answer to a write.
 func (w Result) Told(ctx context.Context, a *message.Answer) (*message.Answer, error) {
 	if !a.Succeeded() {
 		return w.failure(a)
+	}
+	if w.isConfined() {
+		if err := w.checkDeleted(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if w.wantsOutcome() {
 		a = a.With(w.outcome(a))

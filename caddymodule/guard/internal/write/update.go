@@ -170,8 +170,8 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.A
 // deleted or is not covered is not found: that it has been deleted, as R4 would have it, could be wrong, and for a
 // record that is to vanish a wrong yes is worse than a no.
 //
-// HAPI's server deletes whatever If-Match says. A resource that somebody moves to another patient after it was judged,
-// and before it is deleted, is deleted there.
+// Some servers, HAPI among them, ignore If-Match on a delete. So where the server has conditional deletes, it deletes the
+// resource only as long as the grant that allows it covers it.
 func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
@@ -187,11 +187,19 @@ func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Inter
 	if err != nil {
 		return nil, err
 	}
-	if err := w.may.permit(ctx, before, nil); err != nil {
+	g, err := w.may.permitting(ctx, before, nil)
+	if err != nil {
 		return nil, err
 	}
-	header := http.Header{"If-Match": {before.etag}}
-	a, err := w.send(ctx, message.Call{Method: http.MethodDelete, Path: w.i.Type + "/" + w.i.ID, Header: header})
+	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
+	del, confined := w.confinedDelete(ctx, g, before)
+	if confined {
+		w.confined = of
+	} else {
+		del = message.Call{Method: http.MethodDelete, Path: of.String()}
+	}
+	del.Header = http.Header{"If-Match": {before.etag}}
+	a, err := w.send(ctx, del)
 	if err != nil || !a.Succeeded() {
 		return a, err
 	}

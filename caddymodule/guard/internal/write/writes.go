@@ -28,6 +28,9 @@ type Result struct {
 	at    message.Addresses
 	C     message.Call // the client's
 	i     interaction.Interaction
+	// Confined is the resource that is deleted as long as it matches criteria. Zero for all other writes.
+	Confined interaction.Reference
+	server   asker
 }
 
 // asker asks the FHIR server.
@@ -63,8 +66,11 @@ type Writes struct {
 	Reads    reader            // of what is there already
 	Shared   access.Shared     // are the rules of types outside of the compartment
 	Upsert   bool              // an update may create what is not there
-	Limit    int64             // of a body
-	Collect  Collector         // nil: writes are sent
+
+	ConditionalDeletes *ConditionalDeletes // of the FHIR server
+
+	Limit   int64     // of a body
+	Collect Collector // nil: writes are sent
 }
 
 // write is a create, update, patch or delete on its way.
@@ -73,8 +79,9 @@ type write struct {
 	c        message.Call
 	i        interaction.Interaction
 	may      permission
-	whole    bool              // a grant is about all resources of the type
-	criteria *search.Selection // of a conditional one
+	whole    bool                  // a grant is about all resources of the type
+	criteria *search.Selection     // of a conditional one
+	confined interaction.Reference // see [Result.Confined]
 }
 
 // isCascade reports whether a parameter has HAPI's server delete what refers to a resource, too.
