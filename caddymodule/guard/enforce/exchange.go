@@ -135,7 +135,7 @@ func mediaOf(contentType string) string {
 	return media
 }
 
-// content is the answer with what the Binary holds. It may be of any type, so no browser may run it here.
+// content is the answer with what the Binary holds.
 func content(a *message.Answer) (*message.Answer, error) {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
@@ -146,16 +146,20 @@ func content(a *message.Answer) (*message.Answer, error) {
 	if err != nil {
 		return nil, message.Withheld(fmt.Errorf("data of a Binary: %w", err))
 	}
-	kind := contentType(a)
+	header := maps.Clone(a.Header)
+	setContent(header, contentType(a))
+	return &message.Answer{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
+}
+
+// setContent describes the content of a Binary. It may be of any type, so no browser may run it here.
+func setContent(header http.Header, kind string) {
 	if mediaOf(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
 		kind = "application/octet-stream"
 	}
-	header := maps.Clone(a.Header)
 	header.Set("Content-Type", kind)
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept")
-	return &message.Answer{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
 // isContent reports whether a body is the content of a Binary: of any type but FHIR's.

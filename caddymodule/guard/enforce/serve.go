@@ -86,6 +86,10 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	if err := message.CheckFormat(x.r.Header, i.Parameters); err != nil && !takesContent(x.r.Header, i) {
 		return i, nil, err
 	}
+	if i.Kind == interaction.Read && takesContent(x.r.Header, i) {
+		a, err = x.answerContent(x.r.Context(), w, c, i)
+		return i, a, err
+	}
 	a, err = x.Answer(x.r.Context(), c, i)
 	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
 		a, err = content(a)

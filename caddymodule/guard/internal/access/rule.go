@@ -209,6 +209,9 @@ func (s Shared) IsNamed(resourceType string) bool {
 	return r.named != nil && r.named(resourceType)
 }
 
+// IsSecured reports whether resources of a type are judged by their securityContext.
+func (s Shared) IsSecured(resourceType string) bool { return s.rule(resourceType) == securityContext }
+
 // Depends reports whether a resource of a type may be the patient's because others are, about which one must be asked.
 func (s Shared) Depends(resourceType string) bool {
 	r := s.rule(resourceType)

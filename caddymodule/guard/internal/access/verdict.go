@@ -73,7 +73,7 @@ func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
 	for n := range r.Grants {
 		g := &r.Grants[n]
 		switch {
-		case !g.isFor(patient):
+		case !g.IsFor(patient):
 		case isCertain(r.covers(g, res, smart.Read)):
 			s.Permissions |= g.Permission
 		case isCertain(r.covers(g, res, allPermissions)):
@@ -85,8 +85,8 @@ func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
 
 func isCertain(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }
 
-// isFor reports whether a grant applies to the record of a patient. The grant of one patient is never used for another.
-func (g *Grant) isFor(patient string) bool { return g.Patient == "" || g.Patient == patient }
+// IsFor reports whether a grant applies to the record of a patient. The grant of one patient is never used for another.
+func (g Grant) IsFor(patient string) bool { return g.Patient == "" || g.Patient == patient }
 
 // Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated
 // matches nothing.
@@ -156,7 +156,7 @@ func (c record) judge(res resource.Resource) Verdict {
 // allows reports whether a scope covers a resource that another one carries, apart from whose it is.
 func (c record) allows(res resource.Resource) bool {
 	return c.rights == nil || slices.ContainsFunc(c.rights.Grants, func(g Grant) bool {
-		return g.Permission&c.by != 0 && g.isFor(c.patient) && c.rights.selects(&g, res)
+		return g.Permission&c.by != 0 && g.IsFor(c.patient) && c.rights.selects(&g, res)
 	})
 }
 
@@ -168,7 +168,7 @@ func (c record) allowsSome(resourceType string) (some, all bool) {
 	}
 	for n := range c.rights.Grants {
 		g := &c.rights.Grants[n]
-		if g.Permission&c.by != 0 && g.isFor(c.patient) && !g.ByRule && (g.Type == smart.AnyType || g.Type == resourceType) {
+		if g.Permission&c.by != 0 && g.IsFor(c.patient) && !g.ByRule && (g.Type == smart.AnyType || g.Type == resourceType) {
 			some, all = true, all || len(g.Constraint) == 0 && g.Only == (interaction.Reference{})
 		}
 	}
@@ -368,6 +368,29 @@ func (c record) dependent(res resource.Resource, element string) (v Verdict, nam
 		}
 	}
 	return v.and(n > 0), namesPatient
+}
+
+// MayBeReferred reports whether a Binary may be the patient's because a document names it: it does not say itself whose it
+// is, and a scope for the patient lets it be read.
+func (r *Rights) MayBeReferred(res resource.Resource, patient string) bool {
+	if _, says := res.Member("securityContext"); says || !r.Shared.IsSecured(res.Type) {
+		return false
+	}
+	return slices.ContainsFunc(r.For(res.Type, smart.Read), func(g Grant) bool { return g.Patient == patient && r.selects(&g, res) })
+}
+
+// Attachments are the URLs that a DocumentReference names as its contents.
+func Attachments(res resource.Resource) []string {
+	var all []string
+	for value := range res.Values(resource.Path{Elements: []string{"content", "attachment", "url"}}) {
+		all = append(all, resource.Text(value))
+	}
+	return all
+}
+
+// NamesOnly reports whether the references that put a resource into compartments name a patient and no other.
+func NamesOnly(res resource.Resource, patient string) bool {
+	return record{patient: patient}.namesOnly(res)
 }
 
 // isMember reports whether resources of a type are in compartments of patients.

@@ -1,6 +1,7 @@
 package fhirtest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
@@ -167,16 +169,21 @@ func isOfPatients(resourceType string) bool {
 	return ok
 }
 
-// content answers a read of a file as its content, if the client takes any format.
-func content(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
+// content answers a read of a Binary as its content, if the client takes any format.
+func (s *Server) content(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
 	var binary struct {
-		ContentType string
-		Data        []byte
+		ContentType     string
+		SecurityContext struct{ Reference string }
+		Data            []byte
 	}
-	if i.Type != "Binary" || r.Header.Get("Accept") != "*/*" || json.Unmarshal(text, &binary) != nil {
+	accept := r.Header.Get("Accept")
+	if i.Type != "Binary" || accept != "*/*" && (!s.SendsContent || strings.Contains(accept, "fhir")) || json.Unmarshal(text, &binary) != nil {
 		return false
 	}
 	w.Header().Set("Content-Type", binary.ContentType)
-	_, _ = w.Write(binary.Data)
+	if binary.SecurityContext.Reference != "" {
+		w.Header().Set("X-Security-Context", binary.SecurityContext.Reference)
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(binary.Data))
 	return true
 }

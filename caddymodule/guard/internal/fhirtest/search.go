@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -220,11 +221,16 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, i interaction.Inte
 		outcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
 	case versions[n-1] == nil:
 		outcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
-	case content(w, r, i, versions[n-1]):
 	default:
+		text := versions[n-1]
+		if strings.Contains(value(i.Parameters, "_elements"), "securityContext") {
+			text, _ = rawjson.Without(text, "data")
+		}
 		w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, n))
 		w.Header().Set("Content-Location", fmt.Sprintf("%s/%s/%s/_history/%d", Address, i.Type, i.ID, n))
-		answer(w, http.StatusOK, versions[n-1])
+		if !s.content(w, r, i, text) {
+			answer(w, http.StatusOK, text)
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type Server struct {
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 
+	// SendsContent has a Binary read as its content if the request accepts no format of FHIR's.
+	SendsContent bool
 	// IgnoresIfMatch has deletes ignore If-Match, as HAPI does.
 	IgnoresIfMatch bool
 

@@ -24,6 +24,11 @@ type Call struct {
 // Get is a call that only asks.
 func Get(path, query string) Call { return Call{Method: http.MethodGet, Path: path, Query: query} }
 
+// BinaryMetadata is the call for a Binary without its data, which may be long.
+func BinaryMetadata(path string) Call {
+	return Get(path, smart.EncodeParameters([]smart.Parameter{{Name: "_elements", Value: "id,meta,implicitRules,language,contentType,securityContext"}}))
+}
+
 // SearchPath is the path of a search without what a search by POST adds to it.
 func (c Call) SearchPath() string {
 	return strings.TrimSuffix(strings.TrimSuffix(c.Path, "_search"), "/")

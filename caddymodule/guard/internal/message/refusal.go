@@ -54,6 +54,9 @@ func NotFound() *guard.Error {
 	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrOutside}
 }
 
+// IsOutside reports whether a refusal is that of a resource that is not there, or not covered.
+func IsOutside(err error) bool { return errors.Is(err, ErrOutside) }
+
 // Invalid refuses a request that is malformed, whatever the token.
 func Invalid(err error, format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}

@@ -23,6 +23,7 @@ type judge interface {
 	Rights() *access.Rights
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
+	Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 	CheckCurrent(ctx context.Context, of interaction.Reference) error
 	EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error
 }
@@ -43,7 +44,9 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 		return nil, message.Refused(x.Judge.Rights(), i)
 	}
 	of := interaction.Reference{Type: i.Type, ID: i.ID}
+	judge := x.Judge.Readable
 	if i.Kind == interaction.VRead {
+		judge = x.Judge.Resource
 		if err := x.Judge.CheckCurrent(ctx, of); err != nil {
 			return nil, err
 		}
@@ -54,10 +57,24 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 		return nil, err
 	}
 	a := &held.Answer
-	if _, err := x.Judge.Resource(ctx, of, grants, a); err != nil {
+	if _, err := judge(ctx, of, grants, a); err != nil {
 		held.Release()
 		return nil, err
 	}
 	a.Buffer = held.Kept()
 	return x.At.Localize(a), nil
+}
+
+// Admit judges the read of a Binary by all but its data, and returns that part of it.
+func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, resource.Resource, error) {
+	grants := x.Judge.Rights().For(i.Type, smart.Read)
+	if len(grants) == 0 {
+		return nil, resource.Resource{}, message.Refused(x.Judge.Rights(), i)
+	}
+	a, err := x.Server.Ask(ctx, message.BinaryMetadata(c.Path))
+	if err != nil {
+		return nil, resource.Resource{}, err
+	}
+	res, err := x.Judge.Readable(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a)
+	return a, res, err
 }

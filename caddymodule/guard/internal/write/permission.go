@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -103,7 +104,52 @@ func (w permission) checkReferences(ctx context.Context, g access.Grant, before,
 			return cmp.Or(err, error(message.Forbidden(message.ErrOutside, "The resource refers to another one that is not there, or that the access token does not cover.")))
 		}
 	}
+	if g.Patient != "" && after.Type == "DocumentReference" {
+		return w.checkAttachments(ctx, g, before, after)
+	}
 	return nil
+}
+
+var errAttachment = errors.New("attachment whose address cannot be judged")
+
+// checkAttachments refuses a DocumentReference that names a Binary which the client may not read: whoever may read a
+// DocumentReference may read the Binaries that it names, so it would open that Binary. Every address that ends like that
+// of a Binary counts as one of this server, which may have other names. A urn is resolved within the transaction, whose
+// entries are judged themselves.
+func (w permission) checkAttachments(ctx context.Context, g access.Grant, before, after *version) error {
+	var old []string
+	if before != nil {
+		old = access.Attachments(before.Resource)
+	}
+	for _, address := range access.Attachments(after.Resource) {
+		if slices.Contains(old, address) || !namesBinary(address) {
+			continue
+		}
+		match := message.ResourceURL.FindStringSubmatch(address)
+		if match == nil {
+			return message.Forbidden(errAttachment, "An attachment names a Binary in a way that cannot be checked: use Binary/id.")
+		}
+		resourceType, id, _ := strings.Cut(message.WithoutVersion(match[1]), "/")
+		ok, err := w.judge.MayAttach(ctx, g.Patient, interaction.Reference{Type: resourceType, ID: id})
+		if err != nil || !ok || resourceType != "Binary" {
+			return cmp.Or(err, error(message.Forbidden(message.ErrOutside, "An attachment names a Binary that is not there, or that the access token does not cover.")))
+		}
+	}
+	return nil
+}
+
+// namesBinary reports whether a server may take an address for that of a Binary.
+func namesBinary(address string) bool {
+	if plain, err := url.PathUnescape(address); err == nil {
+		address += " " + plain
+	}
+	visible := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, address)
+	return strings.Contains(strings.ToLower(visible), "binary/")
 }
 
 // mayRefer reports whether a resource may refer to another under a grant that is bound to a patient, or where policies

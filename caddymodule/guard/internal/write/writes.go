@@ -45,6 +45,7 @@ type judge interface {
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Ruled(ctx context.Context, res resource.Resource) policy.Effect
 	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
+	MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error)
 	IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)
 	Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 }
