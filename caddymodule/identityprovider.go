@@ -100,6 +100,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
 		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
 		"scopes":              option.Scopes(&p.Scopes, authorize.CheckScope),
+		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(upstream.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
 		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),

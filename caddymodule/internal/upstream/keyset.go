@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -218,6 +219,18 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
 	return payload, nil
+}
+
+// verifyBy is VerifySignature of a token whose alg must be one of these.
+func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string) ([]byte, error) {
+	jws, _, _, err := parseToken(token)
+	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
+		err = fmt.Errorf("alg is %.20q, not one of %q", jws.Signatures[0].Protected.Algorithm, algorithms)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return k.VerifySignature(ctx, token)
 }
 
 // candidates returns at least one key that a kid may mean. If there is none, it fetches

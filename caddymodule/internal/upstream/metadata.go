@@ -21,6 +21,15 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
+// AlgorithmNames returns the names of the accepted signature algorithms.
+func AlgorithmNames() []string {
+	names := make([]string, len(algorithms))
+	for i, algorithm := range algorithms {
+		names[i] = string(algorithm)
+	}
+	return names
+}
+
 // metadata is part of the discovery document (OpenID Connect Discovery §3, RFC 8414 §2,
 // RFC 9207 §3, RP-Initiated Logout §2.1).
 type metadata struct {
@@ -33,8 +42,9 @@ type metadata struct {
 	IntrospectionEndpoint string `json:"introspection_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
-	// After parsing, Algorithms holds only those of [algorithms].
+	// After parsing, Algorithms and UserinfoAlgorithms hold only those of [algorithms].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
+	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Scopes                []string `json:"scopes_supported"`
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
@@ -106,16 +116,18 @@ func checkEndpoints(issuer string, endpoints ...named) error {
 	return nil
 }
 
-// setAlgorithms keeps the accepted ones. Default: RS256 (OpenID Connect Core §15.1).
+// setAlgorithms keeps the accepted ones. Default: RS256 (OpenID Connect Core §15.1); for userinfo, those of ID tokens.
 func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
 	}
-	m.Algorithms = slices.DeleteFunc(m.Algorithms, func(name string) bool {
-		return !slices.Contains(algorithms, jose.SignatureAlgorithm(name))
-	})
+	isRefused := func(name string) bool { return !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) }
+	m.Algorithms = slices.DeleteFunc(m.Algorithms, isRefused)
 	if len(m.Algorithms) == 0 {
 		return fmt.Errorf("%w: no asymmetric algorithm signs its ID tokens", ErrMetadata)
+	}
+	if m.UserinfoAlgorithms = slices.DeleteFunc(m.UserinfoAlgorithms, isRefused); len(m.UserinfoAlgorithms) == 0 {
+		m.UserinfoAlgorithms = m.Algorithms
 	}
 	return nil
 }

@@ -24,6 +24,10 @@ type Config struct {
 	// provider, so that no other's response can pass for its own (RFC 9700 §4.4). Required.
 	RedirectURI string
 
+	// IDTokenAlgorithms sign the provider's ID tokens for us (its id_token_signed_response_alg), and so its logout tokens and
+	// security events. Default: each of its id_token_signing_alg_values_supported that is in [AlgorithmNames].
+	IDTokenAlgorithms []string
+
 	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.
 	SelectAccount bool
 
@@ -71,6 +75,11 @@ func New(c Config) (*Provider, error) {
 	if _, err := parseAbsolute(c.RedirectURI); err != nil {
 		return nil, fmt.Errorf("redirect URI: %w", err)
 	}
+	for _, name := range c.IDTokenAlgorithms {
+		if !slices.Contains(AlgorithmNames(), name) {
+			return nil, fmt.Errorf("id_token_alg %q is not one of %q", name, AlgorithmNames())
+		}
+	}
 	c.Scopes = slices.Clone(c.Scopes)
 	if len(c.Scopes) == 0 {
 		c.Scopes = []string{"openid", "profile", "email"}
@@ -89,6 +98,11 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if len(p.config.IDTokenAlgorithms) > 0 {
+		restricted := *m
+		restricted.Algorithms = p.config.IDTokenAlgorithms
+		m = &restricted
 	}
 	return m, m.checkSignIn()
 }

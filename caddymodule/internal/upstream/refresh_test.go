@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
@@ -43,12 +44,7 @@ func TestRefreshFailsLate(t *testing.T) {
 		change func(*authorizetest.Settings)
 		cause  error
 	}{
-		"another person": {func(s *authorizetest.Settings) {
-			s.IDToken = func(token *authorizetest.IDToken) { token.Claims["sub"] = "another" }
-		}, upstream.ErrIDToken},
-		"another audience": {func(s *authorizetest.Settings) { s.IDToken = authorizetest.WrongAudience }, upstream.ErrIDToken},
-		"another issuer":   {func(s *authorizetest.Settings) { s.IDToken = authorizetest.WrongIssuer }, upstream.ErrIDToken},
-		"an unknown key":   {func(s *authorizetest.Settings) { s.IDToken = authorizetest.UnknownKey }, upstream.ErrIDToken},
+		"an unknown key": {func(s *authorizetest.Settings) { s.IDToken = authorizetest.UnknownKey }, upstream.ErrIDToken},
 		"userinfo of another": {func(s *authorizetest.Settings) {
 			s.UserInfoResponse = func(claims map[string]any) { claims["sub"] = "another" }
 		}, upstream.ErrUserInfo},
@@ -69,6 +65,81 @@ func TestRefreshFailsLate(t *testing.T) {
 			}
 			if next == "" || next == before.RefreshToken {
 				t.Errorf("next %q", next)
+			}
+		})
+	}
+}
+
+// OpenID Connect Core §12.2: iss, sub and aud of a refreshed ID token are those of the sign-in. A token that the provider
+// signed with others denies the person at once. A defect that says nothing about the person is an outage. The provider need
+// not repeat nonce and auth_time, so they are not compared.
+func TestRefreshedIDToken(t *testing.T) {
+	t.Parallel()
+	set := func(changes map[string]any, after ...func(*authorizetest.IDToken)) func(*authorizetest.IDToken) {
+		return func(token *authorizetest.IDToken) {
+			for name, value := range changes {
+				if token.Claims[name] = value; value == nil {
+					delete(token.Claims, name)
+				}
+			}
+			for _, change := range after {
+				change(token)
+			}
+		}
+	}
+	ours := authorizetest.ClientID
+	another := map[string]any{"sub": "another"}
+	const yes, outage, denied = "yes", "outage", "denied"
+	for name, tt := range map[string]struct {
+		change func(*authorizetest.IDToken)
+		want   string
+	}{
+		"as before":                        {set(nil), yes},
+		"without a nonce":                  {set(map[string]any{"nonce": nil}), yes},
+		"another nonce":                    {set(map[string]any{"nonce": "another"}), yes},
+		"a later auth_time":                {set(map[string]any{"auth_time": time.Now().Add(time.Minute).Unix()}), yes},
+		"without auth_time":                {set(map[string]any{"auth_time": nil}), yes},
+		"azp ours":                         {set(map[string]any{"azp": ours}), yes},
+		"several audiences, azp ours":      {set(map[string]any{"aud": []string{ours, "another"}, "azp": ours}), yes},
+		"another sub":                      {set(another), denied},
+		"a longer sub":                     {set(map[string]any{"sub": authorizetest.Alice.Subject + " "}), denied},
+		"another iss":                      {set(nil, authorizetest.WrongIssuer), denied},
+		"another aud":                      {set(nil, authorizetest.WrongAudience), denied},
+		"several audiences, azp another":   {set(nil, authorizetest.OtherAuthorizedParty), denied},
+		"another sub, and expired":         {set(another, authorizetest.Expired), denied},
+		"another sub, and at_hash":         {set(map[string]any{"sub": "another", "at_hash": "x"}), denied},
+		"another sub, and several aud":     {set(map[string]any{"sub": "another", "aud": []string{ours, "another"}}), denied},
+		"another sub by an unknown key":    {set(another, authorizetest.UnknownKey), outage},
+		"another sub by a foreign key":     {set(another, authorizetest.ForeignKey), outage},
+		"another sub, unsigned":            {set(another, authorizetest.AlgorithmNone), outage},
+		"another sub by the secret":        {set(another, authorizetest.HS256WithClientSecret), outage},
+		"another sub by another alg":       {set(another, func(token *authorizetest.IDToken) { token.Algorithm = "PS256" }), outage},
+		"expired":                          {set(nil, authorizetest.Expired), outage},
+		"another access token's at_hash":   {set(map[string]any{"at_hash": "x"}), outage},
+		"no sub":                           {set(map[string]any{"sub": nil}), outage},
+		"no iss":                           {set(map[string]any{"iss": nil}), outage},
+		"no aud":                           {set(map[string]any{"aud": nil}), outage},
+		"no iat":                           {set(map[string]any{"iat": nil}), outage},
+		"sub a number":                     {set(map[string]any{"sub": 7}), outage},
+		"several audiences without an azp": {set(map[string]any{"aud": []string{ours, "another"}}), outage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			idp := authorizetest.Start(t, func(s *authorizetest.Settings) { s.KeyAlgorithm = "" })
+			p := newProvider(t, idp, nil)
+			before, err := signIn(t, p, idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			idp.Change(func(s *authorizetest.Settings) { s.IDToken = tt.change })
+			next := ""
+			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
+			got := map[bool]string{true: denied, false: outage}[upstream.Denied(err)]
+			if err == nil {
+				got = yes
+			}
+			if got != tt.want || (err == nil) != (now != nil) || next == "" {
+				t.Errorf("%s, want %s: %+v, %v, next %q", got, tt.want, now, err, next)
 			}
 		})
 	}

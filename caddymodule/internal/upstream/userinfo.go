@@ -51,7 +51,7 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string
 		return nil, err
 	}
 	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/jwt" {
-		return p.signedUserinfo(ctx, string(body))
+		return p.signedUserinfo(ctx, m, string(body))
 	}
 	return decodeUserinfo(body)
 }
@@ -65,8 +65,8 @@ func decodeUserinfo(body []byte) (map[string]any, error) {
 }
 
 // signedUserinfo reads userinfo in a JWT (§5.3.2).
-func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string]any, error) {
-	payload, err := p.keys.VerifySignature(ctx, strings.TrimSpace(token))
+func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string) (map[string]any, error) {
+	payload, err := p.keys.verifyBy(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
 	switch {
 	case isTokenDefect(err):
 		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)

@@ -41,6 +41,11 @@ type IdentityProvider struct {
 	// The scopes to request beside `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
+	// The algorithms that sign the provider's ID tokens for this client, and so its logout tokens and security events: what is
+	// set there as `id_token_signed_response_alg`. Others are refused. Default: all that the provider's discovery document
+	// lists for ID tokens, except HMAC and `none`.
+	IDTokenAlgorithms []string `json:"id_token_algs,omitempty"`
+
 	// The e-mail domains of the provider's users. Whoever enters such an address on the sign-in page is sent there.
 	// Default: none.
 	Domains []string `json:"domains,omitempty"`
@@ -212,7 +217,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 	client, err := upstream.New(upstream.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
 		RedirectURI: redirectURI, SelectAccount: c.SelectAccount, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
-		Offline: c.Revalidate.Interval > 0, Google: c.Google,
+		Offline: c.Revalidate.Interval > 0, Google: c.Google, IDTokenAlgorithms: c.IDTokenAlgorithms,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -83,6 +85,9 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, errInvalidRefreshToken
 	case reusedToken:
 		return nil, fs.revokeReplayed(ctx, f)
+	}
+	if err := checkRefreshScope(f.Grant.Scope, asked); err != nil {
+		return nil, err
 	}
 	// First the provider, as it says who the person is now.
 	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
@@ -203,8 +208,26 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 	}
 }
 
-// narrowScope returns the requested part of a granted scope, or all of it if asked is empty
-// (RFC 6749 §6).
+// checkRefreshScope refuses a request for more than was granted (RFC 6749 §6), before anything is changed by it.
+func checkRefreshScope(granted []string, asked string) error {
+	parts, err := narrowScope(granted, asked)
+	if err != nil || asked == "" {
+		return err
+	}
+	for scope := range strings.FieldsSeq(asked) {
+		if !slices.Contains(parts, scope) {
+			return refusedScope(&smart.UnlistedError{Scope: scope})
+		}
+	}
+	return nil
+}
+
+func refusedScope(cause error) error {
+	return &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: cause}
+}
+
+// narrowScope returns the part of a granted scope that is requested, or all of it if asked is empty. It is less than
+// requested if the person may have less by now than was granted.
 func narrowScope(granted []string, asked string) ([]string, error) {
 	if asked == "" {
 		return granted, nil
@@ -214,7 +237,7 @@ func narrowScope(granted []string, asked string) ([]string, error) {
 		scopes, err = smart.Grant(scopes, granted)
 	}
 	if err != nil {
-		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
+		return nil, refusedScope(err)
 	}
 	return scopes, nil
 }

@@ -1,6 +1,7 @@
 package token_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -179,6 +180,74 @@ func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
 	code := b.Code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
 	redirect.Set("client_secret", "s3cret/+ %")
 	return b.RequestTokens(servertest.CodeForm(code, redirect))
+}
+
+// RFC 6749 §6: a refresh for more than was granted is invalid_scope, in whatever way it is more, and changes nothing. As much, or
+// less, is granted as requested.
+func TestRefreshForMoreThanGranted(t *testing.T) {
+	t.Parallel()
+	stored := store.NewMemory(0, 0)
+	server := servertest.New(t, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "user/*.cruds", "launch", "profile")
+		c.Store = stored
+	})
+	families := func() map[string]string {
+		values := map[string]string{}
+		keys, err := stored.List(t.Context(), "refresh:")
+		servertest.NoError(t, err)
+		for _, key := range keys {
+			value, err := stored.Get(t.Context(), key)
+			servertest.NoError(t, err)
+			values[key] = string(value)
+		}
+		return values
+	}
+	for granted, asked := range map[string]struct{ more, less []string }{
+		"offline_access user/*.rs": {
+			more: []string{
+				"user/*.cruds", "user/*.*", "user/*.write", "user/*.rsu", "user/*.rs user/*.cruds", "user/*.cruds user/*.rs", "user/Observation.cruds", "user/Observation.*",
+				"patient/*.rs", "system/*.rs", "openid", "user/*.rs openid", "online_access", "demo.read", "user/*.rs nonsense", "launch/patient", "USER/*.rs",
+			},
+			less: []string{
+				"user/*.rs", "user/*.read", "user/*.r", "user/Observation.rs", "user/Observation.rs?category=http://x|y", "user/*.rs user/Patient.r", "offline_access user/*.rs",
+				"user/*.rs offline_access", "user/*.rs?_security=x",
+			},
+		},
+		"offline_access user/Observation.rs user/Patient.r": {
+			more: []string{"user/*.rs", "user/*.r", "user/*.cruds", "user/*.read", "user/Observation.rs user/Patient.rs", "user/Condition.r", "user/*.r?_security=x"},
+			less: []string{"user/Observation.rs", "user/Patient.r user/Observation.r", "user/Observation.read"},
+		},
+		"offline_access user/Observation.rs?category=http://x|y": {
+			more: []string{"user/Observation.rs", "user/*.rs", "user/*.rs?category=http://x|y", "user/Observation.rs?category=http://x|z", "user/Observation.cruds?category=http://x|y"},
+			less: []string{"user/Observation.rs?category=http://x|y", "user/Observation.r?category=http://x|y"},
+		},
+	} {
+		b := servertest.NewBrowser(t, server)
+		first := b.Tokens(url.Values{"scope": {granted}})
+		if first.Scope != granted {
+			t.Fatalf("granted %q", first.Scope)
+		}
+		token, before := first.Refresh, families()
+		for _, scope := range asked.more {
+			if got := b.Refresh(token, url.Values{"scope": {scope}}); got.Error != "invalid_scope" || got.AccessToken+got.Refresh != "" {
+				t.Errorf("%s of %s: %+v", scope, granted, got)
+			}
+		}
+		if !maps.Equal(families(), before) {
+			t.Errorf("%s: a refused refresh changed the grant", granted)
+		}
+		for _, scope := range asked.less {
+			got := b.Refresh(token, url.Values{"scope": {scope}})
+			if got.Scope != scope || got.AccessToken == "" {
+				t.Errorf("%s of %s: %+v", scope, granted, got)
+			}
+			token = got.Refresh
+		}
+		if got := b.Refresh(token, nil); got.Scope != granted {
+			t.Errorf("%s: then the whole: %+v", granted, got)
+		}
+	}
 }
 
 // A narrower scope is that of one refresh: the next has the whole again
