@@ -126,7 +126,7 @@ func (d *discovery) metadata() metadata {
 	}
 	if d.offer.clients.Registrar != nil {
 		m.RegistrationEndpoint = d.Issuer + endpoint.Register
-		m.UserinfoAlgorithms = []string{string(keyring.IDTokenAlgorithm)}
+		m.UserinfoAlgorithms = algorithmNames(keyring.IDTokenAlgorithms)
 	}
 	if m.RequestParameter = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
 		m.RequestAlgorithms = client.RequestObjectAlgorithms()

@@ -247,6 +247,9 @@ func security(o OAuthURIs, cors bool) []byte {
 			"system": "http://terminology.hl7.org/CodeSystem/restful-security-service", "code": "SMART-on-FHIR", "display": "SMART-on-FHIR",
 		}},
 		"text": "OAuth2 using SMART-on-FHIR profile (see http://docs.smarthealthit.org)",
+	}, map[string]any{
+		"coding": []map[string]string{{"system": "http://profiles.ihe.net/fhir/ihe.securityTypes/CodeSystem/securityTypes", "code": "IUA"}}, // IHE ITI TF-1 34.1.1.3
+		"text":   "IHE Internet User Authorization (see https://profiles.ihe.net/ITI/IUA)",
 	}}}
 	text, _ := json.Marshal(security) // strings never fail
 	return text

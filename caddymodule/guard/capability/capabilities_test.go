@@ -44,7 +44,8 @@ func TestCapabilities(t *testing.T) {
 		{"operations that may not be called", capability.Changes{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
 			[]string{`"http://hl7.org/x"`, `merge`, `mdm-submit`, `reindex`, `graphql`, `messaging`}},
 		{"operations that a site allows", capability.Changes{Operations: operation.NewOperations(op, message)}, []string{`"reindex"`, `messaging`}, []string{`graphql`}},
-		{"the server's own security", capability.Changes{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`},
+		{"the server's own security", capability.Changes{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`,
+			`{"code":"IUA","system":"http://profiles.ihe.net/fhir/ihe.securityTypes/CodeSystem/securityTypes"}`},
 			[]string{`"description":"none"`, "oauth-uris"}},
 		{"endpoints", capability.Changes{CORS: true, OAuth: capability.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
 			`"cors":true`, `{"url":"http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris","extension":[{"url":"authorize","valueUri":"https://a.example/authorize"},{"url":"token","valueUri":"https://a.example/token"},{"url":"revoke","valueUri":"https://a.example/revoke"}]}`,

@@ -137,8 +137,8 @@ func (m *clientMetadata) check(grantTypes []string) error {
 		return invalidMetadata("subject_type must be public")
 	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
 		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
-	case m.UserinfoAlgorithm != "" && m.UserinfoAlgorithm != string(keyring.IDTokenAlgorithm):
-		return invalidMetadata("userinfo_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case m.UserinfoAlgorithm != "" && !slices.Contains(keyring.IDTokenAlgorithms, jose.SignatureAlgorithm(m.UserinfoAlgorithm)):
+		return invalidMetadata("userinfo_signed_response_alg is not one of userinfo_signing_alg_values_supported")
 	case m.RequestAlgorithm != "" && !slices.Contains(RequestObjectAlgorithms(), m.RequestAlgorithm):
 		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
 	case m.RequireRequestObject && m.RequestAlgorithm == Unsigned:

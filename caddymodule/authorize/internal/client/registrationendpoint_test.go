@@ -106,6 +106,8 @@ func TestRegistrationRefused(t *testing.T) {
 		{"another way to authenticate", map[string]any{"token_endpoint_auth_method": "tls_client_auth"}, "invalid_client_metadata"},
 		{"pairwise subjects", map[string]any{"subject_type": "pairwise"}, "invalid_client_metadata"},
 		{"unsigned ID tokens", map[string]any{"id_token_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"userinfo by HS256", map[string]any{"userinfo_signed_response_alg": "HS256"}, "invalid_client_metadata"},
+		{"userinfo by an algorithm without a key here", map[string]any{"userinfo_signed_response_alg": "ES384"}, "invalid_client_metadata"},
 		{"unsigned userinfo by name", map[string]any{"userinfo_signed_response_alg": "none"}, "invalid_client_metadata"},
 		{"a logo over http", map[string]any{"logo_uri": "http://app.example.org/logo.png"}, "invalid_client_metadata"},
 		{"a policy that is a script", map[string]any{"policy_uri": "javascript:alert(1)"}, "invalid_client_metadata"},
@@ -462,30 +464,42 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §5.3.2: an app that asks for it gets userinfo as a JWT, which passes for
-// no other token.
+// OpenID Connect Core §5.3.2: an app that asks for it gets userinfo as a JWT by one of the algorithms that discovery lists, which
+// passes for no other token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
-	metadata := servertest.ClientMetadata(servertest.WithSecret)
-	metadata["userinfo_signed_response_alg"] = "RS256"
-	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
-	tokens := registeredTokens(b, c, nil)
-	r := b.Userinfo(tokens.AccessToken)
-	signed := servertest.Body(t, r)
-	if kind := r.Header.Get("Content-Type"); kind != "application/jwt" || r.Header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("%d %v: %s", r.StatusCode, r.Header, signed)
-	}
-	want := map[string]any{"iss": servertest.Issuer, "aud": c.ID, "sub": "alice"}
-	if got := b.Claims(signed); !maps.Equal(got, want) {
-		t.Errorf("claims %v", got)
-	}
-	if b.TokenWorks(signed) {
-		t.Error("it passes for an access token")
-	}
-	q := servertest.Request(url.Values{"client_id": {c.ID}, "prompt": {"none"}, "id_token_hint": {signed}})
-	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
-		t.Errorf("as id_token_hint: %s", u)
+	discovery := servertest.Decode[struct {
+		Algorithms []string `json:"userinfo_signing_alg_values_supported"`
+	}](t, b.Get("/.well-known/openid-configuration"))
+	servertest.Equal(t, strings.Join(discovery.Algorithms, " "), "RS256 ES256")
+	for _, algorithm := range discovery.Algorithms {
+		t.Run(algorithm, func(t *testing.T) {
+			b := servertest.NewBrowser(t, b.Server)
+			metadata := servertest.ClientMetadata(servertest.WithSecret)
+			metadata["userinfo_signed_response_alg"] = algorithm
+			_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
+			tokens := registeredTokens(b, c, nil)
+			r := b.Userinfo(tokens.AccessToken)
+			signed := servertest.Body(t, r)
+			if kind := r.Header.Get("Content-Type"); kind != "application/jwt" || r.Header.Get("Cache-Control") != "no-store" {
+				t.Fatalf("%d %v: %s", r.StatusCode, r.Header, signed)
+			}
+			if jws, err := jose.ParseSigned(signed, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(algorithm)}); err != nil {
+				t.Errorf("%v, %v", jws, err)
+			}
+			want := map[string]any{"iss": servertest.Issuer, "aud": c.ID, "sub": "alice"}
+			if got := b.Claims(signed); !maps.Equal(got, want) {
+				t.Errorf("claims %v", got)
+			}
+			if b.TokenWorks(signed) {
+				t.Error("it passes for an access token")
+			}
+			q := servertest.Request(url.Values{"client_id": {c.ID}, "prompt": {"none"}, "id_token_hint": {signed}})
+			if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
+				t.Errorf("as id_token_hint: %s", u)
+			}
+		})
 	}
 }
 

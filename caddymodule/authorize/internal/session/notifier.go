@@ -111,7 +111,7 @@ func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Se
 
 func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, stored *Session) (string, error) {
 	now := time.Now()
-	return keyring.Sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
+	return keyring.Sign(ctx, n.keys, client.SigningAlgorithm(), keyring.LogoutTokenType, logoutTokenClaims{
 		Issuer: n.issuer, Subject: stored.User, Audience: client.ID, Session: stored.SID, ID: oauth2.RandomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},

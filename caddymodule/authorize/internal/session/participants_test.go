@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
@@ -35,6 +38,25 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	}
 	if e := tr.ToldOf("app"); e.Err != nil || <-tokens == "" {
 		t.Errorf("%v", e.Err)
+	}
+}
+
+// OpenID Connect Back-Channel Logout 1.0 §2.6: a client verifies the alg of logout tokens as that of its ID tokens.
+func TestLogoutTokenAlgorithm(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"", "RS256", "ES256"} {
+		p := servertest.NewParty(t)
+		s := servertest.New(t, func(c *authorize.Config) {
+			c.Clients[0].BackchannelLogoutURI, c.Clients[0].IDTokenAlgorithm = p.URI, algorithm
+		})
+		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		want := []jose.SignatureAlgorithm{jose.SignatureAlgorithm(cmp.Or(algorithm, "RS256"))}
+		if _, err := jose.ParseSigned(<-p.Tokens, want); err != nil {
+			t.Errorf("%q: %v", algorithm, err)
+		}
 	}
 }
 
