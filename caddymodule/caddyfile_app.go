@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -153,7 +154,7 @@ func (a *App) unresolved() authorize.Config {
 	return c
 }
 
-// nameCheck refuses a name that a user or client has already: it becomes the sub of their tokens.
+// nameCheck rejects a name that cannot be the sub of tokens, or that a user or client has already.
 func (a *App) nameCheck(kind string) func(name string) error {
 	return func(name string) error {
 		switch {
@@ -161,6 +162,9 @@ func (a *App) nameCheck(kind string) func(name string) error {
 			return takenError(kind, "user", name)
 		case slices.ContainsFunc(a.Clients, func(c Client) bool { return c.ID == name }):
 			return takenError(kind, "client", name)
+		}
+		if err := subject.CheckConfigured(name); err != nil {
+			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
 		}
 		return nil
 	}

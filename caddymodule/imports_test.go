@@ -32,6 +32,7 @@ var cores = map[string][]string{
 	"caddymodule/internal/fairqueue":        nil,
 	"caddymodule/httporigin":                nil,
 	"caddymodule/internal/strictjson":       nil,
+	"caddymodule/internal/subject":          nil,
 	"caddymodule/internal/tokenclaim":       nil,
 	"caddymodule/internal/rawjson":          nil,
 	"caddymodule/internal/oauth2":           nil,
@@ -51,7 +52,7 @@ var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/cross
 var ground = []string{
 	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
 	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/guard/internal/fairmemory", "caddymodule/internal/fairqueue",
-	"caddymodule/httporigin", "caddymodule/internal/strictjson", "caddymodule/internal/tokenclaim", "caddymodule/internal/rawjson",
+	"caddymodule/httporigin", "caddymodule/internal/strictjson", "caddymodule/internal/subject", "caddymodule/internal/tokenclaim", "caddymodule/internal/rawjson",
 }
 
 // A goPackage is what go list says of a package.

@@ -55,8 +55,6 @@ func storedClient(e roster.Entry) (authorize.Client, error) {
 		return authorize.Client{}, err
 	}
 	switch {
-	case strings.HasPrefix(c.ID, "registered-"):
-		return authorize.Client{}, errors.New("id: apps that register themselves have those that begin with registered-")
 	case c.Secret != "":
 		return authorize.Client{}, errors.New("secret: the server makes the secrets of clients in the store; ask for one")
 	case c.TLS != option.TLS{}:

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ClaimError says which claim of a token of another issuer is at fault. The client learns the claim alone; what was found
-// and expected is for the log.
+// ClaimError says which claim of a token is at fault. The client learns the claim alone; what was found and expected is
+// for the log.
 type ClaimError struct {
-	// Claim is its name: iss, aud, typ, or one that is missing.
+	// Claim is its name: iss, aud, typ, one that is missing, or one that no HTTP header field would carry unchanged.
 	Claim string
 	// Issuer is the iss of the token. Of a token by an unknown issuer it is not verified.
 	Issuer string

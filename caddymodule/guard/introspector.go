@@ -285,5 +285,8 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 	if token.Subject == "" {
 		return Token{}, fmt.Errorf("%w: sub and client_id", errMissingClaim)
 	}
+	if err := token.checkHeaderValues(); err != nil {
+		return Token{}, err
+	}
 	return token, nil
 }

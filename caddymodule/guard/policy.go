@@ -143,6 +143,9 @@ func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, erro
 		return nil, invalidToken(err)
 	}
 	token, err := p.claims(header, payload)
+	if err == nil {
+		err = token.checkHeaderValues()
+	}
 	if err != nil {
 		return nil, invalidToken(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -47,6 +48,8 @@ func (app client) untakeable() string {
 		return "it only takes tokens, and needs no registration here"
 	case app.ClientID == "" || isReplaced(app.ClientID):
 		return "the client_id is empty, or has braces"
+	case subject.CheckConfigured(app.ClientID) != nil:
+		return fmt.Sprintf("the client_id %v", subject.CheckConfigured(app.ClientID))
 	case app.usesKeys() && app.Attributes["jwks.url"] == "":
 		return "its keys are not in the export; give them in jwks or jwks_uri"
 	case !app.Public && !app.usesKeys() && !hasSecret:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -21,6 +22,8 @@ func (c *conversion) users() {
 		case u.ServiceAccount != "":
 		case u.Username == "" || isReplaced(u.Username):
 			c.remark("the user %s: the name is empty, or has braces", u.Username)
+		case subject.CheckConfigured(u.Username) != nil:
+			c.remark("the user %s: the name, which is the sub of tokens here, %v", u.Username, subject.CheckConfigured(u.Username))
 		case err != nil && len(u.Federated) > 0:
 			c.remark("the user %s: they sign in by %s; name it in an idp block", u.Username, u.Federated[0].Provider)
 		case err != nil:

@@ -142,11 +142,11 @@ func (m *misplacement) warn(r *http.Request, base string, err error) {
 	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
 }
 
-// warnOfClaim logs which claim of another issuer's token was refused: whoever configured that issuer sees the log, and the
-// client only a 401.
+// warnOfClaim logs which claim of a token was rejected: the operator who configured its issuer reads the log, and the
+// client gets only a 401.
 func (m *misplacement) warnOfClaim(err error) {
 	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
-		m.failures.Warn("token "+c.Claim, "access token of another issuer refused",
+		m.failures.Warn("token "+c.Claim, "access token rejected: claim not accepted",
 			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
 	}
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // Complete sets defaults, and refuses a client that would not work or not be safe, or that lists
 // another grant type than these.
 func (c *Client) Complete(grants GrantTypes) error {
-	if c.ID == "" {
-		return errors.New("a client needs an id")
+	if err := subject.Check(c.ID); err != nil {
+		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
 	}
 	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {
 		c.ResponseTypes = []string{"code"}

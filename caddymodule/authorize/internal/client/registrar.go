@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -92,7 +93,7 @@ type registrar struct {
 	keys   registeredKeys // of the clients that have some
 }
 
-var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
+var registeredID = regexp.MustCompile("^" + subject.RegisteredPrefix + "[0-9a-f]{32}$")
 
 var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
@@ -264,7 +265,7 @@ func (r *registrar) remove(ctx context.Context, id string) error { return r.shel
 func newRegistered(c Client, method string) (made *registered, secret, access string) {
 	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
-	made.Client.ID = "registered-" + hex.EncodeToString(oauth2.RandomBytes(16))
+	made.Client.ID = subject.RegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
 	return made, made.replace(c, method), access
 }
 

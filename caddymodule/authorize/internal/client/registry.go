@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // Registry finds clients.
@@ -66,6 +67,9 @@ func NewRegistry(issuer string, c *Registration, grants GrantTypes, logger *slog
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured[c.ID] != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
+	}
+	if err := subject.CheckConfigured(c.ID); err != nil {
+		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
 	}
 	if err := c.Complete(r.GrantTypes); err != nil {
 		return err

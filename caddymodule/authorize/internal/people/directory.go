@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // Directory holds the local users and checks their passwords.
@@ -55,8 +56,11 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	}
 	for i := range users {
 		u := &users[i]
-		if u.ID == "" || u.PasswordHash == "" {
-			return nil, fmt.Errorf("user %q needs an id and a password_hash", u.ID)
+		if err := subject.CheckConfigured(u.ID); err != nil {
+			return nil, fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
+		}
+		if u.PasswordHash == "" {
+			return nil, fmt.Errorf("user %q needs a password_hash", u.ID)
 		}
 		if d.Users[u.ID] != nil {
 			return nil, fmt.Errorf("duplicate user %s", u.ID)

@@ -148,7 +148,7 @@ func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]str
 }
 
 // accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
-// Core §5.7). No local user or client can have it.
+// Core §5.7). No local user or client can have it ([subject.IsHash]).
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -2,13 +2,13 @@ package people
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // subOwner is whose a claimed sub is.
@@ -30,8 +30,6 @@ const (
 	// settling is longer than a sign-in takes: one that is under way when a sub is released is over before another
 	// person gets it.
 	settling = 5 * time.Minute
-
-	maxSub = 255 // ASCII characters (OpenID Connect Core §2)
 )
 
 // errUnfitSub says that what a provider claims cannot be the sub of this person.
@@ -61,21 +59,16 @@ func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 }
 
 func checkSub(sub string) error {
-	switch {
-	case sub == "":
+	if sub == "" {
 		return unfitSub("is missing or no text")
-	case len(sub) > maxSub || strings.ContainsFunc(sub, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return unfitSub("is more than 255 characters, or has others than ASCII's without spaces")
-	case isAccountID(sub):
-		return unfitSub("has the form of the subs that are made here")
+	}
+	if err := subject.CheckConfigured(sub); err != nil {
+		return unfitSub(err.Error())
+	}
+	if strings.Contains(sub, " ") {
+		return unfitSub("contains a space")
 	}
 	return nil
-}
-
-// isAccountID reports whether a sub has the form of an [accountID], so that no claim can be that of somebody else.
-func isAccountID(sub string) bool {
-	sum, err := base64.RawURLEncoding.DecodeString(sub)
-	return err == nil && len(sum) == 32
 }
 
 // ownSub records whose a claimed sub is, before the account is stored. It stays theirs when their account has expired, as

@@ -19,7 +19,7 @@ import (
 
 // User is a local user, or a person of an identity provider.
 type User struct {
-	ID           string // the name to sign in with, and the sub of tokens
+	ID           string // the name to sign in with, and the sub of tokens ([subject.CheckConfigured])
 	PasswordHash string // of a kind that the [PasswordComparer] knows
 
 	// TOTPSecret is the key of the person's authenticator app (RFC 6238) in base32; see

@@ -1,0 +1,65 @@
+// Package subject checks the names of users and clients, and claims of access tokens that become HTTP header fields.
+// The authorization server, the guard and the OpenID Connect client share these checks, so a name that one of them
+// accepts reaches the FHIR server unchanged.
+package subject
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxLength is the maximum length of a name in ASCII characters (OpenID Connect Core §2).
+const MaxLength = 255
+
+// RegisteredPrefix begins the client_id of each client that registers itself (RFC 7591).
+const RegisteredPrefix = "registered-"
+
+// Check returns an error if a text cannot be a sub or a client_id: names have 1 to [MaxLength] printable ASCII
+// characters and satisfy [CheckHeaderValue]. The error completes a sentence that begins with the name.
+func Check(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is empty")
+	case len(name) > MaxLength:
+		return fmt.Errorf("has %d bytes: the maximum is %d (OpenID Connect Core §2)", len(name), MaxLength)
+	}
+	return CheckHeaderValue(name)
+}
+
+// CheckHeaderValue returns an error if an HTTP header field would not carry a text unchanged (RFC 9110 §5.5): recipients
+// trim spaces at both ends, reject control characters, and decode other characters than ASCII differently. The error
+// completes a sentence that begins with the name of the value.
+func CheckHeaderValue(text string) error {
+	if strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
+		return errors.New("begins or ends with a space, which HTTP header fields do not carry")
+	}
+	for _, r := range text {
+		if r < ' ' || r > '~' {
+			return fmt.Errorf("contains %U: only printable ASCII characters are allowed", r)
+		}
+	}
+	return nil
+}
+
+// CheckConfigured returns an error if a user or client of the configuration or the store cannot have a name: because of
+// [Check], or because the authorization server may give it to somebody else.
+func CheckConfigured(name string) error {
+	switch err := Check(name); {
+	case err != nil:
+		return err
+	case strings.HasPrefix(name, RegisteredPrefix):
+		return fmt.Errorf("begins with %s, as only clients that register themselves do", RegisteredPrefix)
+	case IsHash(name):
+		return errors.New("has the form of a sub that is made for people of identity providers (43 characters of base64url)")
+	}
+	return nil
+}
+
+// IsHash reports whether a name has the form of a sub that is made of the issuer and sub of an identity provider: a
+// SHA-256 digest in base64url.
+func IsHash(name string) bool {
+	sum, err := base64.RawURLEncoding.DecodeString(name)
+	return err == nil && len(sum) == 32
+}
