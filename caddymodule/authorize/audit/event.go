@@ -39,6 +39,7 @@ type Event struct {
 	Grant    string // the grant_type or response_type
 	Person          // of an identity provider, whom it is about
 	Address  string // where the request came from
+	Redirect        // of a refusal because of a redirect URI
 
 	// Interaction is what an access asked of the FHIR API, such as "read Patient/1".
 	Interaction string
@@ -105,11 +106,11 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if e.Err != nil {
 		reason = e.Err.Error()
 	}
-	attributes := make([]slog.Attr, 0, 14)
+	attributes := make([]slog.Attr, 0, 16)
 	for _, field := range []struct{ name, value string }{
 		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"actor", e.Actor}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
 		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"upstream_sub", e.Subject}, {"user_name", e.UserName},
-		{"address", e.Address}, {"reason", reason},
+		{"address", e.Address}, {"redirect_uri", e.SentURI}, {"closest_redirect_uri", e.ClosestURI}, {"reason", reason},
 	} {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, loggable(field.value)))

@@ -32,7 +32,7 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 		e.Person = filled(e.Person, rec.Person(ctx, e.User))
 	}
 	if e.Err != nil {
-		r.Refused, e.Scope = true, ""
+		r.Refused, e.Scope, e.Redirect = true, "", r.Redirect
 		e.Person = filled(e.Person, r.Person)
 	} else {
 		e.Scope = cmp.Or(e.Scope, r.scope)

@@ -21,6 +21,7 @@ type Refusal struct {
 	Outcome     string    `json:"outcome"`               // the error code
 	Interaction string    `json:"interaction,omitempty"` // with the FHIR API
 	Reason      string    `json:"reason"`                // in words
+	Redirect              // of a refusal because of a redirect URI
 }
 
 // Refusals are the last ones of each client of an issuer. The zero value has none. It is safe for concurrent use.
@@ -42,7 +43,7 @@ func (r *Refusals) Note(issuer string, e Event) {
 	whose := refused{issuer, e.ClientID}
 	before, _ := r.kept.Get(whose)
 	before = before[max(0, len(before)-maxRefusals+1):]
-	now := Refusal{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), e.Interaction, e.Err.Error()}
+	now := Refusal{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), e.Interaction, e.Err.Error(), e.Redirect}
 	r.kept.Put(whose, append(slices.Clone(before), now), 1)
 }
 

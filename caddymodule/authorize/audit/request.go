@@ -11,6 +11,7 @@ type Request struct {
 	User, ClientID, scope string // whom the request is about, and what it was granted
 	Person                       // at the identity provider, for refusals
 	Refused               bool   // a refusal is recorded already
+	Redirect                     // the redirect URI, if that is why the request is refused
 
 	// Release makes what the request used up usable again, after a server error. May be nil.
 	Release func(context.Context)
@@ -52,6 +53,9 @@ func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
 	r := FromContext(ctx)
 	r.ClientID, r.User, r.scope = clientID, user, strings.Join(scope, " ")
 }
+
+// NoteClient notes the client that a request names, whether or not it has authenticated yet.
+func NoteClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
 
 // NoteSessionEndReason notes why the request ends sessions.
 func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }

@@ -91,8 +91,11 @@ func TestAudit(t *testing.T) {
 		{"not let in from a provider", func(b *servertest.Browser) { servertest.Federate(b, nil) }, "sign-in access_denied hospital user= client=app scope=\nauthorization access_denied code hospital user= client=app scope="},
 		{"userinfo and introspection refused", func(b *servertest.Browser) {
 			b.Get("/oauth2/userinfo")
-			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
+			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"nobody"}})
 		}, ""},
+		{"introspection refused to a known client", func(b *servertest.Browser) {
+			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
+		}, "token invalid_client user= client=app scope="},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

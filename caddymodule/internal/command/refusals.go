@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -24,11 +25,16 @@ func (c *call) refusals() error {
 		Outcome     string    `json:"outcome"`
 		Interaction string    `json:"interaction"`
 		Reason      string    `json:"reason"`
+		SentURI     string    `json:"redirect_uri"`
+		ClosestURI  string    `json:"closest_redirect_uri"`
 	}
 	r := request{method: http.MethodGet, path: []string{"refusals"}, query: map[string]string{"client_id": c.args[0]}}
 	return c.do(r, &found, func(out io.Writer) error {
 		var rows [][]string
 		for _, f := range found {
+			if f.SentURI != "" {
+				f.Reason += " (sent " + f.SentURI + "; the closest registered is " + cmp.Or(f.ClosestURI, "none") + ")"
+			}
 			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
 		}
 		return table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -58,6 +59,16 @@ func decodePart(part string, to any) error {
 		return err
 	}
 	return strictjson.Unmarshal(decoded, to)
+}
+
+// decodeAssertion decodes an assertion whose signature is not checked yet.
+func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
+	header, claims := new(assertionHeader), new(assertionClaims)
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 || decodePart(parts[0], header) != nil || decodePart(parts[1], claims) != nil {
+		return nil, nil, invalidAssertion("this is no JWT")
+	}
+	return header, claims, nil
 }
 
 // verifyAssertion checks the signature of an assertion by a client's keys.

@@ -40,15 +40,24 @@ type Authenticator struct {
 	UnnamedClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
+// Form reads the form of a request (RFC 6749 §2.3), and notes for the audit trail which client the request names, even if
+// the form is refused or the client does not authenticate.
+func (a *Authenticator) Form(w http.ResponseWriter, r *http.Request) (oauth2.Parameters, error) {
+	p, err := oauth2.FormParameters(w, r)
+	a.noteClient(r, p)
+	return p, err
+}
+
 // Authenticate returns the client of a request (RFC 6749 §2.3). It must use its one
 // registered method: client_secret_basic or client_secret_post, private_key_jwt, or none if
 // it is public. Otherwise the error is invalid_client.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
-	a.noteClientID(r, p)
 	client, err := a.clientOf(r, p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	audit.NoteClient(r.Context(), client.ID)
+	switch {
 	case client.waits:
 		return nil, errNotApproved
 	case !client.Public():
@@ -145,15 +154,18 @@ func formDecoded(text string) string {
 	return text
 }
 
-// noteClientID notes for the audit trail which client a request names, even if it does not
-// authenticate.
-func (a *Authenticator) noteClientID(r *http.Request, p oauth2.Parameters) {
-	id, _, basic := r.BasicAuth()
-	if !basic {
-		id = p.Get("client_id")
+// noteClient notes the first client that a request names: by HTTP Basic, client_id, or the unverified sub or iss of its
+// assertion.
+func (a *Authenticator) noteClient(r *http.Request, p oauth2.Parameters) {
+	id, _, _ := r.BasicAuth()
+	claimed := []string{formDecoded(id), id, p.Get("client_id")}
+	if _, claims, err := decodeAssertion(p.Get("client_assertion")); err == nil {
+		claimed = append(claimed, claims.Subject, claims.Issuer)
 	}
-	if client, err := a.Clients.Find(r.Context(), id); err == nil && client != nil {
-		audit.FromContext(r.Context()).ClientID = id
+	for _, id := range claimed {
+		if a.Clients.Note(r.Context(), id) {
+			return
+		}
 	}
 }
 
@@ -188,11 +200,9 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 // assertingClient returns the claims of an assertion, and the client that they name. The
 // signature is not checked yet.
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
-	parts := strings.Split(raw, ".")
-	var header assertionHeader
-	claims := new(assertionClaims)
-	if len(parts) != 3 || decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
-		return nil, nil, invalidAssertion("this is no JWT")
+	header, claims, err := decodeAssertion(raw)
+	if err != nil {
+		return nil, nil, err
 	}
 	client, err := a.Clients.named(ctx, claims.Subject)
 	switch {

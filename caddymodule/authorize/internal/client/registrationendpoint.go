@@ -134,6 +134,7 @@ func (e *RegistrationEndpoint) authenticate(r *http.Request) (*registered, error
 	var digest []byte // of none that there is
 	if c != nil {
 		digest = c.AccessDigest
+		audit.NoteClient(r.Context(), c.Client.ID)
 	}
 	if err := e.checkToken(r, p.Get("client_id"), digest, false); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
@@ -46,6 +47,19 @@ func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 		return nil, r.Known(ctx)
 	}
 	return nil, nil
+}
+
+// Note notes for the audit trail that a request names a client, which may wait for approval, and reports whether it exists.
+func (r *Registry) Note(ctx context.Context, id string) bool {
+	if id == "" {
+		return false
+	}
+	c, err := r.named(ctx, id)
+	if c == nil || err != nil {
+		return false
+	}
+	audit.NoteClient(ctx, id)
+	return true
 }
 
 // IDs returns the client_ids of all clients.

@@ -61,10 +61,11 @@ func setKind(h http.Header, kind string) {
 	h.Set("Pragma", "no-cache")
 }
 
-// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3).
+// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3), and records a refusal of a known client unless the
+// endpoint has recorded it.
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	rs.recordOutage(r, err)
+	rs.recordRefusal(r, err)
 	rs.logRefusal(r, e)
 	if release := audit.FromContext(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
 		release(r.Context())
@@ -98,14 +99,17 @@ func SetRetryAfter(h http.Header, status int) {
 	}
 }
 
-// recordOutage puts on the audit trail that a request needed a store that cannot be reached.
-func (rs *Responder) recordOutage(r *http.Request, err error) {
-	if !errors.Is(err, store.ErrUnavailable) {
+// recordRefusal records that a known client was refused, or that a request needed a store that cannot be reached.
+func (rs *Responder) recordRefusal(r *http.Request, err error) {
+	if audit.FromContext(r.Context()).ClientID == "" && !errors.Is(err, store.ErrUnavailable) {
 		return
 	}
 	kind := audit.Token
-	if r.URL.Path == PushedAuthorization {
+	switch r.URL.Path {
+	case PushedAuthorization:
 		kind = audit.Authorization
+	case Register:
+		kind = audit.Registration
 	}
 	rs.Trail.RecordRefusal(r, audit.Event{Kind: kind, Err: err})
 }

@@ -22,6 +22,8 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		e.servePOST(w, r)
 		return
 	}
+	p, _ := oauth2.ReadQuery(r.URL.RawQuery) // errors are found later
+	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
 	pushed, err := e.pushed.find(r.Context(), r.URL.RawQuery)
 	if err != nil {
 		e.frame.ShowError(w, r, err)
@@ -49,6 +51,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 // authorize-post): browsers withhold our cookies from another site's POST, but not from GET.
 func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
+	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
 	if err == nil {
 		err = p.Check("request_uri")
 	}

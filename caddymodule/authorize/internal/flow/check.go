@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
@@ -33,6 +34,7 @@ type requests struct {
 // not redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
+	q.clients.Note(ctx, p.Get("client_id"))
 	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
 	p, refused := q.objects.open(ctx, p)
 	req, err := q.destination(ctx, p)
@@ -64,6 +66,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	}
 	uri := p.Get("redirect_uri")
 	if !client.AllowsRedirectURI(uri) {
+		audit.NoteRedirect(ctx, uri, client.RedirectURIs)
 		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
 	return &authorizationRequest{

@@ -37,7 +37,7 @@ type launchResponse struct {
 }
 
 func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := oauth2.FormParameters(w, r)
+	p, err := e.authenticator.Form(w, r)
 	var response *launchResponse
 	if err == nil {
 		response, err = e.register(r, p)

@@ -126,6 +126,7 @@ func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 
 func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
 	p, err := oauth2.QueryParameters(query)
+	e.clients.Note(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +139,9 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	}
 	l.redirectURI = p.Get("post_logout_redirect_uri")
 	if l.redirectURI != "" && (l.client == nil || !slices.Contains(l.client.PostLogoutRedirectURIs, l.redirectURI)) {
+		if l.client != nil {
+			audit.NoteRedirect(r.Context(), l.redirectURI, l.client.PostLogoutRedirectURIs)
+		}
 		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
 	}
 	return l, nil
@@ -161,6 +165,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 		return err
 	}
 	l.subject = claims.Subject
+	e.clients.Note(r.Context(), claims.Audience)
 	l.client, err = e.clients.Find(r.Context(), claims.Audience)
 	if l.client != nil { // a removed client ends no session
 		l.sid = claims.Session
@@ -180,9 +185,6 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 // provider with an end_session_endpoint, the browser goes there next. No other browser does,
 // because the address has the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	if req.client != nil {
-		audit.FromContext(r.Context()).ClientID = req.client.ID
-	}
 	stored, err := e.sessions.OfBrowser(r)
 	var target string
 	if err == nil && stored != nil {

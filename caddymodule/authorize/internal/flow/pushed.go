@@ -56,7 +56,7 @@ func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
-	p, err := oauth2.FormParameters(w, r)
+	p, err := e.authenticator.Form(w, r)
 	if err != nil {
 		return nil, err
 	}

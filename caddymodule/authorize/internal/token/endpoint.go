@@ -51,7 +51,7 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	var p oauth2.Parameters
 	err := e.count(w, r, "", true)
 	if err == nil {
-		p, err = oauth2.FormParameters(w, r)
+		p, err = e.authenticator.Form(w, r)
 	}
 	var response *tokenResponse
 	if err == nil {

@@ -181,6 +181,7 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	if err != nil {
 		return nil, err
 	}
+	fs.clients.Note(ctx, f.Grant.ClientID)
 	found, err := fs.clients.Find(ctx, f.Grant.ClientID)
 	if err == nil && (found == nil || !found.Public()) {
 		err = client.ErrNoClientID

@@ -53,7 +53,7 @@ func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := oauth2.FormParameters(w, r)
+	p, err := e.authenticator.Form(w, r)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	p, err := oauth2.FormParameters(w, r)
+	p, err := e.authenticator.Form(w, r)
 	if err != nil {
 		return err
 	}

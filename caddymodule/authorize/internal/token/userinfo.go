@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -110,10 +111,14 @@ func headerToken(r *http.Request) (string, error) {
 
 func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
 	claims, err := e.verifier.verify(ctx, raw)
-	if errors.Is(err, errInvalidToken) {
-		err = invalidToken
+	switch {
+	case errors.Is(err, errInvalidToken):
+		return nil, invalidToken
+	case err != nil:
+		return nil, err
 	}
-	return claims, err
+	audit.NoteClient(ctx, claims.ClientID)
+	return claims, nil
 }
 
 var invalidToken = &oauth2.Error{
