@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
@@ -51,7 +53,7 @@ var droppedHeaders = []string{
 	"Keep-Alive", "Refresh", "Trailer", "Transfer-Encoding",
 }
 
-// Write sends the answer. A GET that names its ETag in If-None-Match is answered with 304 here, because the server was
+// Write sends the answer. A GET that names its ETag in If-None-Match, or its time in If-Modified-Since, is answered with 304 here, because the server was
 // asked without (RFC 9110 §13.1.2): it would have answered so whether the resource may be seen or not.
 func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 	for name, values := range a.Header {
@@ -60,7 +62,7 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if etag := a.Header.Get("Etag"); etag != "" && read && a.Status == http.StatusOK && IsNotModified(r.Header, etag) {
+	if read && a.Status == http.StatusOK && (IsNotModified(r.Header, a.Header.Get("Etag")) || a.isUnmodifiedSince(r.Header)) {
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -77,6 +79,25 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, err := w.Write(a.Body)
 	return err
+}
+
+// isUnmodifiedSince reports whether the resource is not newer than If-Modified-Since, which If-None-Match overrides (RFC 9110
+// §13.1.3). Servers that send no Last-Modified have the time in the resource.
+func (a *Answer) isUnmodifiedSince(header http.Header) bool {
+	since, err := http.ParseTime(header.Get("If-Modified-Since"))
+	if err != nil || len(header["If-Modified-Since"]) > 1 || header["If-None-Match"] != nil {
+		return false
+	}
+	if modified, err := http.ParseTime(a.Header.Get("Last-Modified")); err == nil {
+		return !modified.After(since)
+	}
+	var res struct {
+		Meta struct{ LastUpdated time.Time }
+	}
+	if err := json.Unmarshal(a.Body, &res); err != nil || res.Meta.LastUpdated.IsZero() {
+		return false
+	}
+	return !res.Meta.LastUpdated.Truncate(time.Second).After(since)
 }
 
 // IsNotModified reports whether If-None-Match names the ETag. Weak comparison, as RFC 9110 §13.1.2 has it.

@@ -59,6 +59,7 @@ type plan struct {
 	branches   []branch
 	parameters []smart.Parameter // that go to the FHIR server with every branch
 	asked      []smart.Parameter // the client's, as far as they are heeded
+	ignored    []string          // names of unknown parameters, with Prefer: handling=lenient
 	order      []sortKey         // by which the branches' results are merged
 	count      int               // _count; 0 if the client did not say
 	size       int               // matches of a page; 0 leaves it to the FHIR server

@@ -3,6 +3,9 @@ package search
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +43,7 @@ func newPlan(ctx context.Context, x *Searches, find finder, c message.Call, i in
 	if err := rules.apply(ctx, i.Parameters); err != nil {
 		return nil, err
 	}
+	s.dropIgnored()
 	s.setJudged(rules.trust != open || len(s.branches) > 1)
 	if most := s.mostRequests(); len(s.order) > 0 && len(s.branches) > most {
 		return nil, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(s.branches), most)
@@ -54,6 +58,10 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) er
 	}
 	for _, p := range parameters {
 		passed, heeded, err := r.one(ctx, p)
+		if errors.Is(err, errUnknown) && isLenient(r.s.c.Header) && isDroppable(p.Name) {
+			r.s.ignored = append(r.s.ignored, p.Name)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -63,6 +71,38 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) er
 		}
 	}
 	return nil
+}
+
+// isLenient reports whether the client asks for Prefer: handling=lenient (RFC 7240, FHIR R4 search.html#errors). The searches
+// that writes and chains need have no such header: their criteria are always strict.
+func isLenient(header http.Header) bool {
+	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
+		preference, _, _ = strings.Cut(preference, ";")
+		name, value, _ := strings.Cut(preference, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "handling") { // the first counts
+			return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "lenient")
+		}
+	}
+	return false
+}
+
+// isDroppable reports whether a search without a parameter finds no more than what may be seen, in any order. A chain is not
+// unknown as a whole, and an order is checked by its keys.
+func isDroppable(name string) bool {
+	return name != "_sort" && !strings.HasPrefix(name, "_has") && !strings.Contains(name, ".")
+}
+
+// dropIgnored removes the ignored parameters from the client's call, so that links to further pages don't repeat them.
+func (s *plan) dropIgnored() {
+	if len(s.ignored) == 0 {
+		return
+	}
+	s.i.Parameters = slices.DeleteFunc(slices.Clone(s.i.Parameters), func(p smart.Parameter) bool { return slices.Contains(s.ignored, p.Name) })
+	if text := smart.EncodeParameters(s.i.Parameters); s.c.Method == http.MethodPost {
+		s.c.Query, s.c.Body = "", []byte(text)
+	} else {
+		s.c.Query = text
+	}
 }
 
 // one is what a parameter becomes, and whether it counts.
@@ -226,9 +266,11 @@ func checkPlain(x *Searches, resourceType, name, modifier, value string) error {
 	return nil
 }
 
+var errUnknown = fmt.Errorf("%w: unknown parameter", message.ErrSearch)
+
 // unknown refuses a parameter of which only the FHIR server may know what it asks.
 func unknown(resourceType, name string) error {
-	return message.Invalid(message.ErrSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
+	return message.Invalid(errUnknown, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 

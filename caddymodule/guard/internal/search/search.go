@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
@@ -61,6 +62,9 @@ func (s *plan) page(ctx context.Context, from paging.Position, self string) (*me
 		return nil, err
 	}
 	out := &message.Bundle{Kind: "searchset", Total: total, Entries: s.localized(entries), Links: message.Links{{Relation: "self", URL: self}}}
+	if from.IsStart() {
+		out.Entries = append(out.Entries, s.outcome()...)
+	}
 	if !to.IsEnd() {
 		to.Total = max(total, 0)
 		next, err := s.nextLink(ctx, to)
@@ -70,6 +74,16 @@ func (s *plan) page(ctx context.Context, from paging.Position, self string) (*me
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
 	return out.Answer(), nil
+}
+
+// outcome returns the entry that names the ignored parameters, if there are any.
+func (s *plan) outcome() []message.Entry {
+	if len(s.ignored) == 0 {
+		return nil
+	}
+	text := `{"resourceType":"OperationOutcome","issue":[{"severity":"warning","code":"not-supported","diagnostics":` +
+		message.Quoted("Unknown search parameters were ignored: "+strings.Join(s.ignored, ", ")+".") + `}]}`
+	return []message.Entry{{Resource: []byte(text), Search: []byte(`{"mode":"outcome"}`)}}
 }
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
