@@ -55,14 +55,14 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
+	x := server.New(m.Base, server.Limits{Answer: m.Limit}, m.Memory, next, r)
+	defer x.Share.Release()
 	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
-		return next.ServeHTTP(w, r)
+		return x.Next.ServeHTTP(w, r)
 	}
 	if err := message.CheckFormat(r.Header, parameters); err != nil {
 		return err
 	}
-	x := server.New(m.Base, server.Limits{Answer: m.Limit}, m.Memory, next, r)
-	defer x.Share.Release()
 	a, err := m.Answer(&x, message.Get("metadata", r.URL.RawQuery), r)
 	if err != nil {
 		return err
@@ -95,6 +95,9 @@ func (m *Metadata) Answer(x asker, c message.Call, r *http.Request) (*message.An
 	a, err := x.Ask(r.Context(), c)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range []string{"Location", "Content-Location"} { // the server's address of what was requested here
+		a.Header.Del(name)
 	}
 	if a.Status == http.StatusOK && a.IsJSON() {
 		err = m.change(a, r)

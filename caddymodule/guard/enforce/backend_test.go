@@ -66,7 +66,7 @@ func TestWithheld(t *testing.T) {
 		{"deleted", "application/fhir+json", `{"resourceType":"OperationOutcome"}`, 410, 404},
 		{"not there", "application/fhir+json", `{"resourceType":"OperationOutcome"}`, 404, 404},
 		{"refused", "application/fhir+json", own, 400, 404},
-		{"not authorized", "application/fhir+json", own, 401, 404},
+		{"credentials required", "application/fhir+json", own, 401, 502},
 		{"failed", "application/fhir+json", own, 500, 500},
 		{"overloaded", "application/fhir+json", own, 503, 503},
 		{"too many requests", "application/fhir+json", own, 429, 429},

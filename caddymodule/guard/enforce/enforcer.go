@@ -3,12 +3,14 @@ package enforce
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/address"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -61,10 +63,14 @@ type Enforcer struct {
 	// Judging is called before a call is judged, and gives the context for it; what it returns is called after that. Nil if
 	// nobody wants to know.
 	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
+	// Logger gets what administrators must know of responses: headers that were removed, and responses that were aborted.
+	// Nil: nobody.
+	Logger *slog.Logger
 	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
 	Decided func(r *http.Request, b Bearer, d Decision)
 
 	conditionalDeletes write.ConditionalDeletes
+	bases              address.Bases // of the FHIR server, as its responses show them
 }
 
 // Bearer is who asks.

@@ -24,13 +24,15 @@ import (
 
 // exchange is a client's request on its way: what asks the FHIR server, what judges, and the interactions over both.
 type exchange struct {
-	e       *Enforcer
-	bearer  Bearer
-	r       *http.Request // the client's
-	server  server.Server
-	judge   judge.Judge
-	pages   paging.Pages
-	collect write.Collector // of what writes come to in a transaction; nil: they are sent
+	e         *Enforcer
+	bearer    Bearer
+	r         *http.Request // the client's
+	server    server.Server
+	judge     judge.Judge
+	pages     paging.Pages
+	rewriting rewriting       // of the response, if it is judged
+	isContent bool            // the response is the content of a Binary, which stays as it is
+	collect   write.Collector // of what writes come to in a transaction; nil: they are sent
 }
 
 // call is the request without its body.

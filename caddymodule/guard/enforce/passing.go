@@ -2,162 +2,272 @@ package enforce
 
 import (
 	"bytes"
-	"context"
+	"errors"
+	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/address"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// pass has the next handler answer the client's request as it is. Only addresses become ours: those of resources in
-// headers, and links to pages, which are sealed.
-func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Interaction) error {
-	r := x.r
-	asked := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, x.e.Base), "/")
-	p := &passingWriter{ResponseWriter: w, x: x, terminology: operation.AsksDefinitions(i)}
-	if i.Async {
-		withoutAsync(r.Header)
+// pass has the next handler answer the client's request as it is. Of the response, only links and addresses are
+// rewritten. If that fails before the first byte was sent, the error takes the place of the response; afterwards, the
+// connection is aborted, so that no client takes the part that was sent for all of it.
+func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Interaction) (err error) {
+	p := &passing{to: w, x: x, i: i, raw: takesContent(x.r.Header, i), header: w.Header().Clone(), asked: strings.TrimPrefix(strings.TrimPrefix(x.r.URL.Path, x.e.Base), "/")}
+	p.rewriting, p.trusts = x.newRewriting(), findsResources(i)
+	if interactions[i.Kind].page != nil {
+		p.seal = func(links message.Links) (message.Links, error) {
+			p.learn(address.BaseOf(links.To("self"), p.asked), p.trusts)
+			return x.pages.SealLinks(x.r.Context(), c, p.asked, links)
+		}
 	}
-	if interactions[i.Kind].page != nil && r.Method != http.MethodHead {
-		r.Header.Set("Accept-Encoding", "identity")
-		p.mayHold = true
-	}
-	if err := p.record(); err != nil {
+	if err := p.prepare(i); err != nil {
 		return err
 	}
-	return p.flush(r.Context(), c, asked)
-}
-
-// passingWriter has an answer name addresses as clients know them. It holds a Bundle in JSON up to the limit; anything
-// else, and what is longer, passes as it comes.
-type passingWriter struct {
-	http.ResponseWriter
-	x           *exchange
-	mayHold     bool
-	terminology bool // an operation on definitions is answered
-	own         bool // the header that is being written is of an answer of our own: see [BeginOwn]
-	began       bool
-	held        *bytes.Buffer
-	refused     error // to hold more, for lack of memory
-	status      int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (p *passingWriter) WriteHeader(status int) {
-	if p.began || status < http.StatusOK {
-		if status < http.StatusOK {
-			p.ResponseWriter.WriteHeader(status)
-		}
-		return
-	}
-	p.began, p.status = true, status
-	a := &message.Answer{Status: status, Header: p.Header()}
-	p.x.pages.At.Localize(a)
-	if p.mayHold && !p.own && status == http.StatusOK && a.IsJSON() && p.Header().Get("Content-Encoding") == "" {
-		p.held = message.Buffers.Get().(*bytes.Buffer)
-		return
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (p *passingWriter) Write(b []byte) (int, error) {
-	p.WriteHeader(http.StatusOK)
-	if p.held == nil {
-		return p.ResponseWriter.Write(b)
-	}
-	if int64(p.held.Len()+len(b)) <= p.x.server.Limits.Answer {
-		return p.hold(b)
-	}
-	if err := p.release(p.held.Bytes()); err != nil {
-		return 0, err
-	}
-	return p.ResponseWriter.Write(b)
-}
-
-// hold holds a part of an answer.
-func (p *passingWriter) hold(b []byte) (int, error) {
-	if p.refused == nil {
-		p.refused = p.x.server.Reserve(p.x.r.Context(), len(b), p.x.server.Limits.Answer-int64(p.held.Len()))
-	}
-	if p.refused != nil {
-		return 0, p.refused
-	}
-	return p.held.Write(b)
-}
-
-// record has the next handler answer. If the answer is refused on its way, nothing of it is left, not even its headers.
-func (p *passingWriter) record() (err error) {
-	var few [8]field // has room for what there is mostly
-	before := few[:0]
-	for name, values := range p.Header() {
-		before = append(before, field{name, slices.Clip(values)})
-	}
+	defer p.release()
 	defer func() {
-		if message.ForgiveAbort(recover(), p.refused); p.refused != nil {
-			clear(p.Header())
-			for _, f := range before {
-				p.Header()[f.name] = f.values
-			}
-			err = p.refused
+		if message.ForgiveAbort(recover(), p.failed); p.failed != nil {
+			err = p.failed
+		}
+		if err != nil && p.sent {
+			x.e.logger().Error("response aborted", "path", x.r.URL.Path, "error", err)
+			panic(http.ErrAbortHandler)
 		}
 	}()
-	return p.x.server.Next.ServeHTTP(p, p.x.r)
+	if err := x.server.Next.ServeHTTP(p, x.r); err != nil {
+		return err
+	}
+	return p.finish()
 }
 
-// field is a header field with all its values.
-type field struct {
-	name   string
-	values []string
-}
+var errFormatOut = errors.New("only FHIR JSON and XML can be rewritten")
 
-// release writes what was held, in parts, and holds no more.
-func (p *passingWriter) release(parts ...[]byte) error {
-	held := p.held
-	p.held = nil
-	defer p.x.server.Share.ShrinkTo(0)
-	defer message.GiveBack(held)
-	p.ResponseWriter.WriteHeader(p.status)
-	for _, part := range parts {
-		if _, err := p.ResponseWriter.Write(part); err != nil {
-			return err
-		}
+// prepare makes the request one whose response can be rewritten: in JSON or XML, without compression, in one piece. The
+// content of a Binary, and what an operation returns, may be anything.
+func (p *passing) prepare(i interaction.Interaction) error {
+	header := p.x.r.Header
+	if i.Async {
+		withoutAsync(header)
+	}
+	if p.raw {
+		return nil
+	}
+	header["Accept-Encoding"] = []string{"identity"}
+	header.Del("Range")
+	header.Del("If-Range")
+	if i.Kind == interaction.Operation {
+		return nil
+	}
+	format, accept := message.FormatOf(i.Parameters), message.Rewritable(header["Accept"])
+	if format != "" && !message.IsRewritable(format) || format == "" && len(accept) == 0 && len(message.ParseAccept(header)) > 0 {
+		return message.NotAcceptable(errFormatOut, "Responses are FHIR JSON or XML: request application/fhir+json.")
+	}
+	if header.Del("Accept"); len(accept) > 0 {
+		header["Accept"] = []string{strings.Join(accept, ", ")}
 	}
 	return nil
 }
 
-// FlushError lets what passes as it comes be flushed. What is held waits.
-func (p *passingWriter) FlushError() error {
+// passing is a response on its way to the client. Its beginning is held back, so that a failure there is a complete
+// response with a status of its own.
+type passing struct {
+	rewriting
+	to      http.ResponseWriter
+	x       *exchange
+	i       interaction.Interaction
+	asked   string      // the path below the FHIR base
+	raw     bool        // content of a Binary, of which nothing is rewritten
+	own     bool        // the header that is being written is of a response of this process: see [BeginOwn]
+	header  http.Header // until it is sent
+	status  int         // 0 before WriteHeader
+	rewrite bool        // the body is FHIR JSON or XML
+	sent    bool        // the header was sent
+	held    *bytes.Buffer
+	out     *bytes.Buffer // for each piece, rewritten; nil before
+	failed  error
+}
+
+// holdback is how much of a response is held back, in bytes. Most servers send links first.
+const holdback = 1 << 20
+
+// Header implements http.ResponseWriter.
+func (p *passing) Header() http.Header {
+	if p.sent {
+		return http.Header{} // trailers are dropped
+	}
+	return p.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *passing) WriteHeader(status int) {
+	if p.status != 0 || status < http.StatusOK {
+		return
+	}
+	p.status = status
+	if p.own {
+		p.send()
+		return
+	}
+	p.headers(p.header, p.asked)
+	p.format = message.FormatOfMedia(p.header.Get("Content-Type"))
+	p.raw = p.raw || isBinary(p.i) && !strings.Contains(mediaOf(p.header.Get("Content-Type")), "fhir")
+	p.rewrite = !p.raw && p.format != message.NoFormat
+	isHead := p.x.r.Method == http.MethodHead
+	if p.rewrite {
+		if status == http.StatusPartialContent {
+			p.failed = message.NotRewritten(fmt.Errorf("%w: a part of a resource (status 206) cannot be rewritten", errFormatOut))
+			return
+		}
+		message.DropBodyHeaders(p.header)
+		if p.seal != nil {
+			p.header.Del("Etag")
+		}
+	}
+	switch {
+	case message.HasNoContent(status), isHead:
+		if status == http.StatusResetContent {
+			p.header.Set("Content-Length", "0")
+		}
+		p.send()
+	case p.rewrite:
+		p.held = message.Buffers.Get().(*bytes.Buffer)
+	}
+}
+
+// send sends the header, in place of what was set before.
+func (p *passing) send() {
+	to := p.to.Header()
+	clear(to)
+	for name, values := range p.header {
+		to[name] = values
+	}
+	p.sent = true
+	p.to.WriteHeader(p.status)
+}
+
+// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
+func (p *passing) Write(b []byte) (int, error) {
+	p.WriteHeader(http.StatusOK)
+	if p.failed == nil && len(b) > 0 {
+		p.failed = p.write(b)
+	}
+	if p.failed != nil {
+		return 0, p.failed
+	}
+	return len(b), nil
+}
+
+func (p *passing) write(b []byte) error {
+	switch {
+	case message.HasNoContent(p.status), p.x.r.Method == http.MethodHead:
+		return nil
+	case !p.rewrite:
+		if !p.sent {
+			if err := p.checkMedia(); err != nil {
+				return err
+			}
+			p.send()
+		}
+		_, err := p.to.Write(b)
+		return err
+	case p.held == nil:
+		return p.pieces(b, false)
+	case p.held.Len()+len(b) > holdback:
+		return p.pieces(b, false) // with what is held
+	}
+	if err := p.x.server.Reserve(p.x.r.Context(), len(b), holdback-int64(p.held.Len())); err != nil {
+		return err
+	}
+	_, err := p.held.Write(b)
+	return err
+}
+
+// otherMedia are formats of FHIR resources in which nothing can be rewritten.
+var otherMedia = message.SetOf("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
+
+// checkMedia rejects content that may be a FHIR resource in which nothing can be rewritten. Of operations and Binaries,
+// other content passes. An error page of another server is replaced by an error of the same status.
+func (p *passing) checkMedia() error {
+	media := p.header.Get("Content-Type")
+	switch {
+	case p.own, p.raw, p.i.Kind == interaction.Operation && !otherMedia[mediaOf(media)] && mediaOf(media) != "":
+		return nil
+	case p.status >= http.StatusBadRequest:
+		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
+	}
+	return message.NotRewritten(fmt.Errorf("%w: Content-Type %q", errFormatOut, media))
+}
+
+// pieces sends what was held and a piece behind it, rewritten.
+func (p *passing) pieces(b []byte, last bool) error {
+	defer p.x.server.Share.ShrinkTo(0)
 	if p.held != nil {
+		held := p.held
+		defer message.GiveBack(held)
+		p.held = nil
+		_, _ = held.Write(b) // it never fails
+		b = held.Bytes()
+	}
+	if p.out == nil {
+		p.out = message.Buffers.Get().(*bytes.Buffer)
+	}
+	out, err := p.append(emptied(p.out, len(b)), b, last)
+	switch {
+	case err != nil && p.status >= http.StatusBadRequest:
+		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
+	case err != nil:
+		return message.NotRewritten(err)
+	}
+	if !p.sent {
+		if last {
+			p.header.Set("Content-Length", strconv.Itoa(len(out)))
+		}
+		p.send()
+	}
+	_, err = p.to.Write(out)
+	return err
+}
+
+// finish sends the rest.
+func (p *passing) finish() error {
+	switch {
+	case p.failed != nil:
+		return p.failed
+	case p.status == 0:
+		return message.Withheld(message.ErrNoAnswer)
+	case p.rewrite && !message.HasNoContent(p.status) && p.x.r.Method != http.MethodHead:
+		return p.pieces(nil, true)
+	case !p.sent:
+		p.send()
+	}
+	return nil
+}
+
+// release gives the buffers back.
+func (p *passing) release() {
+	for _, b := range []**bytes.Buffer{&p.held, &p.out, &p.scratch} {
+		if *b != nil {
+			message.GiveBack(*b)
+			*b = nil
+		}
+	}
+}
+
+// FlushError flushes what was sent. What is held waits.
+func (p *passing) FlushError() error {
+	if !p.sent {
 		return nil
 	}
-	return http.NewResponseController(p.ResponseWriter).Flush()
+	return http.NewResponseController(p.to).Flush()
 }
 
 // Unwrap lets http.ResponseController find what else the writer can do.
-func (p *passingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-// flush writes what was held, with its links sealed.
-func (p *passingWriter) flush(ctx context.Context, c message.Call, asked string) error {
-	if p.held == nil {
-		return nil
-	}
-	body := p.held.Bytes()
-	at, links, err := p.x.pages.SealLinks(ctx, c, asked, body)
-	switch {
-	case err != nil:
-		return err
-	case links == nil:
-		return p.release(body)
-	}
-	p.Header().Set("Content-Length", strconv.Itoa(len(body)-(at.To-at.From)+len(links)))
-	p.Header().Del("Etag")
-	return p.release(body[:at.From], links, body[at.To:])
-}
+func (p *passing) Unwrap() http.ResponseWriter { return p.to }
 
 // withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to
 // any other could be followed by whoever has it.
@@ -181,17 +291,17 @@ func withoutAsync(header http.Header) {
 // take its place.
 func BeginOwn(w http.ResponseWriter, status int) {
 	if p := passingFrom(w); p != nil {
-		p.own = p.terminology
+		p.own = operation.AsksDefinitions(p.i)
 		defer func() { p.own = false }()
 	}
 	w.WriteHeader(status)
 }
 
 // passingFrom finds the guard's writer below those of the handlers behind it; nil if there is none.
-func passingFrom(w http.ResponseWriter) *passingWriter {
+func passingFrom(w http.ResponseWriter) *passing {
 	for {
 		switch at := w.(type) {
-		case *passingWriter:
+		case *passing:
 			return at
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = at.Unwrap()

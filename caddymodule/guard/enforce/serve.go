@@ -24,8 +24,13 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.Memory, next, r)}
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
 	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
+	x.rewriting = x.newRewriting()
+	x.server.Observe = x.rewriting.observe
 	defer x.server.Share.Release()
 	i, a, err := x.serve(w)
+	if err == nil && a != nil && !x.isContent {
+		err = x.rewriting.judged(a)
+	}
 	if err == nil && a != nil {
 		x.server.Share.ShrinkTo(int64(len(a.Body)))
 		err = a.Write(w, r)
@@ -92,6 +97,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	}
 	a, err = x.Answer(x.r.Context(), c, i)
 	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
+		x.isContent = true
 		a, err = content(a)
 	}
 	return i, a, err
@@ -112,15 +118,19 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 
 // Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what the site's rules make
 // of them.
-func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
+func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (a *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
-	return x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
+	a, err = x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.answer != nil {
 			return row.answer(ctx, x, c, i)
 		}
 		return nil, message.NotFound()
 	})
+	if a != nil {
+		x.rewriting.headers(a.Header, c.Path)
+	}
+	return a, err
 }
 
 // judging tells that a call is about to be judged.

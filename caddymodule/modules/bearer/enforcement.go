@@ -86,7 +86,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
 		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Judging: judging,
-		Decided: tracing(record),
+		Decided: tracing(record), Logger: ctx.Slogger(),
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -91,11 +90,7 @@ func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Answer
 	if prefer := s.entries[0].header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	a, err := x.Server.Ask(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
-	if err != nil || !a.Succeeded() || !a.IsJSON() {
-		return a, err
-	}
-	return x.localizeResponses(a)
+	return x.Server.Ask(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
 }
 
 // sent is the resource of an entry as it goes on: none where there is no use for one.
@@ -104,28 +99,4 @@ func (e *submitted) sent(c message.Call) []byte {
 		return nil
 	}
 	return e.resource
-}
-
-// localizeResponses has an answered Bundle name resources as clients know them.
-func (x *Bundles) localizeResponses(a *message.Answer) (*message.Answer, error) {
-	b, err := message.ParseBundle(a.Body)
-	if err != nil {
-		return nil, message.Withheld(err)
-	}
-	x.At.LocalizeEntries(b.Entries)
-	for n, e := range b.Entries {
-		if e.Response == nil {
-			continue
-		}
-		var r response
-		if err := json.Unmarshal(e.Response, &r); err != nil {
-			return nil, message.Withheld(err)
-		}
-		if r.Location != "" {
-			r.Location, _ = x.At.LocalURL(r.Location)
-		}
-		b.Entries[n].Response = r.text()
-	}
-	b.Links = nil
-	return x.At.Localize(a.With(b.Text())), nil
 }

@@ -244,6 +244,9 @@ func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*mess
 		return nil, message.Withheld(errMismatch)
 	}
 	a := message.NewAnswer(status, e.Resource)
+	if local, ok := t.in.At.LocalURL(r.Location); ok {
+		r.Location = local
+	}
 	for name, value := range map[string]string{"Location": r.Location, "Etag": r.ETag, "Last-Modified": httpDate(r.LastModified)} {
 		if value != "" {
 			a.Header.Set(name, value)

@@ -40,17 +40,42 @@ func (a *Answer) With(body []byte) *Answer {
 // Succeeded reports whether the status is 2xx.
 func (a *Answer) Succeeded() bool { return a.Status/100 == 2 }
 
-// IsJSON reports whether the body says that it is FHIR JSON.
-func (a *Answer) IsJSON() bool {
-	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	return media == TypeJSON || media == "application/json" || strings.HasSuffix(media, "+json")
+// Format is a format of FHIR resources.
+type Format byte
+
+// The formats whose addresses can be rewritten. Of these, only JSON can be judged.
+const (
+	NoFormat Format = iota
+	JSON
+	XML
+)
+
+// FormatOfMedia returns the format of a Content-Type; NoFormat for all that are neither JSON nor XML.
+func FormatOfMedia(contentType string) Format {
+	media, _, _ := strings.Cut(contentType, ";")
+	switch media = strings.ToLower(strings.TrimSpace(media)); {
+	case media == TypeJSON, media == "application/json", media == "text/json", media == "application/json+fhir", strings.HasSuffix(media, "+json"):
+		return JSON
+	case media == typeXML, media == "application/xml", media == "text/xml", media == "application/xml+fhir":
+		return XML
+	}
+	return NoFormat
 }
+
+// IsJSON reports whether the body says that it is FHIR JSON.
+func (a *Answer) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
 
 // droppedHeaders describe a body that may have become another, or a connection.
 var droppedHeaders = []string{
-	"Accept-Ranges", "Connection", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Digest",
-	"Keep-Alive", "Refresh", "Trailer", "Transfer-Encoding",
+	"Accept-Ranges", "Connection", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range",
+	"Digest", "Keep-Alive", "Repr-Digest", "Trailer", "Transfer-Encoding",
+}
+
+// DropBodyHeaders removes the headers of a body that may become another.
+func DropBodyHeaders(header http.Header) {
+	for _, name := range droppedHeaders {
+		delete(header, name)
+	}
 }
 
 // Write sends the answer. A GET that names its ETag in If-None-Match, or its time in If-Modified-Since, is answered with 304 here, because the server was
@@ -67,17 +92,21 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	if len(a.Body) == 0 {
+	body := a.Body
+	if HasNoContent(a.Status) {
+		body = nil
+	}
+	if len(body) == 0 {
 		w.Header().Del("Content-Type")
 	}
-	if a.Status != http.StatusNoContent {
-		w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
+	if a.Status != http.StatusNoContent && a.Status != http.StatusNotModified {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	w.WriteHeader(a.Status)
-	if r.Method == http.MethodHead || len(a.Body) == 0 {
+	if r.Method == http.MethodHead || len(body) == 0 {
 		return nil
 	}
-	_, err := w.Write(a.Body)
+	_, err := w.Write(body)
 	return err
 }
 
@@ -98,6 +127,12 @@ func (a *Answer) isUnmodifiedSince(header http.Header) bool {
 		return false
 	}
 	return !res.Meta.LastUpdated.Truncate(time.Second).After(since)
+}
+
+// HasNoContent reports whether responses of a status have no content whatever the method (RFC 9110 §15.3.5, §15.3.6,
+// §15.4.5).
+func HasNoContent(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
 // IsNotModified reports whether If-None-Match names the ETag. Weak comparison, as RFC 9110 §13.1.2 has it.
@@ -223,6 +258,26 @@ func Withheld(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
 		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
+	}
+}
+
+// NotRewritten rejects a response whose links or addresses cannot be rewritten. A refusal of ours stays.
+func NotRewritten(err error) error {
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		return refusal
+	}
+	return &guard.Error{
+		Status: http.StatusBadGateway, Err: err,
+		Description: "The FHIR server's response has links or addresses that cannot be rewritten for clients.",
+	}
+}
+
+// TooLong rejects a response of the FHIR server that is larger than the limit in bytes.
+func TooLong(limit int64) *guard.Error {
+	return &guard.Error{
+		Status:      http.StatusBadGateway,
+		Description: fmt.Sprintf("The FHIR server's response is larger than %d bytes, the limit for responses that are checked: request less at once with _count or _elements.", limit),
+		Err:         fmt.Errorf("%w: %w: more than %d bytes; max_memory of fhir_bearer raises the limit", ErrWithheld, ErrTooLong, limit),
 	}
 }
 

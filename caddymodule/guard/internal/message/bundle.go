@@ -230,12 +230,3 @@ func (e *Entry) append(out []byte) []byte {
 	}
 	return append(out, '}')
 }
-
-// LocalizeEntries has entries name resources as clients know them.
-func (to Addresses) LocalizeEntries(entries []Entry) {
-	for i := range entries {
-		if local, ok := to.LocalURL(entries[i].FullURL); ok {
-			entries[i].FullURL = local
-		}
-	}
-}

@@ -118,10 +118,28 @@ func CheckFormat(header http.Header, parameters []smart.Parameter) error {
 	if strings.Contains(format, "json") || format == "" && ParseAccept(header).TakesJSON() {
 		return nil
 	}
-	return &guard.Error{
-		Status: http.StatusNotAcceptable, Err: errFormat,
-		Description: "Answers are FHIR JSON here: ask for application/fhir+json.",
+	return NotAcceptable(errFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
+}
+
+// NotAcceptable rejects a request for a format (RFC 9110 §15.5.7).
+func NotAcceptable(err error, description string) error {
+	return &guard.Error{Status: http.StatusNotAcceptable, Description: description, Err: err}
+}
+
+// IsRewritable reports whether a value of _format is FHIR JSON or XML, which HAPI also wraps in HTML.
+func IsRewritable(format string) bool {
+	return (strings.Contains(format, "json") || strings.Contains(format, "xml")) && !strings.Contains(format, "html")
+}
+
+// Rewritable are the elements of Accept that are JSON, XML or anything.
+func Rewritable(accept []string) (kept []string) {
+	for element := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, _, _ := mime.ParseMediaType(element)
+		if media == "*/*" || media == "application/*" || FormatOfMedia(media) != NoFormat {
+			kept = append(kept, strings.TrimSpace(element))
+		}
 	}
+	return kept
 }
 
 // IsFHIRFormat reports whether a value of _format is one of FHIR's.

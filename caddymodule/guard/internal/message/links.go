@@ -1,9 +1,7 @@
 package message
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"regexp"
 	"strings"
 
@@ -51,20 +49,6 @@ func (to Addresses) LocalURL(address string) (string, bool) {
 	return "", false
 }
 
-// Localize has an answer's headers name resources as clients know them.
-func (to Addresses) Localize(a *Answer) *Answer {
-	for _, name := range []string{"Location", "Content-Location"} {
-		if address := a.Header.Get(name); address == "" {
-			continue
-		} else if local, ok := to.LocalURL(address); ok {
-			a.Header.Set(name, local)
-		} else {
-			a.Header.Del(name)
-		}
-	}
-	return a
-}
-
 // WithoutVersion is a reference to a resource, from one to a version of it.
 func WithoutVersion(reference string) string {
 	resource, _, _ := strings.Cut(reference, "/_history/")
@@ -78,70 +62,6 @@ type Links []Link
 type Link struct {
 	Relation string `json:"relation"` // self, next, … (RFC 8288)
 	URL      string `json:"url"`      // where it leads
-}
-
-// Span is a part of a text.
-type Span struct {
-	From, To int // of its first byte, and of the one behind its last
-}
-
-// FindLinks finds the value of Bundle.link; nil if the text is no Bundle, or has none. Entries are read only if it could
-// stand behind them.
-func FindLinks(text []byte) (Span, Links) {
-	r := linkReader{c: rawjson.NewCursor(text).AllowDuplicates(), text: text}
-	if err := r.c.Object(r.member); err != nil && !errors.Is(err, errNoMore) || !r.isBundle {
-		return Span{}, nil
-	}
-	return r.at, r.links
-}
-
-// errNoMore ends the reading of a Bundle of which nothing else is wanted.
-var errNoMore = errors.New("no more links")
-
-// linkReader reads a Bundle for its links.
-type linkReader struct {
-	c        *rawjson.Cursor
-	text     []byte
-	isBundle bool
-	at       Span
-	links    Links
-}
-
-func (r *linkReader) member(name []byte) error {
-	switch kind := r.c.Kind(); {
-	case string(name) == "resourceType" && kind == rawjson.String:
-		said, err := r.c.Bytes()
-		r.isBundle = string(said) == "Bundle"
-		return err
-	case string(name) == "link" && kind == rawjson.Array:
-		r.at.From = r.c.Offset()
-		raw, err := r.c.Raw()
-		if err != nil {
-			return err
-		}
-		r.at.To = r.c.Offset()
-		return json.Unmarshal(raw, &r.links)
-	case string(name) == "entry" && r.isBundle && !mayNameLink(r.text[r.c.Offset():]):
-		return errNoMore
-	}
-	return r.c.Skip()
-}
-
-// mayNameLink reports whether an object in a text could have a member with the name link, be it written with escapes.
-// What it looks for is rare, so it is far quicker than reading the text.
-func mayNameLink(text []byte) bool {
-	if bytes.Contains(text, []byte(`\u006`)) {
-		return true // as the escape of each of its letters begins
-	}
-	for at := 0; ; {
-		found := bytes.Index(text[at:], []byte(`k"`))
-		if found < 0 {
-			return false
-		}
-		if at += found + 2; bytes.HasSuffix(text[:at], []byte(`"link"`)) {
-			return true
-		}
-	}
 }
 
 // To is the URL of the link with a relation; empty if there is none.

@@ -166,6 +166,5 @@ func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType
 			out.Entries = append(out.Entries, e)
 		}
 	}
-	j.x.At.LocalizeEntries(out.Entries)
 	return nil
 }

@@ -110,7 +110,7 @@ func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message
 			return nil, err
 		}
 	}
-	return j.x.At.Localize(a), nil
+	return a, nil
 }
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
@@ -122,9 +122,7 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	if judged.hidden || !j.complete {
 		kept = search.Reached(judged.matches, judged.others)
 	}
-	kept = append(judged.matches, kept...)
-	j.x.At.LocalizeEntries(kept)
-	return kept
+	return append(judged.matches, kept...)
 }
 
 // finishAll is finish for entries that are judged as one, if there are any.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/address"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -80,15 +80,14 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 		return nil, FailedOperation(a, c.Said())
 	}
 	if a.IsJSON() {
-		at, links, err := x.Pages.SealLinks(ctx, c, asked.Path, a.Body)
-		if err != nil {
-			return nil, err
-		}
-		if links != nil {
-			a.Body = slices.Concat(a.Body[:at.From], links, a.Body[at.To:])
+		links := address.LinkFinder{Seal: func(links message.Links) (message.Links, error) {
+			return x.Pages.SealLinks(ctx, c, asked.Path, links)
+		}}
+		if a.Body, err = links.Append(nil, a.Body); err != nil {
+			return nil, message.NotRewritten(err)
 		}
 	}
-	return x.At.Localize(a), nil
+	return a, nil
 }
 
 // OperationPage answers a link to a page of an operation's answer. All is judged again.
@@ -129,7 +128,7 @@ func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation)
 	if err != nil {
 		return nil, err
 	}
-	return x.At.Localize(a), nil
+	return a, nil
 }
 
 // validate answers $validate for a resource that the client could write: by create or by update, either will do. What

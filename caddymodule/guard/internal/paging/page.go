@@ -207,7 +207,7 @@ func BaseOf(link, asked string) (string, bool) {
 	}
 	path := strings.TrimSuffix(strings.TrimSuffix(rooted(u), "/_search"), "/")
 	if asked == "" {
-		return path, true
+		return beforeType(path), true
 	}
 	return strings.CutSuffix(path, "/"+asked)
 }
@@ -227,33 +227,31 @@ func beforeType(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// SealLinks are the links of a Bundle, sealed for the token, and where they stand in it. It is the answer to a call, or a
-// page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
-// as it is: nothing in it had to be judged.
-func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, body []byte) (at message.Span, sealed []byte, err error) {
-	at, found := message.FindLinks(body)
-	if found == nil {
-		return at, nil, nil
-	}
-	self := found.To("self")
-	kept := message.Links{{Relation: "self", URL: x.At.URL(c.Path, c.Query)}}
+// SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is the answer to a call, or a page
+// of it, for which the server was asked at another path. A link that does not lead below the server's base is an error.
+func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, links message.Links) (message.Links, error) {
+	self := links.To("self")
+	sealed := message.Links{{Relation: "self", URL: x.At.URL(c.Path, c.Query)}}
 	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // a page of a search by POST is asked for by GET
-	for _, l := range found {
-		to, ok := localTo(l.URL, self, asked)
-		if !ok || l.Relation == "self" {
+	for _, l := range links {
+		if l.Relation == "self" {
 			continue
+		}
+		to, ok := localTo(l.URL, self, asked)
+		if !ok || to.IsFirst() {
+			return nil, fmt.Errorf("%w: relation %q", ErrForeignLink, l.Relation)
 		}
 		i, err := begun.Interaction()
 		if err != nil {
-			return at, nil, err
+			return nil, err
 		}
 		address, err := x.Seal(ctx, x.Begun(begun, i, Position{Places: []Place{to}}))
 		if err != nil {
-			return at, nil, err
+			return nil, err
 		}
-		kept = append(kept, message.Link{Relation: l.Relation, URL: address})
+		sealed = append(sealed, message.Link{Relation: l.Relation, URL: address})
 	}
-	return at, kept.Append(nil), nil
+	return sealed, nil
 }
 
 // paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page

@@ -153,7 +153,6 @@ func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries
 			kept = append(kept, e)
 		}
 	}
-	x.At.LocalizeEntries(kept)
 	return kept, nil
 }
 

@@ -62,7 +62,7 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 		return nil, err
 	}
 	a.Buffer = held.Kept()
-	return x.At.Localize(a), nil
+	return a, nil
 }
 
 // Admit judges the read of a Binary by all but its data, and returns that part of it.

@@ -138,7 +138,6 @@ func (s *plan) nextLink(ctx context.Context, at paging.Position) (string, error)
 // how common words are in all records.
 func (s *plan) localized(entries []message.Entry) []message.Entry {
 	if !s.judged {
-		s.x.At.LocalizeEntries(entries)
 		return entries
 	}
 	base := s.x.At.URL("", "") + "/"

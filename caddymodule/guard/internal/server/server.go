@@ -25,6 +25,8 @@ type Server struct {
 	r      *http.Request       // the client's
 	asked  int                 // requests to the server so far
 	Share  *fairmemory.Share   // of the memory for what is judged
+	// Observe is called with each response that is judged. Nil: nothing is.
+	Observe func(c message.Call, a *message.Answer)
 }
 
 // New is what asks the server for one request of a client, r.
@@ -33,7 +35,7 @@ func New(base string, l Limits, m *fairmemory.Memory, next message.NextHandler, 
 		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
 		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
 	}
-	return Server{base: base, Limits: limits, Next: next, r: r, Share: m.Share()}
+	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: m.Share()}
 }
 
 // Asked is how many requests the server was sent, since [server.Begin].
@@ -70,13 +72,17 @@ func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
 	}
 	left := x.Limits.Answer
-	return message.Hold(x.Next, x.request(ctx, c), func(bytes int) error {
+	held, err := message.Hold(x.Next, x.request(ctx, c), func(bytes int) error {
 		if int64(bytes) > left {
-			return message.Withheld(fmt.Errorf("%w: more than %d bytes", message.ErrTooLong, x.Limits.Answer))
+			return message.TooLong(x.Limits.Answer)
 		}
 		defer func() { left -= int64(bytes) }()
 		return x.Reserve(ctx, bytes, left)
 	})
+	if err == nil && x.Observe != nil {
+		x.Observe(c, &held.Answer)
+	}
+	return held, err
 }
 
 // Pass has the next handler answer a call to w as it comes, in the media types of accept.
@@ -117,7 +123,7 @@ const timesHeld = 2
 func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 	err := x.Share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
 	if errors.Is(err, fairmemory.ErrTooMuch) {
-		return message.TooCostly("What has to be judged is longer than the server's memory allows: ask for less at once.")
+		return message.TooCostly("The FHIR server's response needs more memory than max_memory allows: request less at once with _count or _elements.")
 	}
 	if err != nil {
 		return &guard.Error{

@@ -98,13 +98,13 @@ func (w Result) Told(ctx context.Context, a *message.Answer) (*message.Answer, e
 		a = a.With(w.outcome(a))
 		a.Said = true
 		a.Header.Set("Content-Type", message.TypeJSON)
-		return w.at.Localize(a), nil
+		return a, nil
 	}
 	if !w.isShown(ctx, a) {
 		a = a.With(nil)
 		a.Header.Del("X-Security-Context") // an element of a Binary
 	}
-	return w.at.Localize(a), nil
+	return a, nil
 }
 
 // returnOutcome is the preference for an OperationOutcome (R4 http.html#ops).

@@ -1,0 +1,348 @@
+package enforce_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+)
+
+// site is a gateway over HTTP in front of a FHIR server over HTTP, with a proxy between them.
+type site struct {
+	*httptest.Server
+	g      *gateway
+	holder access.Holder
+}
+
+// newSite returns a site for a holder, over HTTP/2 or HTTP/1.1. The gateway writes errors as Caddy does.
+func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc) *site {
+	t.Helper()
+	behind := httptest.NewUnstartedServer(backend)
+	behind.Config.ErrorLog = log.New(io.Discard, "", 0)
+	behind.Start()
+	t.Cleanup(behind.Close)
+	target, err := url.Parse(behind.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	s := &site{g: newGateway(t), holder: h}
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := s.g.Serve(w, r, handler(func(w http.ResponseWriter, r *http.Request) error {
+			proxy.ServeHTTP(w, r)
+			return nil
+		}), enforce.Bearer{Rights: access.New(s.holder, s.g.Shared)})
+		if refusal, ok := errors.AsType[*guard.Error](err); ok {
+			text := fmt.Sprintf(`{"resourceType":"OperationOutcome","issue":[{"diagnostics":%q}]}`, refusal.Description)
+			w.Header().Set("Content-Type", "application/fhir+json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+			w.WriteHeader(refusal.Status)
+			_, _ = io.WriteString(w, text)
+		}
+	}))
+	front.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if front.EnableHTTP2 = http2; http2 {
+		front.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+		front.StartTLS()
+	} else {
+		front.Start()
+	}
+	t.Cleanup(front.Close)
+	s.Server = front
+	return s
+}
+
+// send sends a request, and reads all of the response.
+func (s *site) send(t *testing.T, method, target string, body string) (*http.Response, []byte, error) {
+	t.Helper()
+	target = strings.TrimPrefix(target, s.g.BaseURL+"/")
+	request, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/fhir/R4/"+target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept-Encoding", "identity") // the client decompresses nothing
+	if body != "" {
+		request.Header.Set("Content-Type", "application/fhir+json")
+	}
+	client := s.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response, text, err
+}
+
+// TestFraming is over the responses that a FHIR server may give, in each status, method and encoding: each reaches the
+// client complete, or is a complete error without any header of the FHIR server's.
+func TestFraming(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]string{
+		"empty":        "",
+		"resource":     `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`,
+		"page":         `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation"},{"relation":"next","url":"http://backend.internal/fhir?_getpages=1"}],"entry":[{"fullUrl":"http://backend.internal/fhir/Observation/a1","resource":{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}}]}`,
+		"foreign link": `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"mailto:x"}]}`,
+		"wrong links":  `{"resourceType":"Bundle","link":[1]}`,
+		"text":         "Whitelabel Error Page at backend.internal",
+		"cut off":      `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`,
+	}
+	media := map[string]string{"json": "application/fhir+json", "xml": "application/fhir+xml", "html": "text/html", "turtle": "text/turtle", "none": ""}
+	statuses := []int{200, 201, 202, 203, 204, 205, 206, 300, 302, 304, 307, 400, 401, 404, 407, 409, 410, 412, 416, 422, 429, 500, 502, 503}
+	type reply struct {
+		status                    int
+		body, media, encoding, as string
+	}
+	backend := func(w http.ResponseWriter, r *http.Request) {
+		q := r.Header
+		status, _ := strconv.Atoi(q.Get("X-Status"))
+		text := []byte(compressed(t, q.Get("X-Encoding"), bodies[q.Get("X-Body")]))
+		header := w.Header()
+		header["Content-Type"] = nil
+		if m := media[q.Get("X-Media")]; m != "" {
+			header.Set("Content-Type", m)
+		}
+		if e := q.Get("X-Encoding"); e != "" {
+			header.Set("Content-Encoding", e)
+		}
+		for name, value := range map[string]string{
+			"Etag": `"1"`, "Digest": "sha-256=x", "Location": "http://files.internal/x", "Set-Cookie": "a=b", "Link": "<http://backend.internal>",
+			"X-Backend": "1", "Www-Authenticate": "Basic", "Trailer": "X-Trailer", "Content-Range": "bytes 0-1/2",
+		} {
+			header.Set(name, value)
+		}
+		if r.Method != http.MethodHead {
+			header.Set("Content-Length", strconv.Itoa(len(text)))
+		}
+		if status == 204 || status == 304 || status == 205 {
+			delete(header, "Content-Length")
+			text = nil
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write(text)
+	}
+	for _, h := range []access.Holder{{Scope: "system/*.cruds"}, patientA} {
+		for _, http2 := range []bool{false, true} {
+			s := newSite(t, h, http2, backend)
+			run := func(method, path string, a reply) {
+				name := fmt.Sprintf("HTTP/2 %t, %s: %s %s, %+v", http2, h.Scope, method, path, a)
+				request, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/fhir/R4/"+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for header, value := range map[string]string{"Status": strconv.Itoa(a.status), "Body": a.body, "Media": a.media, "Encoding": a.encoding} {
+					request.Header.Set("X-"+header, value)
+				}
+				request.Header.Set("Accept-Encoding", "identity")
+				if method == http.MethodPost || method == http.MethodPut {
+					request.Body = io.NopCloser(strings.NewReader(bodies["resource"]))
+					request.Header.Set("Content-Type", "application/fhir+json")
+				}
+				client := s.Client()
+				client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+				response, err := client.Do(request)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				text, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if err != nil {
+					t.Errorf("%s: status %d: %v", name, response.StatusCode, err)
+				}
+				if all := fmt.Sprint(response.Header) + string(text); strings.Contains(all, ".internal") || strings.Contains(all, "Basic") || response.Header.Get("Set-Cookie") != "" {
+					t.Errorf("%s: %s", name, all)
+				}
+				if declared := response.Header.Get("Content-Length"); method != http.MethodHead && declared != "" && declared != strconv.Itoa(len(text)) {
+					t.Errorf("%s: Content-Length %s of %d bytes", name, declared, len(text))
+				}
+				if response.StatusCode >= 400 && bytes.Contains(text, []byte("OperationOutcome")) && response.Header.Get("X-Backend") != "" {
+					t.Errorf("%s: an error with headers of the FHIR server: %v", name, response.Header)
+				}
+				if method == http.MethodHead && len(text) > 0 {
+					t.Errorf("%s: HEAD with a body", name)
+				}
+			}
+			for _, status := range statuses {
+				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
+					for body := range bodies {
+						run(method, "Observation?patient=a", reply{status: status, body: body, media: "json"})
+					}
+				}
+				for m := range media {
+					run(http.MethodGet, "Observation/a1", reply{status: status, body: "text", media: m})
+				}
+				for _, encoding := range []string{"gzip", "deflate", "br"} {
+					run(http.MethodGet, "Observation?patient=a", reply{status: status, body: "page", media: "json", encoding: encoding})
+					run(http.MethodHead, "Observation?patient=a", reply{status: status, body: "page", media: "json", encoding: encoding})
+				}
+				run(http.MethodPost, "Observation", reply{status: status, body: "resource", media: "json"})
+				run(http.MethodPut, "Observation/a1", reply{status: status, body: "empty", media: "json"})
+				run(http.MethodDelete, "Observation/a1", reply{status: status, body: "empty", media: "none"})
+			}
+		}
+	}
+}
+
+// TestAllPagesOfLargeRecords checks that each of 120 reports of 400 KB is reached by following links.
+func TestAllPagesOfLargeRecords(t *testing.T) {
+	t.Parallel()
+	const reports, size = 120, 400 << 10
+	filler := strings.Repeat("x", size)
+	for _, linksLast := range []bool{false, true} {
+		s := newSite(t, access.Holder{Scope: "system/*.rs"}, false, func(w http.ResponseWriter, r *http.Request) {
+			from, _ := strconv.Atoi(r.URL.Query().Get("_getpagesoffset"))
+			to := min(from+50, reports)
+			links := `"link":[{"relation":"self","url":"http://backend.internal/fhir/DiagnosticReport?_count=50"}`
+			if to < reports {
+				links += fmt.Sprintf(`,{"relation":"next","url":"http://backend.internal/fhir?_getpages=1&_getpagesoffset=%d"}`, to)
+			}
+			links += "]"
+			w.Header().Set("Content-Type", "application/fhir+json")
+			_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset",`)
+			if !linksLast {
+				_, _ = io.WriteString(w, links+",")
+			}
+			_, _ = io.WriteString(w, `"entry":[`)
+			for n := from; n < to; n++ {
+				_, _ = fmt.Fprintf(w, `%s{"fullUrl":"http://backend.internal/fhir/DiagnosticReport/%d","resource":{"resourceType":"DiagnosticReport","id":"%d","subject":{"reference":"http://backend.internal/fhir/Patient/a"},"conclusion":"%s"}}`,
+					map[bool]string{true: ","}[n > from], n, n, filler)
+			}
+			if _, _ = io.WriteString(w, "]"); linksLast {
+				_, _ = io.WriteString(w, ","+links)
+			}
+			_, _ = io.WriteString(w, "}")
+		})
+		found := map[string]bool{}
+		for target, pages := "DiagnosticReport?_count=50", 0; target != "" && pages < 10; pages++ {
+			response, text, err := s.send(t, http.MethodGet, target, "")
+			var b bundle
+			if err == nil {
+				err = json.Unmarshal(text, &b)
+			}
+			if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(text, []byte("backend.internal")) {
+				t.Fatalf("links last %t, page %d: %v, %.1000s", linksLast, pages, err, text)
+			}
+			for _, e := range b.Entry {
+				found[e.Resource.ID] = true
+			}
+			target = b.next()
+		}
+		if len(found) != reports {
+			t.Errorf("links last %t: %d of %d reports", linksLast, len(found), reports)
+		}
+	}
+}
+
+// TestLateFailure checks that a response that fails after its beginning was sent is aborted, and never looks complete.
+func TestLateFailure(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		s := newSite(t, access.Holder{Scope: "system/*.rs"}, http2, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+json")
+			_, _ = io.WriteString(w, `{"resourceType":"Bundle","entry":[{"resource":{"resourceType":"Basic","text":{"div":"`+strings.Repeat("x", 3<<20)+`"}}}],`)
+			_, _ = io.WriteString(w, `"link":[{"relation":"next","url":"mailto:x"}]}`)
+		})
+		response, text, err := s.send(t, http.MethodGet, "Observation", "")
+		if err == nil {
+			t.Errorf("HTTP/2 %t: status %d, %d bytes as if complete", http2, response.StatusCode, len(text))
+		}
+	}
+}
+
+// TestNoBackendAddress checks that no response shows an address of the FHIR server, whatever the scope.
+func TestNoBackendAddress(t *testing.T) {
+	t.Parallel()
+	const at = "http://backend.internal:8080/fhir"
+	observation := `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"},"performer":[{"reference":"` + at + `/Practitioner/alice"}],"note":[{"text":"see ` + at + `/Patient/a"}],"derivedFrom":[{"reference":"http:\/\/backend.internal:8080\/fhir\/Observation\/a2"}],"text":{"div":"<a href=\"` + at + `/Observation/a1\">x</a>"}}`
+	entry := `{"fullUrl":"` + at + `/Observation/a1","resource":` + observation + `,"request":{"method":"PUT","url":"` + at + `/Observation/a1"},"response":{"status":"200","location":"` + at + `/Observation/a1/_history/1"}}`
+	page := func(kind, path string) string {
+		return `{"resourceType":"Bundle","type":"` + kind + `","link":[{"relation":"self","url":"` + at + path + `"}],"entry":[` + entry + `]}`
+	}
+	answers := map[string]string{
+		"GET Observation/a1":            observation,
+		"GET Observation/a1/_history/1": observation,
+		"GET Observation/a1/_history":   page("history", "/Observation/a1/_history"),
+		"GET Observation?patient=a":     page("searchset", "/Observation?patient=a"),
+		"GET Patient/a/$everything":     page("searchset", "/Patient/a/$everything"),
+		"GET Observation/a1/$meta":      `{"resourceType":"Parameters","parameter":[{"name":"x","valueUrl":"` + at + `/Observation/a1"}]}`,
+		"PUT Observation/a1":            observation,
+		"POST Observation":              observation,
+		"GET metadata":                  `{"resourceType":"CapabilityStatement","implementation":{"description":"x","url":"` + at + `"}}`,
+	}
+	for _, h := range []access.Holder{clinician, {Scope: "system/*.cruds"}, {Scope: "system/*.rs"}, patientA} {
+		g := newGateway(t)
+		next := handler(func(w http.ResponseWriter, r *http.Request) error {
+			asked := strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4/")
+			text, ok := answers[r.Method+" "+asked]
+			if !ok {
+				text = page("searchset", "/Observation?patient=a")
+			}
+			header := w.Header()
+			header.Set("Content-Type", "application/fhir+json")
+			header.Set("Content-Location", at+"/"+asked)
+			header.Set("Etag", `W/"1"`)
+			status := http.StatusOK
+			if r.Method == http.MethodPost && asked == "Observation" {
+				status = http.StatusCreated
+				header.Set("Location", at+"/Observation/a1/_history/1")
+			}
+			if r.Method == http.MethodPost && r.URL.Path == "/fhir/R4" {
+				text = page("batch-response", "")
+				header.Del("Content-Location")
+			}
+			w.WriteHeader(status)
+			_, err := io.WriteString(w, text)
+			return err
+		})
+		for request := range answers {
+			method, path, _ := strings.Cut(request, " ")
+			body := ""
+			if method != http.MethodGet {
+				body = strings.ReplaceAll(observation, at+"/", "")
+			}
+			checkNoBackend(t, g, h, method, path, body, next)
+		}
+		batch := `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"Observation/a1"}}]}`
+		checkNoBackend(t, g, h, http.MethodPost, "", batch, next)
+	}
+}
+
+func checkNoBackend(t *testing.T, g *gateway, h access.Holder, method, path, body string, next handler) {
+	t.Helper()
+	r := httptest.NewRequest(method, "/fhir/R4/"+path, strings.NewReader(body))
+	if body == "" {
+		r.Body = http.NoBody
+	}
+	r.Header.Set("Content-Type", "application/fhir+json")
+	w := httptest.NewRecorder()
+	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		if refusal.Status != http.StatusForbidden {
+			t.Errorf("%s: %s %s: %d %v", h.Scope, method, path, refusal.Status, err)
+		}
+		return
+	}
+	if all := fmt.Sprint(w.Header()) + w.Body.String(); err != nil || strings.Contains(all, "backend.internal") {
+		t.Errorf("%s: %s %s: %v, %d %s", h.Scope, method, path, err, w.Code, all)
+	}
+	if text := w.Body.String(); w.Code == http.StatusOK && !json.Valid([]byte(text)) {
+		t.Errorf("%s: %s %s: no JSON: %s", h.Scope, method, path, text)
+	}
+}

@@ -1,0 +1,144 @@
+package address
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+)
+
+// sealed replaces links by one that is easily recognized.
+func sealed(found *message.Links) SealLinks {
+	return func(links message.Links) (message.Links, error) {
+		*found = links
+		return message.Links{{Relation: "self", URL: "sealed"}}, nil
+	}
+}
+
+// TestLinkFinder has the links of a Bundle before its entries, behind them, and in them, in pieces of each size.
+func TestLinkFinder(t *testing.T) {
+	t.Parallel()
+	const (
+		bundle  = `"resourceType":"Bundle"`
+		links   = `[{"relation":"next","url":"http://backend/fhir?_getpages=1"}]`
+		entries = `[{"resource":{"resourceType":"Patient","text":{"div":"<p title=\"k\">link \u00e9 talk</p>\\"},"name":[{"family":"Falk"}]}}]`
+		linked  = `[{"resource":{"resourceType":"Bundle","link":[{"relation":"next","url":"x"}]}}]`
+		other   = `[{"other":{"reference":"Patient/2"},"type":"seealso"}]`
+	)
+	type test struct {
+		name, text string
+		want       string // empty: the text stays
+	}
+	tests := []test{
+		{"before the entries", `{` + bundle + `,"link":` + links + `,"entry":` + entries + `}`, `{` + bundle + `,"link":@,"entry":` + entries + `}`},
+		{"behind the entries", `{` + bundle + `,"entry":` + entries + `,"link":` + links + `}`, `{` + bundle + `,"entry":` + entries + `,"link":@}`},
+		{"behind entries with links", `{` + bundle + `,"entry":` + linked + `,"link":` + links + `}`, `{` + bundle + `,"entry":` + linked + `,"link":@}`},
+		{"before entries with links", `{` + bundle + `,"link":` + links + `,"entry":` + linked + `}`, `{` + bundle + `,"link":@,"entry":` + linked + `}`},
+		{"with white space", "\n{ " + bundle + ` , "entry" : ` + entries + " ,\n\"link\"\t: " + links + ` }`, "\n{ " + bundle + ` , "entry" : ` + entries + " ,\n\"link\"\t: @ }"},
+		{"in the entries alone", `{` + bundle + `,"entry":` + linked + `}`, ""},
+		{"nowhere", `{` + bundle + `,"entry":` + entries + `}`, ""},
+		{"before the type", `{"link":` + links + `,` + bundle + `}`, `{"link":@,` + bundle + `}`},
+		{"of a Patient", `{"resourceType":"Patient","link":` + other + `}`, ""},
+		{"empty", `{` + bundle + `,"link":[]}`, ""},
+		{"empty, and once more", `{` + bundle + `,"link":[],"link":` + links + `}`, `{` + bundle + `,"link":[],"link":@}`},
+		{"as a value", `{"id":"link","x":["link",[1]],"y":{"link":` + links + `}}`, ""},
+		{"no JSON", "link", ""},
+		{"nothing", "", ""},
+	}
+	for _, escaped := range []string{`\u006cink`, `l\u0069nk`, `li\u006Ek`, `lin\u006B`, `\u006c\u0069\u006e\u006b`} {
+		tests = append(tests, test{escaped, fmt.Sprintf(`{%s,"%s":%s}`, bundle, escaped, links), fmt.Sprintf(`{%s,"%s":@}`, bundle, escaped)})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			want := tt.want
+			if want == "" {
+				want = tt.text
+			}
+			for size := 1; size <= len(tt.text)+1; size++ {
+				var found message.Links
+				f := LinkFinder{Seal: sealed(&found)}
+				var out []byte
+				for at := 0; at < len(tt.text); at += size {
+					var err error
+					if out, err = f.Append(out, []byte(tt.text[at:min(at+size, len(tt.text))])); err != nil {
+						t.Fatal(err)
+					}
+				}
+				const replaced = `[{"relation":"self","url":"sealed"}]`
+				if got := string(out); got != replaceAll(want, "@", replaced) {
+					t.Fatalf("in pieces of %d: %s", size, got)
+				}
+				if found != nil && found.To("next") != "http://backend/fhir?_getpages=1" {
+					t.Fatalf("in pieces of %d: links %v", size, found)
+				}
+			}
+		})
+	}
+}
+
+// TestUnreadableLinks checks what cannot be rewritten.
+func TestUnreadableLinks(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"numbers for links": `{"link":[1]}`,
+		"long links":        `{"link":["` + string(make([]byte, maxLinks)),
+	} {
+		f := LinkFinder{Seal: sealed(new(message.Links))}
+		if _, err := f.Append(nil, []byte(text)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"UTF-16, big-endian":    "\x00{\x00}",
+		"UTF-16, little-endian": "{\x00}\x00",
+		"byte order mark":       "\xef\xbb\xbf{}",
+		"text":                  "text",
+	} {
+		if CheckJSON([]byte(text)) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"another encoding": `<?xml version="1.0" encoding="UTF-16"?><Patient/>`,
+		"no XML":           `{"resourceType":"Bundle"}`,
+		"cut off":          `<Bundle><link><relation value="next"/>`,
+		"without its end":  `<Bundle><type value="searchset"/>`,
+	} {
+		for _, seal := range []SealLinks{nil, sealed(new(message.Links))} {
+			if _, err := ReplaceXMLLinks([]byte(text), seal); err == nil && (seal != nil || text[:2] == "<?" || text[0] == '{') {
+				t.Errorf("%s: no error", name)
+			}
+		}
+	}
+}
+
+// TestReplaceXMLLinks checks the links of Bundles in XML.
+func TestReplaceXMLLinks(t *testing.T) {
+	t.Parallel()
+	const link = `<link><relation value="next"/><url value="http://backend/fhir?_getpages=1&amp;x=2"/></link>`
+	const replaced = `<link xmlns="http://hl7.org/fhir"><relation value="self"/><url value="sealed"/></link>`
+	for _, tt := range []struct{ name, before, links, after string }{
+		{"before the entries", `<?xml version="1.0" encoding="UTF-8"?><Bundle xmlns="http://hl7.org/fhir"><total value="1"/>`, link + "\n  " + link, `<entry><resource/></entry></Bundle>`},
+		{"with a prefix", `<f:Bundle xmlns:f="http://hl7.org/fhir">`, `<f:link><f:relation value="next"/><f:url value='http://backend/fhir?_getpages=1&#x26;x=2'/></f:link>`, `</f:Bundle>`},
+		{"before what is cut off", `<Bundle>`, link, `<entry><resource><Pat`},
+		{"in an entry", `<Bundle><entry><resource><Bundle>` + link + `</Bundle></resource></entry></Bundle>`, "", ""},
+		{"of a Patient", `<Patient><link><other/></link></Patient>`, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var found message.Links
+			got, err := ReplaceXMLLinks([]byte(tt.before+tt.links+tt.after), sealed(&found))
+			want := tt.before + tt.after
+			if tt.links != "" {
+				want = tt.before + replaced + tt.after
+			}
+			if err != nil || string(got) != want {
+				t.Errorf("%v, %s", err, got)
+			}
+			if tt.links != "" && found.To("next") != "http://backend/fhir?_getpages=1&x=2" {
+				t.Errorf("links %v", found)
+			}
+		})
+	}
+}

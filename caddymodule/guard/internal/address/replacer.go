@@ -1,0 +1,361 @@
+package address
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. How the text is cut
+// into pieces makes no difference.
+type Replacer struct {
+	escapes escapes
+	bases   [][]byte
+	ours    string
+	rest    []byte // of the pieces so far: context, and what may begin an address
+	context int    // how much of rest is replaced already
+}
+
+const (
+	// lookback is how much text before an address says what it is: the name of the member.
+	lookback = 128
+	// segment is how much of the path after a base says whether it is an address of the FHIR API.
+	segment = 48
+	// widest is the width of a character that is escaped, in bytes.
+	widest = 10
+)
+
+// NewReplacer returns a Replacer for a text in a format. Of the bases, those that are the gateway's stay.
+func NewReplacer(format message.Format, bases []string, ours string) *Replacer {
+	r := &Replacer{escapes: jsonEscapes, ours: ours}
+	if format == message.XML {
+		r.escapes = xmlEscapes
+	}
+	for _, b := range bases {
+		if b != ours {
+			r.bases = append(r.bases, []byte(b))
+		}
+	}
+	// The longest first, since one may be the beginning of another.
+	slices.SortFunc(r.bases, func(a, b []byte) int { return len(b) - len(a) })
+	return r
+}
+
+// Append appends a piece of the text to out, with its addresses replaced, but for the end of the piece, which waits for
+// the next one. After the last piece, everything is appended.
+func (r *Replacer) Append(out, piece []byte, last bool) []byte {
+	if len(r.bases) == 0 {
+		return append(out, piece...)
+	}
+	text := piece
+	if len(r.rest) > 0 {
+		r.rest = append(r.rest, piece...)
+		text = r.rest
+	}
+	until := len(text)
+	if !last {
+		until = max(until-widest*(len(r.bases[0])+segment), r.context)
+	}
+	find := finder{r: r, text: text, until: until, mayEscape: r.escapes.isUsed(text)}
+	at := r.context
+	for from := at; ; {
+		found, ok := find.next(from)
+		if !ok {
+			break
+		}
+		if from = found.from + 1; r.isAddress(text, found) {
+			out = append(append(out, text[at:found.from]...), r.ours...)
+			at, from = found.to, found.to
+		}
+	}
+	until = max(until, at)
+	out = append(out, text[at:until]...)
+	if last {
+		r.rest, r.context = nil, 0
+		return out
+	}
+	from := max(until-lookback, 0)
+	r.rest, r.context = append(r.rest[:0], text[from:]...), until-from
+	return out
+}
+
+// span is a part of a text.
+type span struct{ from, to int }
+
+// finder finds base URLs that begin before an offset of a text.
+type finder struct {
+	r         *Replacer
+	text      []byte
+	until     int
+	mayEscape bool
+	ahead     []int // the next place of each base, as far as it was looked for; until: none
+}
+
+// next finds the first base URL from an offset on.
+func (f *finder) next(from int) (span, bool) {
+	if from >= f.until {
+		return span{}, false
+	}
+	if f.mayEscape {
+		return f.nextEscaped(from)
+	}
+	if f.ahead == nil {
+		f.ahead = make([]int, len(f.r.bases))
+		for i := range f.ahead {
+			f.ahead[i] = -1
+		}
+	}
+	first, length := f.until, 0
+	for i, b := range f.r.bases {
+		if f.ahead[i] < from {
+			f.ahead[i] = f.until
+			if at := f.plain(from, b); at >= 0 {
+				f.ahead[i] = at
+			}
+		}
+		if f.ahead[i] < first {
+			first, length = f.ahead[i], len(b)
+		}
+	}
+	return span{first, first + length}, first < f.until
+}
+
+// plain finds a base URL from an offset on. It looks for what follows the scheme, since the letters of http are common.
+func (f *finder) plain(from int, base []byte) int {
+	scheme := bytes.IndexByte(base, '/')
+	for at := from + scheme; at < len(f.text); at++ {
+		found := bytes.Index(f.text[at:], base[scheme:])
+		if at += found; found < 0 || at-scheme >= f.until {
+			break
+		}
+		if bytes.Equal(f.text[at-scheme:at], base[:scheme]) {
+			return at - scheme
+		}
+	}
+	return -1
+}
+
+// nextEscaped is next for a text in which characters may be escaped.
+func (f *finder) nextEscaped(from int) (span, bool) {
+	e := f.r.escapes
+	for ; from < f.until; from++ {
+		if f.text[from] != 'h' && f.text[from] != e.first { // as http begins
+			continue
+		}
+		for _, b := range f.r.bases {
+			if to := e.match(f.text, from, b); to > 0 && !e.isEscaped(f.text, from) {
+				return span{from, to}, true
+			}
+		}
+	}
+	return span{}, false
+}
+
+// addressNames are the members and elements whose value is an address. Others whose value begins with a base URL, such
+// as the system of an identifier, identify something. Narrative has href and src.
+var addressNames = message.SetOf("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
+
+// resourceNames are those whose value is the address of a resource, also of a definition. A url of a definition is its
+// name, and stays.
+var resourceNames = message.SetOf("reference", "fullUrl", "location")
+
+// isAddress reports whether a base URL in a text begins an address of the FHIR API.
+func (r *Replacer) isAddress(text []byte, base span) bool {
+	name, begins := r.escapes.name(text, base.from)
+	if begins && !addressNames[name] {
+		return false
+	}
+	at := base.to
+	switch c, _ := r.escapes.char(text, at); c {
+	case '/':
+	case '|':
+		return false
+	default:
+		return !isPath(c)
+	}
+	_, width := r.escapes.char(text, at)
+	at += width
+	var path [segment]byte
+	n := 0
+	for ; n < len(path); n++ {
+		c, width := r.escapes.char(text, at)
+		if !isPath(c) {
+			break
+		}
+		path[n], at = c, at+width
+	}
+	first := string(path[:n])
+	end, _ := r.escapes.char(text, at)
+	switch {
+	case n == len(path) || end == '|':
+		return false
+	case first == "", first == "metadata", first[0] == '$', first[0] == '_':
+		return true
+	case definitions[first]:
+		return resourceNames[name]
+	}
+	return interaction.IsType(first)
+}
+
+// isPath reports whether a character may be part of a path segment.
+func isPath(c byte) bool {
+	switch c {
+	case '-', '.', '_', '~', '$', '%', '+', ':', '@', '*', '!':
+		return true
+	}
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// definitions are the types whose resources have canonical URLs.
+var definitions = message.SetOf(
+	"ActivityDefinition", "CapabilityStatement", "ChargeItemDefinition", "CodeSystem", "CompartmentDefinition", "ConceptMap",
+	"EffectEvidenceSynthesis", "EventDefinition", "Evidence", "EvidenceVariable", "ExampleScenario", "GraphDefinition",
+	"ImplementationGuide", "Library", "Measure", "MessageDefinition", "NamingSystem", "OperationDefinition", "PlanDefinition",
+	"Questionnaire", "ResearchDefinition", "ResearchElementDefinition", "RiskEvidenceSynthesis", "SearchParameter",
+	"StructureDefinition", "StructureMap", "TerminologyCapabilities", "TestScript", "ValueSet",
+)
+
+// escapes is how a format escapes characters, and what precedes a value.
+type escapes struct {
+	first byte // of an escape
+	// second are the characters of which one follows where a character of a URL is escaped.
+	second string
+	// char returns the character at an offset, and its width; 0 at the end of the text.
+	char func(text []byte, at int) (c byte, width int)
+	// name returns the name of the value that begins at an offset, and whether one does; empty if the name is not near.
+	name func(text []byte, at int) (name string, begins bool)
+}
+
+// isUsed reports whether a text may have escaped characters.
+func (e escapes) isUsed(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, e.first)
+		if at < 0 || at+1 == len(text) {
+			return false
+		}
+		if strings.IndexByte(e.second, text[at+1]) >= 0 {
+			return true
+		}
+		text = text[at+2:]
+	}
+}
+
+// match returns where a base URL ends that begins at an offset; 0 if none does.
+func (e escapes) match(text []byte, at int, base []byte) int {
+	for _, want := range base {
+		c, width := e.char(text, at)
+		if c != want {
+			return 0
+		}
+		at += width
+	}
+	return at
+}
+
+// isEscaped reports whether the backslash at an offset is itself escaped. After many backslashes, it reports true.
+func (e escapes) isEscaped(text []byte, at int) bool {
+	if text[at] != '\\' {
+		return false
+	}
+	n := 0
+	for n < lookback/2 && at-n > 0 && text[at-n-1] == '\\' {
+		n++
+	}
+	return n%2 == 1 || n == lookback/2
+}
+
+var jsonEscapes = escapes{
+	first:  '\\',
+	second: "/u",
+	char: func(text []byte, at int) (byte, int) {
+		switch {
+		case at >= len(text):
+			return 0, 0
+		case text[at] != '\\':
+			return text[at], 1
+		case at+1 < len(text) && text[at+1] == '/':
+			return '/', 2
+		case at+6 <= len(text) && text[at+1] == 'u':
+			if n, err := strconv.ParseUint(string(text[at+2:at+6]), 16, 16); err == nil && n < 0x80 {
+				return byte(n), 6
+			}
+		}
+		return '\\', 1
+	},
+	name: func(text []byte, at int) (string, bool) {
+		if at == 0 || text[at-1] != '"' || at > 1 && text[at-2] == '\\' {
+			return "", false
+		}
+		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte(":"))
+		return quotedEnd(trimSpace(before), ok), true
+	},
+}
+
+var xmlEscapes = escapes{
+	first:  '&',
+	second: "#",
+	char: func(text []byte, at int) (byte, int) {
+		if at >= len(text) {
+			return 0, 0
+		}
+		if text[at] != '&' || at+2 >= len(text) || text[at+1] != '#' {
+			return text[at], 1
+		}
+		end := bytes.IndexByte(text[at:min(at+widest, len(text))], ';')
+		if end < 0 {
+			return '&', 1
+		}
+		digits, radix := string(text[at+2:at+end]), 10
+		if digits != "" && digits[0] == 'x' {
+			digits, radix = digits[1:], 16
+		}
+		if n, err := strconv.ParseUint(digits, radix, 16); err == nil && n < 0x80 {
+			return byte(n), end + 1
+		}
+		return '&', 1
+	},
+	name: func(text []byte, at int) (string, bool) {
+		if at == 0 || text[at-1] != '"' && text[at-1] != '\'' {
+			return "", false
+		}
+		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte("="))
+		before = trimSpace(before)
+		attribute := wordEnd(before)
+		if !ok || attribute != "value" {
+			return attribute, ok
+		}
+		open := bytes.LastIndexByte(before, '<')
+		if open < 0 {
+			return "", true
+		}
+		element := before[open+1:]
+		if i := bytes.IndexAny(element, " \t\r\n"); i >= 0 {
+			element = element[:i]
+		}
+		return string(element[bytes.IndexByte(element, ':')+1:]), true
+	},
+}
+
+func trimSpace(text []byte) []byte { return bytes.TrimRight(text, " \t\r\n") }
+
+// quotedEnd returns what is between the quotation marks at the end of a text, if it is the name of a member.
+func quotedEnd(text []byte, isName bool) string {
+	if !isName || len(text) == 0 || text[len(text)-1] != '"' {
+		return ""
+	}
+	text = text[:len(text)-1]
+	return string(text[bytes.LastIndexByte(text, '"')+1:])
+}
+
+// wordEnd returns the letters at the end of a text.
+func wordEnd(text []byte) string {
+	at := len(text)
+	for at > 0 && isPath(text[at-1]) {
+		at--
+	}
+	return string(text[at:])
+}
