@@ -150,7 +150,7 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 }
 
 // addDependent adds what belongs to a patient because what it names does: Binary by its security context, Provenance by
-// all its targets, a document by its one Composition.
+// all its targets, of which one is the patient's own, a document by its one Composition.
 func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {
@@ -165,11 +165,12 @@ func (o *guardOracle) addDependent(own references, id string) {
 				own[reference] = true
 			}
 		case "Provenance":
-			inside := len(r.Target) > 0
+			inside, isOwn := true, false
 			for _, target := range r.Target {
-				inside = inside && own[target.Reference]
+				of, _, _ := strings.Cut(target.Reference, "/")
+				inside, isOwn = inside && own[target.Reference], isOwn || !slices.Contains(everybodys, of)
 			}
-			if inside {
+			if inside && isOwn {
 				own[reference] = true
 			}
 		case "Bundle":
