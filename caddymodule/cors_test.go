@@ -33,6 +33,7 @@ func corsBackend(asked *int) http.Handler {
 		h.Set("Access-Control-Allow-Origin", "https://backend.example")
 		h.Set("Access-Control-Allow-Credentials", "true")
 		h.Set("Access-Control-Expose-Headers", "X-Backend")
+		h.Set("Content-Type", "application/fhir+json")
 		h.Set("ETag", `W/"1"`)
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write([]byte("{}"))
