@@ -200,18 +200,20 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// TestAllPagesOfLargeRecords checks that each of 120 reports of 400 KB is reached by following links.
+// TestAllPagesOfLargeRecords checks that each of 120 reports of 400 KB is reached by following links, whether responses
+// pass or are judged, and wherever the FHIR server puts its links.
 func TestAllPagesOfLargeRecords(t *testing.T) {
 	t.Parallel()
 	const reports, size = 120, 400 << 10
 	filler := strings.Repeat("x", size)
-	for _, linksLast := range []bool{false, true} {
-		s := newSite(t, access.Holder{Scope: "system/*.rs"}, false, func(w http.ResponseWriter, r *http.Request) {
+	backend := func(linksLast bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
 			from, _ := strconv.Atoi(r.URL.Query().Get("_getpagesoffset"))
-			to := min(from+50, reports)
-			links := `"link":[{"relation":"self","url":"http://backend.internal/fhir/DiagnosticReport?_count=50"}`
+			count, _ := strconv.Atoi(r.URL.Query().Get("_count"))
+			to := min(from+count, reports)
+			links := fmt.Sprintf(`"link":[{"relation":"self","url":"http://backend.internal/fhir/DiagnosticReport?_count=%d"}`, count)
 			if to < reports {
-				links += fmt.Sprintf(`,{"relation":"next","url":"http://backend.internal/fhir?_getpages=1&_getpagesoffset=%d"}`, to)
+				links += fmt.Sprintf(`,{"relation":"next","url":"http://backend.internal/fhir?_getpages=1&_getpagesoffset=%d&_count=%d"}`, to, count)
 			}
 			links += "]"
 			w.Header().Set("Content-Type", "application/fhir+json")
@@ -221,31 +223,111 @@ func TestAllPagesOfLargeRecords(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, `"entry":[`)
 			for n := from; n < to; n++ {
-				_, _ = fmt.Fprintf(w, `%s{"fullUrl":"http://backend.internal/fhir/DiagnosticReport/%d","resource":{"resourceType":"DiagnosticReport","id":"%d","subject":{"reference":"http://backend.internal/fhir/Patient/a"},"conclusion":"%s"}}`,
+				_, _ = fmt.Fprintf(w, `%s{"fullUrl":"http://backend.internal/fhir/DiagnosticReport/%d","resource":{"resourceType":"DiagnosticReport","id":"%d","subject":{"reference":"Patient/a"},"result":[{"reference":"http://backend.internal/fhir/Observation/a"}],"conclusion":"%s"}}`,
 					map[bool]string{true: ","}[n > from], n, n, filler)
 			}
 			if _, _ = io.WriteString(w, "]"); linksLast {
 				_, _ = io.WriteString(w, ","+links)
 			}
 			_, _ = io.WriteString(w, "}")
-		})
-		found := map[string]bool{}
-		for target, pages := "DiagnosticReport?_count=50", 0; target != "" && pages < 10; pages++ {
-			response, text, err := s.send(t, http.MethodGet, target, "")
-			var b bundle
-			if err == nil {
-				err = json.Unmarshal(text, &b)
-			}
-			if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(text, []byte("backend.internal")) {
-				t.Fatalf("links last %t, page %d: %v, %.1000s", linksLast, pages, err, text)
-			}
-			for _, e := range b.Entry {
-				found[e.Resource.ID] = true
-			}
-			target = b.next()
 		}
-		if len(found) != reports {
-			t.Errorf("links last %t: %d of %d reports", linksLast, len(found), reports)
+	}
+	for _, h := range []access.Holder{{Scope: "system/*.rs"}, clinician, patientA} {
+		for _, linksLast := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, links last %t", h.Scope, linksLast), func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t, h, false, backend(linksLast))
+				found := map[string]bool{}
+				for target, pages := "DiagnosticReport?patient=a&_count=50", 0; target != "" && pages < reports; pages++ {
+					response, text, err := s.send(t, http.MethodGet, target, "")
+					var b bundle
+					if err == nil {
+						err = json.Unmarshal(text, &b)
+					}
+					if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(text, []byte("backend.internal")) {
+						t.Fatalf("page %d: %v, %.500s", pages, err, text)
+					}
+					for _, e := range b.Entry {
+						found[e.Resource.ID] = true
+					}
+					target = b.next()
+				}
+				if len(found) != reports {
+					t.Errorf("%d of %d reports", len(found), reports)
+				}
+			})
+		}
+	}
+}
+
+// TestXMLIsRewritten checks that XML under unrestricted scopes names no address of the FHIR server, and that its links
+// can be followed.
+func TestXMLIsRewritten(t *testing.T) {
+	t.Parallel()
+	const at = "http://backend.internal:8080/fhir"
+	s := newSite(t, access.Holder{Scope: "system/*.rs"}, false, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+xml")
+		next := `<link><relation value="next"/><url value="` + at + `?_getpages=1&amp;_count=1"/></link>`
+		if r.URL.Query().Get("_getpages") != "" {
+			next = ""
+		}
+		_, _ = io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><Bundle xmlns="http://hl7.org/fhir"><type value="searchset"/>`+
+			`<link><relation value="self"/><url value="`+at+`/Observation"/></link>`+next+
+			`<entry><fullUrl value="`+at+`/Observation/a1"/><resource><Observation><id value="a1"/><subject><reference value="`+at+`/Patient/a"/></subject></Observation></resource></entry></Bundle>`)
+	})
+	target := "Observation?_format=xml"
+	for page := range 2 {
+		response, text, err := s.send(t, http.MethodGet, target, "")
+		if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(text, []byte("backend.internal")) || bytes.Contains(text, []byte("_getpages")) ||
+			!bytes.Contains(text, []byte(`<reference value="`+s.g.BaseURL+`/Patient/a"/>`)) {
+			t.Fatalf("page %d: %v, %s", page, err, text)
+		}
+		_, rest, _ := strings.Cut(string(text), `<relation value="next"/><url value="`)
+		if target, _, _ = strings.Cut(rest, `"`); (target == "") != (page == 1) {
+			t.Fatalf("page %d: next %q", page, target)
+		}
+	}
+}
+
+// TestFormatsThatPass is over the formats that may be requested under unrestricted scopes.
+func TestFormatsThatPass(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		target, accept, sent string // sent is the Accept that the FHIR server gets
+		status               int
+	}{
+		{"Observation/a1", "", "", 200},
+		{"Observation/a1", ";", "", 200},
+		{"Observation/a1", "application/fhir+xml", "application/fhir+xml", 200},
+		{"Observation/a1", "text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8", "application/xml;q=0.9, */*;q=0.8", 200},
+		{"Observation/a1", "text/turtle", "", 406},
+		{"Observation/a1", "text/html", "", 406},
+		{"Observation/a1?_format=xml", "text/html", "", 200},
+		{"Observation/a1?_format=html/json", "", "", 406},
+		{"Observation?_format=ttl", "", "", 406},
+		{"Observation/$lastn", "text/csv", "text/csv", 200},
+		{"Binary/a1", "application/pdf", "application/pdf", 200},
+	} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
+		if tt.accept != "" {
+			r.Header.Set("Accept", tt.accept)
+		}
+		sent := ""
+		next := handler(func(w http.ResponseWriter, r *http.Request) error {
+			sent = r.Header.Get("Accept")
+			w.Header().Set("Content-Type", "application/fhir+json")
+			_, err := io.WriteString(w, `{"resourceType":"Observation","id":"a1"}`)
+			return err
+		})
+		w := httptest.NewRecorder()
+		err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(access.Holder{Scope: "system/*.rs"}, g.Shared)})
+		status := w.Code
+		if refusal, ok := errors.AsType[*guard.Error](err); ok {
+			status = refusal.Status
+		}
+		if status != tt.status || sent != tt.sent {
+			t.Errorf("%s, %q: %d, the FHIR server got %q", tt.target, tt.accept, status, sent)
 		}
 	}
 }

@@ -124,20 +124,29 @@ func (f *finder) next(from int) (span, bool) {
 	return span{first, first + length}, first < f.until
 }
 
-// plain finds a base URL from an offset on. It looks for what follows the scheme, since the letters of http are common.
+// plain finds a base URL from an offset on, by its rarest character.
 func (f *finder) plain(from int, base []byte) int {
-	scheme := bytes.IndexByte(base, '/')
-	for at := from + scheme; at < len(f.text); at++ {
-		found := bytes.Index(f.text[at:], base[scheme:])
-		if at += found; found < 0 || at-scheme >= f.until {
+	rarest := bytes.IndexByte(base, '/')
+	for i := range len(rareCharacters) {
+		if at := bytes.IndexByte(base, rareCharacters[i]); at >= 0 {
+			rarest = at
 			break
 		}
-		if bytes.Equal(f.text[at-scheme:at], base[:scheme]) {
-			return at - scheme
+	}
+	for at := from + rarest; at < len(f.text); at++ {
+		found := bytes.IndexByte(f.text[at:], base[rarest])
+		if at += found; found < 0 || at-rarest >= f.until {
+			break
+		}
+		if bytes.HasPrefix(f.text[at-rarest:], base) {
+			return at - rarest
 		}
 	}
 	return -1
 }
+
+// rareCharacters are characters of host names that are rare in FHIR's JSON, the rarest first.
+const rareCharacters = "qzjxkwyvbgf987654p"
 
 // nextEscaped is next for a text in which characters may be escaped.
 func (f *finder) nextEscaped(from int) (span, bool) {
@@ -166,7 +175,7 @@ var resourceNames = message.SetOf("reference", "fullUrl", "location")
 // isAddress reports whether a base URL in a text begins an address of the FHIR API.
 func (r *Replacer) isAddress(text []byte, base span) bool {
 	name, begins := r.escapes.name(text, base.from)
-	if begins && !addressNames[name] {
+	if begins && !addressNames[string(name)] {
 		return false
 	}
 	at := base.to
@@ -188,17 +197,17 @@ func (r *Replacer) isAddress(text []byte, base span) bool {
 		}
 		path[n], at = c, at+width
 	}
-	first := string(path[:n])
+	first := path[:n]
 	end, _ := r.escapes.char(text, at)
 	switch {
 	case n == len(path) || end == '|':
 		return false
-	case first == "", first == "metadata", first[0] == '$', first[0] == '_':
+	case n == 0, string(first) == "metadata", first[0] == '$', first[0] == '_':
 		return true
-	case definitions[first]:
-		return resourceNames[name]
+	case definitions[string(first)]:
+		return resourceNames[string(name)]
 	}
-	return interaction.IsType(first)
+	return interaction.IsType(string(first))
 }
 
 // isPath reports whether a character may be part of a path segment.
@@ -227,7 +236,7 @@ type escapes struct {
 	// char returns the character at an offset, and its width; 0 at the end of the text.
 	char func(text []byte, at int) (c byte, width int)
 	// name returns the name of the value that begins at an offset, and whether one does; empty if the name is not near.
-	name func(text []byte, at int) (name string, begins bool)
+	name func(text []byte, at int) (name []byte, begins bool)
 }
 
 // isUsed reports whether a text may have escaped characters.
@@ -286,9 +295,9 @@ var jsonEscapes = escapes{
 		}
 		return '\\', 1
 	},
-	name: func(text []byte, at int) (string, bool) {
+	name: func(text []byte, at int) ([]byte, bool) {
 		if at == 0 || text[at-1] != '"' || at > 1 && text[at-2] == '\\' {
-			return "", false
+			return nil, false
 		}
 		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte(":"))
 		return quotedEnd(trimSpace(before), ok), true
@@ -318,44 +327,44 @@ var xmlEscapes = escapes{
 		}
 		return '&', 1
 	},
-	name: func(text []byte, at int) (string, bool) {
+	name: func(text []byte, at int) ([]byte, bool) {
 		if at == 0 || text[at-1] != '"' && text[at-1] != '\'' {
-			return "", false
+			return nil, false
 		}
 		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte("="))
 		before = trimSpace(before)
 		attribute := wordEnd(before)
-		if !ok || attribute != "value" {
+		if !ok || string(attribute) != "value" {
 			return attribute, ok
 		}
 		open := bytes.LastIndexByte(before, '<')
 		if open < 0 {
-			return "", true
+			return nil, true
 		}
 		element := before[open+1:]
 		if i := bytes.IndexAny(element, " \t\r\n"); i >= 0 {
 			element = element[:i]
 		}
-		return string(element[bytes.IndexByte(element, ':')+1:]), true
+		return element[bytes.IndexByte(element, ':')+1:], true
 	},
 }
 
 func trimSpace(text []byte) []byte { return bytes.TrimRight(text, " \t\r\n") }
 
 // quotedEnd returns what is between the quotation marks at the end of a text, if it is the name of a member.
-func quotedEnd(text []byte, isName bool) string {
+func quotedEnd(text []byte, isName bool) []byte {
 	if !isName || len(text) == 0 || text[len(text)-1] != '"' {
-		return ""
+		return nil
 	}
 	text = text[:len(text)-1]
-	return string(text[bytes.LastIndexByte(text, '"')+1:])
+	return text[bytes.LastIndexByte(text, '"')+1:]
 }
 
 // wordEnd returns the letters at the end of a text.
-func wordEnd(text []byte) string {
+func wordEnd(text []byte) []byte {
 	at := len(text)
 	for at > 0 && isPath(text[at-1]) {
 		at--
 	}
-	return string(text[at:])
+	return text[at:]
 }
