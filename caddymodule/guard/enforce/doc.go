@@ -6,12 +6,14 @@
 //	serve.go         the client's request,
 //	exchange.go        with its body read, a content as a Binary, and a Binary as its content
 //	interactions.go  by the one list of what is done for each interaction, whose empty row refuses,
-//	passing.go         passed on, with its links sealed, if nothing in request and answer has to be judged
+//	passing.go         passed on, if nothing in request and answer has to be judged
 //	   ▼               or answered by one of these:
 //	read, search, write, operation, export, bundle, capability
 //	   ▼               each of which says what it needs of these two:
 //	server           the FHIR server is asked
 //	judge            what it answers is judged
+//	   ▼
+//	rewriting.go     links and addresses are rewritten, of what passes and of what was judged
 //	   ▼
 //	enforcer.go      what a site sets, and what was decided, for the audit trail
 //

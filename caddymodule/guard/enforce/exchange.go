@@ -32,6 +32,7 @@ type exchange struct {
 	pages     paging.Pages
 	rewriting rewriting       // of the response, if it is judged
 	isContent bool            // the response is the content of a Binary, which stays as it is
+	aborted   bool            // a part of the response was sent, and the rest cannot be
 	collect   write.Collector // of what writes come to in a transaction; nil: they are sent
 }
 

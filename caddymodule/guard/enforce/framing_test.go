@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -341,9 +342,16 @@ func TestLateFailure(t *testing.T) {
 			_, _ = io.WriteString(w, `{"resourceType":"Bundle","entry":[{"resource":{"resourceType":"Basic","text":{"div":"`+strings.Repeat("x", 3<<20)+`"}}}],`)
 			_, _ = io.WriteString(w, `"link":[{"relation":"next","url":"mailto:x"}]}`)
 		})
+		var log bytes.Buffer
+		decided := make(chan error, 1)
+		s.g.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s.g.Decided = func(_ *http.Request, _ enforce.Bearer, d enforce.Decision) { decided <- d.Err }
 		response, text, err := s.send(t, http.MethodGet, "Observation", "")
 		if err == nil {
 			t.Errorf("HTTP/2 %t: status %d, %d bytes as if complete", http2, response.StatusCode, len(text))
+		}
+		if err := <-decided; err == nil || !strings.Contains(log.String(), "response aborted") {
+			t.Errorf("HTTP/2 %t: decided %v, logged %s", http2, err, &log)
 		}
 	}
 }

@@ -34,9 +34,8 @@ func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Int
 		if message.ForgiveAbort(recover(), p.failed); p.failed != nil {
 			err = p.failed
 		}
-		if err != nil && p.sent {
+		if x.aborted = err != nil && p.sent; x.aborted && !p.isClientGone {
 			x.e.logger().Error("response aborted", "path", x.r.URL.Path, "error", err)
-			panic(http.ErrAbortHandler)
 		}
 	}()
 	if err := x.server.Next.ServeHTTP(p, x.r); err != nil {
@@ -90,6 +89,8 @@ type passing struct {
 	held    *bytes.Buffer
 	out     *bytes.Buffer // for each piece, rewritten; nil before
 	failed  error
+
+	isClientGone bool // writing to the client has failed
 }
 
 // holdback is how much of a response is held back, in bytes. Most servers send links first.
@@ -173,8 +174,7 @@ func (p *passing) write(b []byte) error {
 			}
 			p.send()
 		}
-		_, err := p.to.Write(b)
-		return err
+		return p.toClient(b)
 	case p.held == nil:
 		return p.pieces(b, false)
 	case p.held.Len()+len(b) > holdback:
@@ -229,7 +229,12 @@ func (p *passing) pieces(b []byte, last bool) error {
 		}
 		p.send()
 	}
-	_, err = p.to.Write(out)
+	return p.toClient(out)
+}
+
+func (p *passing) toClient(b []byte) error {
+	_, err := p.to.Write(b)
+	p.isClientGone = err != nil
 	return err
 }
 

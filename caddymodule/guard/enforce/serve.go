@@ -44,6 +44,9 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	if e.Decided != nil {
 		e.Decided(r, b, x.decision(i, err))
 	}
+	if x.aborted {
+		panic(http.ErrAbortHandler)
+	}
 	return err
 }
 
