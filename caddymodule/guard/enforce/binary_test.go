@@ -32,6 +32,8 @@ func TestBinaryContent(t *testing.T) {
 		{"its own type rather", pdf, "GET Binary/pdf", "application/pdf, application/fhir+json;q=0.5", "application/pdf"},
 		{"not FHIR", pdf, "GET Binary/pdf", "application/fhir+json;q=0, */*", "application/pdf"},
 		{"JSON that is its content", kind("application/json"), "GET Binary/pdf", "application/json", "application/json"},
+		{"JSON among anything", kind("application/json"), "GET Binary/pdf", "*/*", "application/json"},
+		{"FHIR among anything", kind("application/fhir+json"), "GET Binary/pdf", "*/*", "application/fhir+json"},
 		{"a type with a parameter", kind("text/plain; charset=utf-8"), "GET Binary/pdf", "", "text/plain; charset=utf-8"},
 		{"no type", kind(""), "GET Binary/pdf", "", "application/octet-stream"},
 		{"a type that is two headers", kind(`text/plain\r\nX-A: b`), "GET Binary/pdf", "", "application/octet-stream"},

@@ -95,6 +95,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 		return i, nil, err
 	}
 	if i.Kind == interaction.Read && takesContent(x.r.Header, i) {
+		x.isContent = true
 		a, err = x.answerContent(x.r.Context(), w, c, i)
 		return i, a, err
 	}
