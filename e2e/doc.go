@@ -27,6 +27,9 @@
 // (smartcases*_test.go), if SMART_CASES names their folder. The flag -guard.more sends
 // ten times as many attacks, and measures times more often; -guard.seed draws others.
 //
+// Tests with new patients of their own (guardpatients_test.go) check each class of bugs over all requests, in front of HAPI
+// as it is, or through a proxy that makes HAPI behave like other FHIR servers (guardfront_test.go).
+//
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.
 //

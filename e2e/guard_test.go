@@ -31,15 +31,15 @@ type guarded struct {
 	tokens  map[guardHolder]string
 }
 
-// guardOf has a gateway of its own guard a server.
-func guardOf(t *testing.T, name string, server fhirAPI) *guarded {
+// guardOf has a gateway of its own guard a server, with further lines in its block fhir_bearer.
+func guardOf(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
 	t.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
 	key, issuer := newKey(t), authorizetest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
 	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
 	g := ownGateway(t, "gateway-"+name, address, "/fhir/R4", "/"+path,
-		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
+		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\t"+strings.Join(append([]string{"trust " + issuer.Issuer}, lines...), "\n\t\t\t")+"\n\t\t}\n")
 	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}
 }
 

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// serverFront is a proxy between a gateway and HAPI. It counts requests and makes HAPI behave like other FHIR servers.
+type serverFront struct {
+	fhirAPI
+	requests atomic.Int64
+
+	// changes the request so that HAPI puts another base URL into links; nil: the one in the X-Forwarded headers
+	naming func(r *http.Request)
+	// runs before HAPI; returns true if it has sent the response
+	before func(w http.ResponseWriter, r *http.Request) bool
+	// replaces a JSON response body; nil: unchanged
+	body func(r *http.Request, body []byte) []byte
+	// compresses response bodies, regardless of Accept-Encoding
+	compress bool
+}
+
+// ownAddress makes HAPI put the front's address into links.
+func ownAddress(base string) func(*http.Request) {
+	address := strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/fhir")
+	return func(r *http.Request) {
+		hostWithoutTLS(r)
+		r.Host = address
+	}
+}
+
+// hostWithoutTLS makes HAPI put http:// and the Host header into links, like a server that ignores X-Forwarded-Proto.
+func hostWithoutTLS(r *http.Request) {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" {
+			r.Header[name] = nil // also keeps ReverseProxy from adding X-Forwarded-For
+		}
+	}
+}
+
+// frontOf starts a serverFront.
+func frontOf(t *testing.T, server fhirAPI) *serverFront {
+	t.Helper()
+	target, err := url.Parse(strings.TrimSuffix(server.base, "/fhir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &serverFront{}
+	proxy := &httputil.ReverseProxy{
+		Director: func(r *http.Request) {
+			r.URL.Scheme, r.URL.Host = target.Scheme, target.Host
+			r.Header.Set("Accept-Encoding", "identity")
+			if f.naming != nil {
+				f.naming(r)
+			}
+		},
+		ModifyResponse: f.change,
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.requests.Add(1)
+		if f.before != nil && f.before(w, r) {
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	f.fhirAPI = fhirAPI{s.URL + "/fhir"}
+	return f
+}
+
+// change applies body and compress to a response.
+func (f *serverFront) change(a *http.Response) error {
+	isJSON := strings.Contains(a.Header.Get("Content-Type"), "json")
+	if a.Request.Method == http.MethodHead || !f.compress && (f.body == nil || !isJSON) {
+		return nil
+	}
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		return err
+	}
+	if f.body != nil && isJSON {
+		body = f.body(a.Request, body)
+	}
+	if f.compress {
+		var compressed bytes.Buffer
+		writer := gzip.NewWriter(&compressed)
+		_, _ = writer.Write(body) // cannot fail
+		_ = writer.Close()
+		body = compressed.Bytes()
+		a.Header.Set("Content-Encoding", "gzip")
+	}
+	a.Body, a.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	a.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
+}
+
+// repeatQueries replaces HAPI's next links by links that repeat the query of the search, as many servers send.
+func (f *serverFront) repeatQueries() {
+	var mu sync.Mutex
+	pages := map[string]string{} // query of HAPI's next link, by page number
+	f.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if query, ok := pages[r.URL.Query().Get("_page")]; ok {
+			r.Header.Set("X-Query", r.URL.RawQuery)
+			r.Header.Set("X-Path", r.URL.Path)
+			r.URL.Path, r.URL.RawQuery = "/fhir", query
+		}
+		return false
+	}
+	f.body = func(r *http.Request, body []byte) []byte {
+		var page searchPage
+		if json.Unmarshal(body, &page) != nil || page.next() == "" {
+			return body
+		}
+		next, err := url.Parse(page.next())
+		if err != nil || !strings.Contains(next.RawQuery, "_getpages") {
+			return body
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		number := strconv.Itoa(len(pages) + 1)
+		pages[number] = next.RawQuery
+		path, query := r.URL.Path, r.URL.RawQuery
+		if repeated := r.Header.Get("X-Query"); repeated != "" {
+			path, query = r.Header.Get("X-Path"), repeated
+			query = query[:strings.LastIndex(query, "&_page=")]
+		}
+		repeating := strings.TrimSuffix(f.base, "/fhir") + path + "?" + query + "&_page=" + number
+		return bytes.Replace(body, mustJSON(page.next()), mustJSON(repeating), 1)
+	}
+}
+
+// mustJSON encodes a string like HAPI, without escaping & as \u0026.
+func mustJSON(text string) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // cannot fail
+	return bytes.TrimSpace(b.Bytes())
+}
