@@ -227,6 +227,52 @@ func TestContainedSubject(t *testing.T) {
 	}
 }
 
+// TestCarriedTwice is over contained resources that carry others in turn, which nobody judges, in all carriers of contained
+// resources: they are withheld.
+func TestCarriedTwice(t *testing.T) {
+	t.Parallel()
+	carrier := `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`
+	for name, text := range map[string]struct {
+		text  string
+		shown bool
+	}{
+		"contained in everyone's":        {`{"resourceType":"Practitioner","id":"p","contained":[<carried>]}`, false},
+		"contained in a record":          {`{"resourceType":"Specimen","id":"p","contained":[<carried>]}`, false},
+		"not in a list":                  {`{"resourceType":"Practitioner","id":"p","contained":<carried>}`, false},
+		"entry":                          {`{"resourceType":"Bundle","id":"p","type":"collection","entry":[{"resource":<carried>}]}`, false},
+		"outcome of an entry":            {`{"resourceType":"Bundle","id":"p","type":"batch-response","entry":[{"response":{"status":"200","outcome":<carried>}}]}`, false},
+		"parameter":                      {`{"resourceType":"Parameters","id":"p","parameter":[{"name":"x","resource":<carried>}]}`, false},
+		"target":                         {`{"resourceType":"Provenance","id":"p","target":[{"reference":"Condition/x"}]}`, false},
+		"security context":               {`{"resourceType":"Binary","id":"p","contentType":"text/plain","securityContext":{"reference":"Condition/x"}}`, false},
+		"a Binary of the carrier's":      {`{"resourceType":"Binary","id":"p","contentType":"text/plain"}`, true},
+		"a Practitioner without further": {`{"resourceType":"Practitioner","id":"p"}`, true},
+	} {
+		for _, patient := range []string{"a", "b"} {
+			condition := `{"resourceType":"Condition","id":"x","subject":{"reference":"Patient/` + patient + `"}}`
+			fill := strings.NewReplacer("<carried>", condition)
+			observation := strings.Replace(carrier, "<text>", fill.Replace(text.text), 1)
+			for _, stored := range []string{
+				observation,
+				`{"resourceType":"Practitioner","id":"carrier","contained":[` + fill.Replace(text.text) + `]}`,
+				`{"resourceType":"Bundle","id":"carrier","type":"collection","entry":[{"resource":` + observation + `}]}`,
+			} {
+				g := newGateway(t, append(slices.Clone(records), condition, stored)...)
+				h := access.Holder{Scope: "patient/Observation.rs patient/Practitioner.rs patient/Specimen.rs patient/Bundle.rs patient/Parameters.rs patient/Provenance.rs patient/Binary.rs", Patient: "a"}
+				kind, _, _ := strings.Cut(referenceOf(stored), "/")
+				for _, target := range []string{kind + "/carrier", kind + "/carrier/_history/1", kind + "/carrier/_history", kind + "?_id=carrier"} {
+					if kind == "Bundle" && strings.Contains(target, "?") {
+						continue // no search is possible
+					}
+					body, _ := io.ReadAll(g.get(h, target).Body)
+					if got := strings.Contains(string(body), `"carrier"`); got != text.shown {
+						t.Errorf("%s of patient %s in %s by %s: shown %v: %.200s", name, patient, kind, target, got, body)
+					}
+				}
+			}
+		}
+	}
+}
+
 // elementAt is the member of a resource that has a value at a path.
 func elementAt(path []string, value string) string {
 	for n, name := range slices.Backward(path) {
