@@ -37,6 +37,7 @@ const (
 	ofA1      = `{"resourceType":"Observation","id":"a1","status":"amended","subject":{"reference":"Patient/a"}}`
 	aboutStar = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/star"}]}`
 	byName    = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient?family=Smithson"}}`
+	plainVIP  = `{"resourceType":"Binary","id":"vip","contentType":"text/plain","data":"aGVsbG8="}`
 	plainStar = `{"resourceType":"Patient","id":"star","name":[{"family":"Smithson"}]}`
 )
 
@@ -55,6 +56,11 @@ var searchCases = []string{
 	"Observation?_count=1", "Observation?_count=2&_sort=_id", "Observation?status=final&_summary=count", "Observation?_lastUpdated=gt2000",
 	"Observation?subject:identifier=Smithson", "Observation?_has:Provenance:target:_id=p", "Observation?date=2026",
 	"Provenance", "Provenance?target=Patient/star", "Provenance?target:Patient.family=Smithson", "Provenance?_include=Provenance:target",
+	"Patient?_revinclude:iterate=Observation:subject", "Observation?_include=Observation:subject&_include:iterate=Patient:link", "Patient?name:contains=Smith",
+	"Patient?family:missing=false&_total=accurate", "Observation?subject:not=Patient/star", "Observation?subject.name:contains=Smi", "Observation?focus=Patient/star",
+	"Observation?_has:Observation:focus:subject.family=Smithson", "Patient?_has:Observation:subject:_has:Provenance:target:_id=p", "Observation?focus:Patient.family=Smithson",
+	"Observation?subject:Patient._has:Observation:subject:status=final", "Patient?_id=star&_sort=family", "Patient?_count=1&_sort=-family", "Observation?subject=Patient/star/_history/1",
+	"Observation?subject=https://gateway.example/fhir/R4/Patient/star", "Patient?link=Patient/star", "Observation?_elements=subject&_count=1",
 	"Binary", "Binary?_id=free", "Group?member=Patient/star", "Group?member:Patient.family=Smithson", "Device?patient.family=Smithson",
 }
 
@@ -67,6 +73,13 @@ var exportCases = []string{
 	"$export?_type=Patient&_typeFilter=Patient?_has:Observation:patient:status=final", "$export?_type=Observation&_typeFilter=Observation?_content=Smithson",
 	"$export?_type=Observation&_typeFilter=Observation?subject=Patient/star", "$export?_type=Patient&_typeFilter=Patient?_id=star", "$export?_type=Observation&_typeFilter=Observation?_include=Observation:subject",
 	"$export?_since=2000-01-01T00:00:00Z", "$export?_elements=id", "$export?includeAssociatedData=LatestProvenanceResources", "$export?organizeOutputBy=Patient",
+	"$export?_type=observation", "$export?_type=Observation,,Patient", "$export?_type=Observation&_typeFilter=Observation%3Fpatient.family%3DSmi",
+	"$export?_type=Observation&_typeFilter=Observation%253Fpatient.family%253DSmi", "$export?_typeFilter=Observation?status=final,Patient?family=Smithson",
+	"$export?_type=Observation&_typeFilter=Observation?status=final%2526patient.family=Smi", "$export?_type=Observation&_typeFilter=Observation?status=final%26patient.family=Smi",
+	"$export?_type=Observation&_typeFilter=Observation?status=final%26_sort=subject", "$export?_type=Observation&_typeFilter=Observation?status=final;patient.family=Smi",
+	"$export?_type=Observation&_typeFilter=Observation?status=final&_typeFilter=Observation?patient.family=Smi", "Group/g/$export?_type=Patient&_typeFilter=Patient?family=Smithson",
+	"Group/g/$export?_type=Observation,Patient&_typeFilter=Patient?family=Smithson", "Group/none/$export", "$export?_outputFormat=ndjson&_type=Patient", "$export?_until=2000-01-01T00:00:00Z",
+	"$export?_typeFilter=Observation?_security=VIP", "Patient/$export?patient=Patient/past", "$export?_type=Binary&_typeFilter=Binary?_id=vip",
 	"$export?_type=Binary", "Patient/$export", "Patient/$export?_type=Patient", "Patient/$export?patient=Patient/star", "Patient/$export?patient=star",
 	"Patient/$export?patient=Patient/a,Patient/star", "Patient/$export?patient=Patient/a&patient=Patient/star",
 	"Patient/$export?_type=Observation,Patient&_typeFilter=Patient?family=Smithson", "Patient/$export?_type=Observation&_typeFilter=Patient?family=Smithson",
@@ -76,12 +89,12 @@ var exportCases = []string{
 // deniedCases are requests of each interaction, by its code, and of each operation, by its name.
 var deniedCases = map[string][]deniedCase{
 	"capabilities":       deniedReads("metadata"),
-	"read":               deniedReads("Patient/star", "Patient/past", "Observation/vip", "Group/vip", "Observation/s1", "Provenance/p", "Binary/free"),
-	"vread":              deniedReads("Patient/star/_history/1", "Patient/star/_history/2", "Patient/past/_history/1", "Observation/vip/_history/1", "Observation/s1/_history/1"),
-	"history-instance":   deniedReads("Patient/star/_history", "Patient/star/_history?_count=1", "Patient/star/_history?_since=2000-01-01", "Patient/past/_history", "Observation/vip/_history", "Observation/s1/_history"),
+	"read":               append(deniedReads("Patient/star", "Patient/past", "Observation/vip", "Group/vip", "Observation/s1", "Provenance/p", "Binary/free"), conditionalReads("Patient/star", "Patient/past", "Observation/vip", "Binary/free", "Binary/vip")...),
+	"vread":              append(conditionalReads("Patient/star/_history/1", "Binary/vip/_history/1"), deniedReads("Patient/star/_history/1", "Patient/star/_history/2", "Patient/past/_history/1", "Observation/vip/_history/1", "Observation/s1/_history/1")...),
+	"history-instance":   deniedReads("Binary/vip/_history", "Patient/star/_history?_summary=count", "Patient/star/_history?_elements=id", "Patient/star/_history", "Patient/star/_history?_count=1", "Patient/star/_history?_since=2000-01-01", "Patient/past/_history", "Observation/vip/_history", "Observation/s1/_history"),
 	"history-type":       deniedReads("Patient/_history", "Observation/_history", "Observation/_history?_count=1"),
 	"history-system":     deniedReads("_history"),
-	"search-type":        append(deniedReads(searchCases...), deniedCase{"POST Patient/_search", "family=Smithson", "Content-Type application/x-www-form-urlencoded"}, deniedCase{"POST Observation/_search", "patient.family=Smithson", "Content-Type application/x-www-form-urlencoded"}),
+	"search-type":        append(deniedReads(searchCases...), deniedCase{"GET Patient?_foo=1&family=Smithson", "", "Prefer handling=lenient"}, deniedCase{"GET Observation?patient.family=Smithson&_foo=2", "", "Prefer handling=lenient"}, deniedCase{request: "HEAD Patient?family=Smithson"}, deniedCase{"POST Patient/_search", "family=Smithson", "Content-Type application/x-www-form-urlencoded"}, deniedCase{"POST Observation/_search", "patient.family=Smithson", "Content-Type application/x-www-form-urlencoded"}),
 	"search-system":      deniedReads("?_type=Patient,Observation", "?_type=Patient&family=Smithson", "?_id=star", "?_type=Patient,Observation&_count=1&_sort=_id", "?_type=Observation&patient.family=Smithson"),
 	"search-compartment": deniedReads("Patient/star/Observation", "Patient/star/*", "Patient/a/Observation", "Patient/a/*?_type=Observation,Patient", "Patient/star/Patient", "Patient/a/Observation?_count=1"),
 	"create": {
@@ -144,12 +157,29 @@ var deniedCases = map[string][]deniedCase{
 	"$versions":            deniedReads("$versions"),
 }
 
+// conditionalReads are reads with conditions, and in other forms.
+func conditionalReads(targets ...string) (cases []deniedCase) {
+	for _, target := range targets {
+		for _, header := range []string{
+			`If-None-Match W/"1"`, `If-None-Match W/"2"`, "If-Modified-Since Fri, 01 Jan 2100 00:00:00 GMT", "If-Match *", "Range bytes=0-1", "Accept text/plain", "Accept application/fhir+xml",
+		} {
+			cases = append(cases, deniedCase{"GET " + target, "", header})
+		}
+		cases = append(cases, deniedCase{request: "HEAD " + target})
+		cases = append(cases, deniedReads(target+"?_format=xml", target+"?_summary=true", target+"?_elements=id")...)
+	}
+	return cases
+}
+
 // deniedBundles are requests as the entries of batches and transactions.
 func deniedBundles() (cases []deniedCase) {
 	for _, kind := range []string{"batch", "transaction"} {
 		for _, entry := range []string{
 			`{"request":{"method":"GET","url":"Patient/star"}}`, `{"request":{"method":"GET","url":"Patient/star/_history/1"}}`,
 			`{"request":{"method":"GET","url":"Patient?family=Smithson"}}`, `{"request":{"method":"GET","url":"Observation?patient.family=Smithson"}}`,
+			`{"request":{"method":"GET","url":"Patient/star","ifNoneMatch":"W/\"2\""}}`, `{"request":{"method":"GET","url":"Binary/vip"}}`, `{"request":{"method":"GET","url":"Patient?_summary=count"}}`,
+			`{"resource":` + plainStar + `,"request":{"method":"PUT","url":"Patient/star","ifMatch":"W/\"2\""}}`,
+			`{"fullUrl":"urn:uuid:1","resource":` + plainStar + `,"request":{"method":"POST","url":"Patient","ifNoneExist":"family=Smithson"}},{"resource":` + strings.Replace(ofStar, "Patient/star", "urn:uuid:1", 1) + `,"request":{"method":"POST","url":"Observation"}}`,
 			`{"request":{"method":"GET","url":"Patient/star/_history"}}`, `{"request":{"method":"GET","url":"Patient/a/$everything"}}`,
 			`{"request":{"method":"DELETE","url":"Patient/star"}}`, `{"request":{"method":"DELETE","url":"Patient?family=Smithson"}}`,
 			`{"resource":` + plainStar + `,"request":{"method":"PUT","url":"Patient/star"}}`, `{"resource":` + plainStar + `,"request":{"method":"PUT","url":"Patient?family=Smithson"}}`,
@@ -177,7 +207,7 @@ var deniedRules = map[string]struct {
 		map[string][]string{
 			"Patient/b":      {plainStar, label(plainStar), label(strings.Replace(plainStar, "star", "past", 1)), "Patient/past"},
 			"Observation/a2": {label(`{"resourceType":"Observation","id":"vip","status":"final","subject":{"reference":"Patient/a"}}`)},
-			"Device/a1":      {label(`{"resourceType":"Group","id":"vip","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}}]}`)},
+			"Device/a1":      {label(`{"resourceType":"Group","id":"vip","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}}]}`), plainVIP, label(plainVIP)},
 		},
 	},
 }
