@@ -36,8 +36,11 @@ func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c m
 			return nil, err
 		}
 		hash := externalHash(a)
-		if hash == "" {
+		switch {
+		case hash == "":
 			return content(a)
+		case x.judge.LooksAtData(): // and has not seen it
+			return nil, message.NotFound()
 		}
 		p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
 		began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})

@@ -136,7 +136,7 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 // passesWrite reports whether a write passes. Its body may hold conditional references, which are searches of any type.
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return !write.MayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
+	return !write.MayAct(rights, i.Type) && len(rights.Opening(i.Type)) == 0 && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
 		write.MayExtend(rights, x.r.Header, i)
 }
 

@@ -122,6 +122,21 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
+// Opening are the patients whose records would show a Binary to the client if it writes a DocumentReference that names the
+// Binary: it may read those of these patients, and not all. None for other types.
+func (r *Rights) Opening(resourceType string) []string {
+	if resourceType != "DocumentReference" || r.Whole("Binary", smart.Read) {
+		return nil
+	}
+	var patients []string
+	for _, g := range r.For("Binary", smart.Read) {
+		if g.Patient != "" && !slices.Contains(patients, g.Patient) {
+			patients = append(patients, g.Patient)
+		}
+	}
+	return patients
+}
+
 // joined are grants that give all the permissions on a type together.
 func (r *Rights) joined(resourceType string, p smart.Permission) []Grant {
 	var all []Grant

@@ -26,7 +26,7 @@ const maxReferrers = 20
 func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	res, err := x.Resource(ctx, of, grants, a)
 	patients := boundTo(grants)
-	if !message.IsOutside(err) || !x.Granted.Shared.IsSecured(of.Type) || len(patients) == 0 {
+	if of.Type != "Binary" || !message.IsOutside(err) || !x.Granted.Shared.IsSecured(of.Type) || len(patients) == 0 {
 		return res, err
 	}
 	addresses := x.addressesOf(of, a)
@@ -103,6 +103,18 @@ func (x *Judge) isReferred(ctx context.Context, patient string, addresses []stri
 	return found, nil
 }
 
+// LooksAtData reports whether the site's rules may look at the data of a Binary.
+func (x *Judge) LooksAtData() bool { return x.judgement.LooksAt("data") }
+
+// BinaryCall is the call for as much of a Binary as it takes to judge it: without its data, which may be long, unless the
+// site's rules look at that.
+func (x *Judge) BinaryCall(path string) message.Call {
+	if x.LooksAtData() {
+		return message.Get(path, "")
+	}
+	return message.BinaryMetadata(path)
+}
+
 // MayAttach reports whether a resource that a client writes into a patient's record may name a Binary as an attachment:
 // the client may read that Binary, or the transaction writes it. Else the attachment would open it, see [Judge.Readable].
 func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error) {
@@ -115,7 +127,7 @@ func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Re
 	grants := slices.DeleteFunc(slices.Clone(x.Granted.Grants), func(g access.Grant) bool {
 		return !g.IsFor(patient) || g.Type != smart.AnyType && g.Type != of.Type
 	})
-	a, err := x.Server.Ask(ctx, message.BinaryMetadata(of.String()))
+	a, err := x.Server.Ask(ctx, x.BinaryCall(of.String()))
 	if err != nil {
 		return false, err
 	}

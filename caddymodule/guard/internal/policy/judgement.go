@@ -122,6 +122,11 @@ func (j Judgement) MayDeny() bool { return len(j.denies) > 0 }
 // MayAllow reports whether resources may be allowed that the scopes do not cover.
 func (j Judgement) MayAllow() bool { return len(j.allows) > 0 }
 
+// LooksAt reports whether rules may look at an element of resources, or at what FHIR JSON adds to it.
+func (j Judgement) LooksAt(element string) bool {
+	return (j.MayDeny() || j.MayAllow()) && (slices.Contains(j.set.elements, element) || slices.Contains(j.set.elements, "_"+element))
+}
+
 // Resource says what the rules make of a resource, for this request. What was said of the request by itself is not
 // repeated.
 func (j Judgement) Resource(ctx context.Context, res resource.Resource) Decision {

@@ -21,6 +21,7 @@ type asker interface {
 // judge says what the token may see.
 type judge interface {
 	Rights() *access.Rights
+	BinaryCall(path string) message.Call
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 	Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
@@ -65,13 +66,14 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 	return a, nil
 }
 
-// Admit judges the read of a Binary by all but its data, and returns that part of it.
+// Admit judges the read of a Binary, by all but its data unless the site's rules look at that, and returns what it is judged
+// by.
 func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, resource.Resource, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
 		return nil, resource.Resource{}, message.Refused(x.Judge.Rights(), i)
 	}
-	a, err := x.Server.Ask(ctx, message.BinaryMetadata(c.Path))
+	a, err := x.Server.Ask(ctx, x.Judge.BinaryCall(c.Path))
 	if err != nil {
 		return nil, resource.Resource{}, err
 	}

@@ -55,10 +55,15 @@ func (w permission) allows(ctx context.Context, g access.Grant, before, after *v
 			return cmp.Or(err, error(outside(w.resourceType)))
 		}
 	}
-	if after == nil || g.Patient == "" && !w.judge.MayDeny() {
+	if after == nil {
 		return nil
 	}
-	return w.checkReferences(ctx, g, before, after)
+	if g.Patient != "" || w.judge.MayDeny() {
+		if err := w.checkReferences(ctx, g, before, after); err != nil {
+			return err
+		}
+	}
+	return w.checkAttachments(ctx, g, before, after)
 }
 
 // checkCovered refuses a version that no grant covers, whatever is there before.
@@ -104,21 +109,38 @@ func (w permission) checkReferences(ctx context.Context, g access.Grant, before,
 			return cmp.Or(err, error(message.Forbidden(message.ErrOutside, "The resource refers to another one that is not there, or that the access token does not cover.")))
 		}
 	}
-	if g.Patient != "" && after.Type == "DocumentReference" {
-		return w.checkAttachments(ctx, g, before, after)
-	}
 	return nil
 }
 
 var errAttachment = errors.New("attachment whose address cannot be judged")
 
 // checkAttachments refuses a DocumentReference that names a Binary which the client may not read: whoever may read a
-// DocumentReference may read the Binaries that it names, so it would open that Binary. Every address that ends like that
-// of a Binary counts as one of this server, which may have other names. A urn is resolved within the transaction, whose
-// entries are judged themselves.
+// DocumentReference may read the Binaries that it names, so it would open that Binary. Under a grant that is not bound, that
+// holds for the patients whose Binaries the client may read by others.
 func (w permission) checkAttachments(ctx context.Context, g access.Grant, before, after *version) error {
+	if after.Type != "DocumentReference" {
+		return nil
+	}
+	if g.Patient != "" {
+		return w.checkAttached(ctx, g.Patient, before, after)
+	}
+	for _, patient := range w.judge.Rights().Opening(after.Type) {
+		if !access.NamesOnly(after.Resource, patient) {
+			continue
+		}
+		if err := w.checkAttached(ctx, patient, before, after); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAttached is checkAttachments for the record of a patient. What the record names already, is open already. Every
+// address that ends like that of a Binary counts as one of this server, which may have other names. A urn is resolved within
+// the transaction, whose entries are judged themselves.
+func (w permission) checkAttached(ctx context.Context, patient string, before, after *version) error {
 	var old []string
-	if before != nil {
+	if before != nil && access.NamesOnly(before.Resource, patient) {
 		old = access.Attachments(before.Resource)
 	}
 	for _, address := range access.Attachments(after.Resource) {
@@ -130,7 +152,7 @@ func (w permission) checkAttachments(ctx context.Context, g access.Grant, before
 			return message.Forbidden(errAttachment, "An attachment names a Binary in a way that cannot be checked: use Binary/id.")
 		}
 		resourceType, id, _ := strings.Cut(message.WithoutVersion(match[1]), "/")
-		ok, err := w.judge.MayAttach(ctx, g.Patient, interaction.Reference{Type: resourceType, ID: id})
+		ok, err := w.judge.MayAttach(ctx, patient, interaction.Reference{Type: resourceType, ID: id})
 		if err != nil || !ok || resourceType != "Binary" {
 			return cmp.Or(err, error(message.Forbidden(message.ErrOutside, "An attachment names a Binary that is not there, or that the access token does not cover.")))
 		}

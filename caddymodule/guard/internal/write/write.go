@@ -19,7 +19,7 @@ import (
 // newWrite refuses what no scope permits whatever the resource is.
 func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
-	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p)}
+	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}
 	w.may = permission{judge: x.Judge, shared: x.Shared, resourceType: i.Type, grants: rights.For(i.Type, p)}
 	switch {
 	case len(w.may.grants) == 0:
