@@ -167,13 +167,16 @@ func (p *passing) write(b []byte) error {
 	switch {
 	case message.HasNoContent(p.status), p.x.r.Method == http.MethodHead:
 		return nil
-	case !p.rewrite:
-		if !p.sent {
-			if err := p.checkMedia(); err != nil {
-				return err
-			}
-			p.send()
+	case !p.rewrite && !p.sent:
+		if err := p.checkMedia(b); err != nil {
+			return err
 		}
+		if p.rewrite {
+			return p.write(b)
+		}
+		p.send()
+		fallthrough
+	case !p.rewrite:
 		return p.toClient(b)
 	case p.held == nil:
 		return p.pieces(b, false)
@@ -190,17 +193,28 @@ func (p *passing) write(b []byte) error {
 // otherMedia are formats of FHIR resources in which nothing can be rewritten.
 var otherMedia = message.SetOf("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
 
-// checkMedia rejects content that may be a FHIR resource in which nothing can be rewritten. Of operations and Binaries,
-// other content passes. An error page of another server is replaced by an error of the same status.
-func (p *passing) checkMedia() error {
-	media := p.header.Get("Content-Type")
-	switch {
-	case p.own, p.raw, p.i.Kind == interaction.Operation && !otherMedia[mediaOf(media)] && mediaOf(media) != "":
+// checkMedia decides about content whose Content-Type is no format of FHIR resources that can be rewritten, by its
+// beginning. Text that begins as JSON does is taken for a resource and rewritten, whatever the FHIR server calls it; other
+// text and files pass. Formats in which nothing can be rewritten are rejected. An error page of another server is
+// replaced by an error of the same status.
+func (p *passing) checkMedia(first []byte) error {
+	if p.own || p.raw {
 		return nil
-	case p.status >= http.StatusBadRequest:
-		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
 	}
-	return message.NotRewritten(fmt.Errorf("%w: Content-Type %q", errFormatOut, media))
+	media := mediaOf(p.header.Get("Content-Type"))
+	begins := bytes.TrimLeft(first, " \t\r\n")
+	switch {
+	case len(begins) > 0 && (begins[0] == '{' || begins[0] == '['):
+		p.format, p.rewrite = message.JSON, true
+		message.DropBodyHeaders(p.header)
+		p.held = message.Buffers.Get().(*bytes.Buffer)
+		return nil
+	case p.status >= http.StatusBadRequest && p.i.Kind != interaction.Operation:
+		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
+	case media == "", otherMedia[media], len(begins) > 0 && begins[0] == '<' && p.i.Kind != interaction.Operation:
+		return message.NotRewritten(fmt.Errorf("%w: Content-Type %q", errFormatOut, media))
+	}
+	return nil
 }
 
 // pieces sends what was held and a piece behind it, rewritten.
