@@ -53,8 +53,8 @@ func TestExpandAsksNext(t *testing.T) {
 	}{
 		{"unknown, and the backend expands it", unknown, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"unknown, and the backend knows it neither", unknown, answer(404, refused), 404, "issue.0.diagnostics", "theirs"},
-		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "", "theirs"},
-		{"unknown, and the backend lets nobody in", unknown, answer(401, "theirs"), 401, "", "theirs"},
+		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "issue.0.diagnostics", "The FHIR server could not answer."},
+		{"unknown, and the backend requires credentials", unknown, answer(401, "theirs"), 502, "issue.0.diagnostics", "The FHIR server requires credentials from the gateway."},
 		{"unknown, and the backend answers something else", unknown, answer(200, "theirs"), 502, "issue.0.diagnostics", "the FHIR server gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
 		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", "The FHIR server behind this gateway could not be reached. Try again later."},
 		{"incomplete, and the backend expands it", incomplete, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},

@@ -12,12 +12,14 @@ import (
 // on to the next handler where it does not.
 func TestOperations(t *testing.T) {
 	t.Parallel()
-	theirs := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	const theirs = `{"resourceType":"OperationOutcome","id":"theirs"}`
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte("theirs"))
+		_, _ = w.Write([]byte(theirs))
 	})
-	plain := exampleGateway(t, theirs)
-	all := exampleGateway(t, theirs, "fhir_expand\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n")
+	plain := exampleGateway(t, backend)
+	all := exampleGateway(t, backend, "fhir_expand\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n")
 	token, allToken := plain.token(), all.token()
 	const system = "system=http://hl7.org/fhir/administrative-gender"
 	for request, tt := range map[string]struct {
@@ -33,7 +35,7 @@ func TestOperations(t *testing.T) {
 		"CodeSystem/administrative-gender/$subsumes?codeA=male&codeB=female":                  {"outcome.valueCode", "not-subsumed"},
 		"CodeSystem/administrative-gender/$validate-code?code=female":                         {"result.valueBoolean", true},
 	} {
-		if got := gatewaytest.Read(t, plain.Get("/fhir/R4/"+request, token)); got != "theirs" {
+		if got := gatewaytest.Read(t, plain.Get("/fhir/R4/"+request, token)); got != theirs {
 			t.Errorf("%s without the option: %.200s", request, got)
 		}
 		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); parameterIn(t, got, tt.parameter) != tt.want {
@@ -41,14 +43,14 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	const capabilities = "/fhir/R4/metadata?mode=terminology"
-	if got := gatewaytest.Read(t, plain.Get(capabilities, token)); got != "theirs" {
+	if got := gatewaytest.Read(t, plain.Get(capabilities, token)); got != theirs {
 		t.Errorf("capabilities without the option: %.200s", got)
 	}
 	if got := gatewaytest.Read(t, all.Get(capabilities, allToken)); memberOf(t, got, "resourceType") != "TerminologyCapabilities" {
 		t.Errorf("capabilities: %.300s", got)
 	}
 	for _, request := range []string{"metadata", "CodeSystem", "CodeSystem/nowhere/$lookup?code=female", "ValueSet/x/$batch-validate-code"} {
-		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); got != "theirs" {
+		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); got != theirs {
 			t.Errorf("%s: %.200s", request, got)
 		}
 	}
