@@ -47,7 +47,9 @@ func TestPageLinkIsBoundToToken(t *testing.T) {
 			}
 			return refused.Status, ""
 		}
-		var bundle struct{ Link []struct{ Relation, URL string } }
+		var bundle struct {
+			Link []struct{ Relation, URL string }
+		}
 		if err := json.Unmarshal(w.Body.Bytes(), &bundle); err != nil {
 			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 		}

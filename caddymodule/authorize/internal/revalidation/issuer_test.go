@@ -19,7 +19,9 @@ import (
 // plainTokens stores refresh tokens unsealed.
 type plainTokens struct{ keyring.Storing }
 
-func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, error) { return sealed, nil }
+func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, error) {
+	return sealed, nil
+}
 
 // requestCounter is an identity provider that fails and counts its requests.
 type requestCounter struct{ requests int }
