@@ -168,3 +168,8 @@ var sortedTypes = [][2]string{
 	{"Flag", `"status":"active","code":{"text":"x"},"subject":`}, {"RiskAssessment", `"status":"final","subject":`},
 	{"ImagingStudy", `"status":"available","subject":`},
 }
+
+const (
+	clinicalNote = `"category":[{"coding":[{"system":"http://c","code":"clinical-note"}]}]`
+	granularNote = "patient/DocumentReference.rs?category=http://c|clinical-note patient/Binary.rs"
+)
