@@ -116,7 +116,7 @@ func (p *passing) WriteHeader(status int) {
 	}
 	p.headers(p.header, p.asked)
 	p.format = message.FormatOfMedia(p.header.Get("Content-Type"))
-	p.raw = p.raw || isBinary(p.i) && !strings.Contains(mediaOf(p.header.Get("Content-Type")), "fhir")
+	p.raw = (p.raw || isBinary(p.i) && !strings.Contains(mediaOf(p.header.Get("Content-Type")), "fhir")) && status < http.StatusBadRequest
 	p.rewrite = !p.raw && p.format != message.NoFormat
 	isHead := p.x.r.Method == http.MethodHead
 	if p.rewrite {
@@ -209,7 +209,7 @@ func (p *passing) checkMedia(first []byte) error {
 		message.DropBodyHeaders(p.header)
 		p.held = message.Buffers.Get().(*bytes.Buffer)
 		return nil
-	case p.status >= http.StatusBadRequest && p.i.Kind != interaction.Operation:
+	case p.status >= http.StatusBadRequest:
 		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
 	case media == "", otherMedia[media], len(begins) > 0 && begins[0] == '<' && p.i.Kind != interaction.Operation:
 		return message.NotRewritten(fmt.Errorf("%w: Content-Type %q", errFormatOut, media))

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -101,27 +100,18 @@ func (w *rewriting) observe(c message.Call, a *message.Answer) {
 			return links, nil
 		}}
 		_, _ = finder.Append(nil, head) // what cannot be read is rejected by the judge
-		w.learnFrom(head, `"fullUrl"`, findsResources(i))
+		w.learnFromEntries(head, findsResources(i))
 	} else if err == nil && i.Kind == interaction.Bundle {
-		w.learnFrom(head, `"location"`, false)
+		w.learnFromEntries(head, false)
 	}
 }
 
-// observed is how much of a judged response is searched for the FHIR server's base URL, in bytes.
+// observed is how much of a response is searched for the FHIR server's base URL, in bytes.
 const observed = 64 << 10
 
-// learnFrom learns the base URL of the first resource whose address is the value of a member.
-func (w *rewriting) learnFrom(text []byte, member string, certain bool) {
-	_, rest, _ := bytes.Cut(text, []byte(member))
-	_, rest, _ = bytes.Cut(rest[:min(len(rest), 1<<10)], []byte(`"`))
-	end := bytes.IndexByte(rest, '"')
-	if end < 0 {
-		return
-	}
-	var value string
-	if err := json.Unmarshal([]byte(`"`+string(rest[:end])+`"`), &value); err == nil {
-		w.learn(address.BaseOfResource(value), certain)
-	}
+// learnFromEntries learns the base URL in the first address of an entry's. Resources in entries may have anything.
+func (w *rewriting) learnFromEntries(text []byte, certain bool) {
+	w.learn(address.BaseOfResource(address.OfEntry(w.format, text[:min(len(text), observed)])), certain)
 }
 
 // append appends a piece of the response to out, rewritten. The first piece should be as long as possible: the FHIR
@@ -154,7 +144,7 @@ func (w *rewriting) append(out, piece []byte, last bool) (_ []byte, err error) {
 	if !w.begun {
 		w.begun = true
 		if w.seal != nil {
-			w.learnFrom(piece, map[message.Format]string{message.JSON: `"fullUrl"`, message.XML: `<fullUrl`}[w.format], w.trusts)
+			w.learnFromEntries(piece, w.trusts)
 		}
 		w.replacer = address.NewReplacer(w.format, append(w.e.bases.Of(w.key), w.bases...), w.at.URL("", ""))
 	}

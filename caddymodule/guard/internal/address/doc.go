@@ -2,6 +2,7 @@
 //
 //	bases.go     the FHIR server's base URLs, learned from its responses
 //	replacer.go  replaces base URLs in JSON and XML, piece by piece
+//	entry.go     finds an address of the FHIR server in the entries of a Bundle
 //	links.go     finds Bundle.link in JSON, piece by piece
 //	xml.go       finds Bundle.link in XML
 //
