@@ -43,7 +43,7 @@ func (r *Refusals) Note(issuer string, e Event) {
 	whose := refused{issuer, e.ClientID}
 	before, _ := r.kept.Get(whose)
 	before = before[max(0, len(before)-maxRefusals+1):]
-	now := Refusal{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), e.Interaction, e.Err.Error(), e.Redirect}
+	now := Refusal{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), loggable(e.Interaction), loggable(e.Err.Error()), e.Redirect}
 	r.kept.Put(whose, append(slices.Clone(before), now), 1)
 }
 

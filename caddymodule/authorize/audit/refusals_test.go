@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,10 @@ func TestRefusals(t *testing.T) {
 	found := r.Of("i", "app")
 	if len(found) != maxRefusals || found[0].Reason != "5" || found[maxRefusals-1].Reason != fmt.Sprint(maxRefusals+4) {
 		t.Errorf("%d: %+v", len(found), found)
+	}
+	refuse("i", "long", "\x1b[31m\r\n\u202e"+strings.Repeat("x", 1<<20))
+	if reason := r.Of("i", "long")[0].Reason; len(reason) > 2*maxLogged || strings.ContainsAny(reason, "\x1b\r\n\u202e") {
+		t.Errorf("%d bytes: %.50q", len(reason), reason)
 	}
 	if len(r.Of("i", "none")) != 0 || len(r.Of("i", "other")) != 1 {
 		t.Error("another client's, or none")
