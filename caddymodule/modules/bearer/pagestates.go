@@ -3,6 +3,7 @@ package bearer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,13 +19,12 @@ const statesKind = "page"
 type stateLimits struct {
 	// ofClient and bytesOfClient are for one person with one client. Beyond, the oldest state is discarded.
 	ofClient, bytesOfClient int
-	// bytes are for all clients. Beyond, nothing is stored.
+	// bytes are for all clients. Beyond, the client that stores the most loses its oldest state, so that nobody can keep
+	// others from storing theirs.
 	bytes int
 }
 
 var defaultStateLimits = stateLimits{ofClient: 1024, bytesOfClient: 16 << 20, bytes: 256 << 20}
-
-var errStatesFull = errors.New("too many page states are stored")
 
 // pageStates stores states of pages, as far as the limits allow.
 type pageStates struct {
@@ -32,12 +32,14 @@ type pageStates struct {
 	limits  stateLimits
 	mu      sync.Mutex
 	clients map[string][]pageState // the oldest first
+	sizes   map[string]int         // of the states of each client, in bytes
 	bytes   int                    // of all clients
 	swept   time.Time
 }
 
 // pageState is a stored state.
 type pageState struct {
+	client  string
 	key     string
 	size    int
 	expires time.Time
@@ -55,16 +57,13 @@ func newPageStates(app App) enforce.PageStates {
 var processStates = sync.OnceValue(func() *pageStates { return newStates(store.NewMemory(0, time.Hour), defaultStateLimits) })
 
 func newStates(in store.Store, limits stateLimits) *pageStates {
-	return &pageStates{store: in, limits: limits, clients: map[string][]pageState{}, swept: time.Now()}
+	return &pageStates{store: in, limits: limits, clients: map[string][]pageState{}, sizes: map[string]int{}, swept: time.Now()}
 }
 
 // PutState implements [enforce.PageStates].
 func (s *pageStates) PutState(ctx context.Context, binding, key string, state []byte, ttl time.Duration) error {
-	client, added := bindingClient(binding), pageState{store.Key(statesKind, key), len(state), time.Now().Add(ttl)}
-	discarded, err := s.makeRoom(client, added.size)
-	if err != nil {
-		return err
-	}
+	added := pageState{bindingClient(binding), store.Key(statesKind, key), len(state), time.Now().Add(ttl)}
+	discarded := s.makeRoom(added)
 	step := []*store.Call{{Op: store.Put, Key: added.key, Value: state, TTL: ttl}}
 	for _, old := range discarded {
 		step = append(step, &store.Call{Op: store.Delete, Key: old.key})
@@ -72,37 +71,56 @@ func (s *pageStates) PutState(ctx context.Context, binding, key string, state []
 	if err := s.store.Do(ctx, step...); err != nil {
 		return err
 	}
-	s.record(client, added, discarded)
+	s.record(added, discarded)
 	return nil
 }
 
-// makeRoom returns the states of a client that must be discarded for another one.
-func (s *pageStates) makeRoom(client string, size int) (discarded []pageState, err error) {
+// makeRoom returns the states that must be discarded for another one.
+func (s *pageStates) makeRoom(added pageState) (discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.swept) > time.Hour || s.bytes+size > s.limits.bytes {
+	if time.Since(s.swept) > time.Hour || s.bytes+added.size > s.limits.bytes {
 		s.sweep()
 	}
-	states, total := s.clients[client], size
-	for _, state := range states {
-		total += state.size
-	}
-	freed := 0
-	for len(states)-len(discarded) >= s.limits.ofClient || total-freed > s.limits.bytesOfClient && len(discarded) < len(states) {
-		oldest := states[len(discarded)]
+	left, sizes, freed := s.clients, s.sizes, 0
+	discardOldest := func(client string) {
+		if len(discarded) == 0 {
+			left, sizes = maps.Clone(s.clients), maps.Clone(s.sizes)
+		}
+		oldest := left[client][0]
+		left[client] = left[client][1:]
+		sizes[client] -= oldest.size
 		discarded, freed = append(discarded, oldest), freed+oldest.size
 	}
-	if s.bytes-freed+size > s.limits.bytes {
-		return nil, errStatesFull
+	for len(left[added.client]) > 0 && (len(left[added.client]) >= s.limits.ofClient || sizes[added.client]+added.size > s.limits.bytesOfClient) {
+		discardOldest(added.client)
 	}
-	return discarded, nil
+	for freed < s.bytes && s.bytes-freed+added.size > s.limits.bytes {
+		discardOldest(largest(sizes))
+	}
+	return discarded
+}
+
+// largest returns the client whose states have the most bytes.
+func largest(sizes map[string]int) (client string) {
+	most := 0
+	for name, size := range sizes {
+		if size > most {
+			client, most = name, size
+		}
+	}
+	return client
 }
 
 // record records what was stored and discarded.
-func (s *pageStates) record(client string, added pageState, discarded []pageState) {
+func (s *pageStates) record(added pageState, discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clients[client] = append(s.remove(client, func(state pageState) bool { return slices.Contains(discarded, state) }), added)
+	for _, old := range discarded {
+		s.remove(old.client, func(state pageState) bool { return state == old })
+	}
+	s.clients[added.client] = append(s.clients[added.client], added)
+	s.sizes[added.client] += added.size
 	s.bytes += added.size
 }
 
@@ -110,22 +128,24 @@ func (s *pageStates) record(client string, added pageState, discarded []pageStat
 func (s *pageStates) sweep() {
 	s.swept = time.Now()
 	for client := range s.clients {
-		left := s.remove(client, func(state pageState) bool { return !s.swept.Before(state.expires) })
-		if s.clients[client] = left; len(left) == 0 {
-			delete(s.clients, client)
-		}
+		s.remove(client, func(state pageState) bool { return !s.swept.Before(state.expires) })
 	}
 }
 
-// remove returns the states of a client without those that match, and subtracts their size.
-func (s *pageStates) remove(client string, matches func(pageState) bool) []pageState {
-	return slices.DeleteFunc(s.clients[client], func(state pageState) bool {
+// remove forgets the states of a client that match.
+func (s *pageStates) remove(client string, matches func(pageState) bool) {
+	left := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
 		if !matches(state) {
 			return false
 		}
 		s.bytes -= state.size
+		s.sizes[client] -= state.size
 		return true
 	})
+	if s.clients[client] = left; len(left) == 0 {
+		delete(s.clients, client)
+		delete(s.sizes, client)
+	}
 }
 
 // GetState implements [enforce.PageStates].

@@ -51,14 +51,20 @@ func TestPageStates(t *testing.T) {
 	if got := kept("1", "2", "3", "large"); got != "3 large" {
 		t.Errorf("beyond the size, %q are left", got)
 	}
-	if err := put("bob", "too much", 60); !errors.Is(err, errStatesFull) {
-		t.Errorf("beyond the size for all: %v", err)
-	}
 	if err := put("bob", "small", 50); err != nil {
 		t.Error(err)
 	}
-	if got := kept("3", "large", "small", "too much"); got != "3 large small" {
-		t.Errorf("%q are left", got)
+	if got := kept("3", "large", "small"); got != "3 large small" {
+		t.Errorf("within the size for all, %q are left", got)
+	}
+	if err := put("carol", "other", 60); err != nil {
+		t.Error(err)
+	}
+	if got := kept("3", "large", "small", "other"); got != "small other" {
+		t.Errorf("beyond the size for all, %q are left: the client with the most bytes must lose its states", got)
+	}
+	if states.bytes != 110 || len(states.sizes) != 2 || states.sizes[bindingClient(bindingTo("bob", ""))] != 50 {
+		t.Errorf("%d bytes, %v", states.bytes, states.sizes)
 	}
 }
 
