@@ -436,3 +436,46 @@ func checkNoBackend(t *testing.T, g *gateway, h access.Holder, method, path, bod
 		t.Errorf("%s: %s %s: no JSON: %s", h.Scope, method, path, text)
 	}
 }
+
+// TestMislabelled is over Content-Types that are not FHIR's: JSON is rewritten whatever the FHIR server calls it, other
+// text passes, and what may be a resource in another format is rejected.
+func TestMislabelled(t *testing.T) {
+	t.Parallel()
+	const page = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation"}],"entry":[{"fullUrl":"http://backend.internal/fhir/Observation/a1","resource":{"resourceType":"Observation","id":"a1"}}]}`
+	for _, tt := range []struct {
+		name, media string
+		parts       []string
+		status      int
+		want        string // in the body
+	}{
+		{"a page as text", "text/plain", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
+		{"a page without a type", "", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
+		{"a page behind white space", "text/plain", []string{"\n ", page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
+		{"text", "text/plain", []string{"Practitioner/alice"}, 200, "Practitioner/alice"},
+		{"a file", "application/pdf", []string{"%PDF-1.7"}, 200, "%PDF-1.7"},
+		{"HTML", "text/html", []string{"<html>backend.internal</html>"}, 502, "cannot be rewritten"},
+		{"XML as text", "text/plain", []string{"<Patient/>"}, 502, "cannot be rewritten"},
+		{"text without a type", "", []string{"backend.internal"}, 502, "cannot be rewritten"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, access.Holder{Scope: "system/*.rs"}, false, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = nil
+				if tt.media != "" {
+					w.Header().Set("Content-Type", tt.media)
+				}
+				for _, part := range tt.parts {
+					_, _ = io.WriteString(w, part)
+					_ = http.NewResponseController(w).Flush()
+				}
+			})
+			response, text, err := s.send(t, http.MethodGet, "Observation", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != tt.status || !strings.Contains(string(text), tt.want) || strings.Contains(string(text), ".internal") {
+				t.Errorf("%d %s", response.StatusCode, text)
+			}
+		})
+	}
+}

@@ -204,7 +204,7 @@ func (p *passing) checkMedia(first []byte) error {
 	media := mediaOf(p.header.Get("Content-Type"))
 	begins := bytes.TrimLeft(first, " \t\r\n")
 	switch {
-	case len(begins) > 0 && (begins[0] == '{' || begins[0] == '['):
+	case len(begins) == 0 || begins[0] == '{' || begins[0] == '[':
 		p.format, p.rewrite = message.JSON, true
 		message.DropBodyHeaders(p.header)
 		p.held = message.Buffers.Get().(*bytes.Buffer)
