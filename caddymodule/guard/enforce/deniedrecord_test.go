@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -9,10 +10,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -53,7 +56,9 @@ var searchCases = []string{
 	"Observation?_include=Observation:subject", "Observation?_include=*", "Observation?_include:iterate=Observation:subject",
 	"Observation?_sort=subject", "Observation?_sort=patient", "Observation?_filter=subject.family eq Smithson", "Observation?_list=star",
 	"Observation?_query=star", "Observation?_text=Smithson", "Observation?_content=Smithson", "Observation?subject:above=Patient/star",
-	"Observation?_count=1", "Observation?_count=2&_sort=_id", "Observation?status=final&_summary=count", "Observation?_lastUpdated=gt2000",
+	"Observation?_count=1", "Observation?_count=2", "Observation?_count=2&_sort=_id", "Observation?_count=3&_sort=-_id",
+	"Observation?patient=Patient/a&_count=1", "Observation?patient=Patient/a&_count=2", "Observation?patient=Patient/a&_count=3&_sort=status", "Observation?patient=Patient/a&_count=4", "Observation?patient=Patient/a&_count=1&_include=*",
+	"Observation?patient=Patient/a&code=http://c|seen,http://c|guessed&_count=1", "Observation?code=http://c|seen,http://c|guessed&_count=1", "Observation?code=http://c|seen,http://c|guessed&_count=1&_sort=-date", "Observation?status=final&_summary=count", "Observation?_lastUpdated=gt2000",
 	"Observation?subject:identifier=Smithson", "Observation?_has:Provenance:target:_id=p", "Observation?date=2026",
 	"Provenance", "Provenance?target=Patient/star", "Provenance?target:Patient.family=Smithson", "Provenance?_include=Provenance:target",
 	"Patient?_revinclude:iterate=Observation:subject", "Observation?_include=Observation:subject&_include:iterate=Patient:link", "Patient?name:contains=Smith",
@@ -95,8 +100,8 @@ var deniedCases = map[string][]deniedCase{
 	"history-type":       deniedReads("Patient/_history", "Observation/_history", "Observation/_history?_count=1"),
 	"history-system":     deniedReads("_history"),
 	"search-type":        append(deniedReads(searchCases...), deniedCase{"GET Patient?_foo=1&family=Smithson", "", "Prefer handling=lenient"}, deniedCase{"GET Observation?patient.family=Smithson&_foo=2", "", "Prefer handling=lenient"}, deniedCase{request: "HEAD Patient?family=Smithson"}, deniedCase{"POST Patient/_search", "family=Smithson", "Content-Type application/x-www-form-urlencoded"}, deniedCase{"POST Observation/_search", "patient.family=Smithson", "Content-Type application/x-www-form-urlencoded"}),
-	"search-system":      deniedReads("?_type=Patient,Observation", "?_type=Patient&family=Smithson", "?_id=star", "?_type=Patient,Observation&_count=1&_sort=_id", "?_type=Observation&patient.family=Smithson"),
-	"search-compartment": deniedReads("Patient/star/Observation", "Patient/star/*", "Patient/a/Observation", "Patient/a/*?_type=Observation,Patient", "Patient/star/Patient", "Patient/a/Observation?_count=1"),
+	"search-system":      deniedReads("?_type=Patient,Observation", "?_type=Patient&family=Smithson", "?_id=star", "?_type=Patient,Observation&_count=1&_sort=_id", "?_type=Observation,Patient&_count=1", "?_type=Patient,Observation&_count=2", "?_type=Patient,Observation,Group&_count=3&_sort=-_id", "?_type=Observation&patient.family=Smithson"),
+	"search-compartment": deniedReads("Patient/star/Observation", "Patient/star/*", "Patient/a/Observation", "Patient/a/*?_type=Observation,Patient", "Patient/star/Patient", "Patient/a/Observation?_count=1", "Patient/a/Observation?_count=2", "Patient/a/*?_type=Observation,Patient&_count=1"),
 	"create": {
 		{request: "POST Observation", body: ofStar}, {request: "POST Observation", body: aboutStar}, {request: "POST Observation", body: byName},
 		{request: "POST Patient", body: plainStar}, {request: "POST Provenance", body: `{"resourceType":"Provenance","target":[{"reference":"Patient/star"}]}`},
@@ -137,9 +142,10 @@ var deniedCases = map[string][]deniedCase{
 		{request: "GET Patient/star/$unknown"}, {request: "POST Patient/star/$unknown", body: `{"resourceType":"Parameters"}`},
 	},
 
-	"$everything": deniedReads("Patient/star/$everything", "Patient/a/$everything", "Patient/a/$everything?_count=1", "Patient/a/$everything?_type=Observation", "Encounter/none/$everything", "Patient/$everything"),
-	"$lastn":      deniedReads("Observation/$lastn?patient=Patient/a&max=1", "Observation/$lastn?max=1", "Observation/$lastn?patient=Patient/star"),
-	"$docref":     deniedReads("DocumentReference/$docref?patient=star", "DocumentReference/$docref?patient=a"),
+	"$everything": deniedReads("Patient/star/$everything", "Patient/a/$everything", "Patient/a/$everything?_count=1", "Patient/a/$everything?_count=2", "Patient/a/$everything?_count=3",
+		"Patient/a/$everything?_type=Observation", "Encounter/none/$everything", "Encounter/e/$everything", "Encounter/e/$everything?_count=1", "Patient/$everything", "Patient/$everything?_count=2"),
+	"$lastn":  deniedReads("Observation/$lastn?patient=Patient/a&max=1", "Observation/$lastn?max=1", "Observation/$lastn?patient=Patient/star"),
+	"$docref": deniedReads("DocumentReference/$docref?patient=star", "DocumentReference/$docref?patient=a"),
 	"$validate": {
 		{request: "POST Observation/$validate", body: ofStar}, {request: "POST Observation/$validate", body: aboutStar},
 		{request: "POST Patient/star/$validate", body: plainStar}, {request: "POST Observation/vip/$validate", body: strings.Replace(ofStar, "s1", "vip", 1)},
@@ -200,13 +206,15 @@ var deniedRules = map[string]struct {
 }{
 	"research": {
 		`deny token.client_id == 'app' && resource.resourceType in ['Patient', 'RelatedPerson', 'Person']`,
-		map[string][]string{"Patient/b": {plainStar}, "Device/a1": {strings.Replace(plainStar, "star", "past", 1), "Patient/past"}},
+		map[string][]string{"Patient/b": {plainStar}, "Device/a1": {strings.Replace(plainStar, "star", "past", 1), "Patient/past"},
+			"Group/g": {strings.Replace(plainStar, "star", "last", 1)}},
 	},
 	"vip": {
 		`deny resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')`,
 		map[string][]string{
 			"Patient/b":      {plainStar, label(plainStar), label(strings.Replace(plainStar, "star", "past", 1)), "Patient/past"},
 			"Observation/a2": {label(`{"resourceType":"Observation","id":"vip","status":"final","subject":{"reference":"Patient/a"}}`)},
+			"Group/g":        {label(`{"resourceType":"Observation","id":"last","status":"final","code":{"coding":[{"system":"http://c","code":"guessed"}]},"subject":{"reference":"Patient/a"},"encounter":{"reference":"Encounter/e"},"hasMember":[{"reference":"Observation/weight"}],"performer":[{"reference":"Practitioner/hidden"}],"device":{"reference":"Device/a1"},"focus":[{"reference":"Device/b1"}]}`), label(strings.Replace(plainStar, "star", "last", 1))},
 			"Device/a1":      {label(`{"resourceType":"Group","id":"vip","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}}]}`), plainVIP, label(plainVIP)},
 		},
 	},
@@ -286,6 +294,7 @@ func TestDeniedTypeIsNotRead(t *testing.T) {
 
 var (
 	sealedLink = regexp.MustCompile(`https://gateway\.example/fhir/R4/(_page|_job|_file)/[A-Za-z0-9_-]+`)
+	reference  = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
 	newID      = regexp.MustCompile(`new-\d+`)
 )
 
@@ -346,7 +355,11 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 	g := newGateway(t)
 	s := g.server
 	for _, text := range slices.Concat(records, []string{
-		ofStar, `{"resourceType":"Provenance","id":"p","target":[{"reference":"Patient/star"}]}`, `{"resourceType":"Observation","id":"z","status":"final","subject":{"reference":"Patient/a"}}`,
+		ofStar, `{"resourceType":"Provenance","id":"p","target":[{"reference":"Patient/star"}]}`, `{"resourceType":"Observation","id":"z","status":"final","code":{"coding":[{"system":"http://c","code":"seen"}]},"subject":{"reference":"Patient/a"},"encounter":{"reference":"Encounter/e"}}`,
+		`{"resourceType":"Encounter","id":"e","status":"finished","subject":{"reference":"Patient/a"}}`,
+		// Of these only a denied Observation of Patient/a is a referrer. The Location refers to an Organization that is not denied.
+		`{"resourceType":"Observation","id":"weight","status":"final","subject":{"reference":"Patient/b"},"performer":[{"reference":"Organization/org"}]}`,
+		`{"resourceType":"Practitioner","id":"hidden"}`, `{"resourceType":"Organization","id":"org"}`,
 		`{"resourceType":"Group","id":"g","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}},{"entity":{"reference":"Patient/star"}}]}`,
 	}) {
 		for before, versions := range denied {
@@ -365,6 +378,34 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 		s.Put(text)
 	}
 	s.Integrity = true
+	// everything answers as HAPI does: with the resources of a compartment and all that they refer to, in pages.
+	everything := func(path string, keep func(key, text string) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			all, keys := s.All(), []string{}
+			for _, key := range slices.Backward(slices.Sorted(maps.Keys(all))) {
+				if all[key] != "" && keep(key, all[key]) {
+					keys = append(keys, key)
+				}
+			}
+			for n := 0; n < len(keys); n++ {
+				for _, match := range reference.FindAllStringSubmatch(all[keys[n]], -1) {
+					if all[match[1]] != "" && !slices.Contains(keys, match[1]) {
+						keys = append(keys, match[1])
+					}
+				}
+			}
+			count, _ := strconv.Atoi(r.URL.Query().Get("_count"))
+			offset, _ := strconv.Atoi(r.URL.Query().Get("_offset"))
+			links, entries := `{"relation":"self","url":"`+fhirtest.Address+"/"+path+`"}`, []string{}
+			for _, key := range keys[offset:min(len(keys), offset+count)] {
+				entries = append(entries, `{"resource":`+all[key]+`,"search":{"mode":"match"}}`)
+			}
+			if offset+count < len(keys) {
+				links += fmt.Sprintf(`,{"relation":"next","url":"%s/%s?_count=%d&_offset=%d"}`, fhirtest.Address, path, count, offset+count)
+			}
+			answering(`{"resourceType":"Bundle","type":"searchset","link":[`+links+`],"entry":[`+strings.Join(entries, ",")+`]}`)(w, r)
+		}
+	}
 	bundleOf := func(keep func(key, text string) bool, limit int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			all := s.All()
@@ -397,7 +438,11 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 			!strings.Contains(string(body), "Patient/star") || s.Get("Patient/star") != ""))(w, r)
 	}
 	s.Answers = map[string]http.HandlerFunc{
-		"Patient/star/$everything": bundleOf(ofPatient("star"), 100), "Patient/a/$everything": bundleOf(ofPatient("a"), 100),
+		"Patient/star/$everything": everything("Patient/star/$everything", ofPatient("star")), "Patient/a/$everything": everything("Patient/a/$everything", ofPatient("a")),
+		"Patient/$everything": everything("Patient/$everything", func(key, text string) bool { return ofPatient("a")(key, text) || ofPatient("b")(key, text) }),
+		"Encounter/e/$everything": everything("Encounter/e/$everything", func(key, text string) bool {
+			return key == "Encounter/e" || strings.Contains(text, `"encounter":{"reference":"Encounter/e"}`)
+		}),
 		"Observation/$lastn": bundleOf(func(key, text string) bool {
 			return strings.HasPrefix(key, "Observation/") && ofPatient("a")(key, text) && key != "Observation/z"
 		}, 1),
@@ -405,4 +450,29 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 		"Patient/star/$validate": validate, "Observation/vip/$validate": validate,
 	}
 	return g
+}
+
+// TestDeniedTotal checks that a denied match on the last page of a FHIR server that tells no totals changes no total of ours:
+// it must not matter whether that page is full.
+func TestDeniedTotal(t *testing.T) {
+	t.Parallel()
+	rules := deniedRules["vip"]
+	for _, target := range []string{"Observation?_count=1", "Observation?_count=2", "Observation?_count=3", "Observation?_count=4", "Observation?_count=5", "Observation?_count=6", "Observation?_count=7", "Observation?_count=8", "Observation"} {
+		var answers [2]string
+		for n, denied := range []map[string][]string{rules.denied, nil} {
+			g := deniedWorld(t, denied).withRules(rules.rule)
+			g.server.OmitsTotals = true
+			for next := target; next != ""; {
+				var b bundle
+				if err := json.NewDecoder(g.get(access.Holder{Scope: "system/*.rs"}, next).Body).Decode(&b); err != nil {
+					t.Fatal(err)
+				}
+				next = b.next()
+				answers[n] += fmt.Sprintf("%d entries, total %d\n", len(b.Entry), b.total())
+			}
+		}
+		if answers[0] != answers[1] {
+			t.Errorf("%s\n%s--- without the denied records:\n%s", target, answers[0], answers[1])
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package enforce_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,10 +117,13 @@ func TestIncludesAsAsked(t *testing.T) {
 func TestGroupsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.server.Answers = map[string]http.HandlerFunc{"Group": answering(`{"resourceType":"Bundle","type":"searchset","total":9,
-		"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Group?page=2"}],
-		"entry":[{"resource":{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/a"}}]}}]}`)}
-	if text := bodyOf(t, g.get(patientA, "Group?_count=1")); strings.Contains(text, `"total"`) || !strings.Contains(text, `"id":"g"`) {
+	g.server.Answers = map[string]http.HandlerFunc{"Group": func(w http.ResponseWriter, r *http.Request) {
+		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		answering(fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":9,
+			"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Group?page=%d"}],
+			"entry":[{"resource":{"resourceType":"Group","id":"g%d","member":[{"entity":{"reference":"Patient/a"}}]}}]}`, page+1, page))(w, r)
+	}}
+	if text := bodyOf(t, g.get(patientA, "Group?_count=1")); strings.Contains(text, `"total"`) || !strings.Contains(text, `"id":"g0"`) || !strings.Contains(text, `"relation":"next"`) {
 		t.Error(text)
 	}
 }

@@ -188,6 +188,9 @@ func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	links := `{"relation":"self","url":` + strconv.Quote(self) + `}`
 	now := p.entries[:min(len(p.entries), max(p.count, 0))]
 	total := `,"total":` + strconv.Itoa(p.total)
+	if s.OmitsTotals {
+		total = ""
+	}
 	switch rest := p.entries[len(now):]; {
 	case len(rest) == 0 || p.count <= 0:
 	case p.count == s.Cuts:

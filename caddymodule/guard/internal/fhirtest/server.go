@@ -31,6 +31,8 @@ type Server struct {
 	// Cuts is the _count with which pages have neither a link to the next one nor a total, as HAPI's where duplicates have
 	// filled them.
 	Cuts int
+	// OmitsTotals has searches tell no total.
+	OmitsTotals bool
 	// Integrity has the server reject a resource that refers to one that does not exist, as HAPI does.
 	Integrity bool
 	// MinCount and MaxCount are the fewest and the most matches of a page, whatever _count says. Zero: as _count says.

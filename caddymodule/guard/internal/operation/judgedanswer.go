@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // judgedCall is an operation on its way, whose answer is judged resource by resource.
@@ -24,8 +25,10 @@ type judgedCall struct {
 
 	parameters []smart.Parameter // of what is asked
 
-	count    int  // entries of a page
-	complete bool // one grant is about all types, so that nothing of a patient's is hidden
+	count    int    // entries of a page
+	complete bool   // one grant is about all types, so that nothing of a patient's is hidden
+	ruled    bool   // rules of the site may deny resources
+	patient  string // ID of the Patient on which the operation is called; empty for other resources and types
 }
 
 // judgedEntries are the entries of some pages, without what is not covered.
@@ -55,7 +58,7 @@ func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged ju
 			return judged, err
 		case !ok:
 			judged.hidden = true
-		case isOwn(e):
+		case j.isMember(e.Parsed):
 			judged.matches = append(judged.matches, e)
 		default:
 			judged.others = append(judged.others, e)
@@ -64,11 +67,20 @@ func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged ju
 	return judged, nil
 }
 
-// isOwn reports whether a resource is in the answer for itself: it belongs to a patient, as its type has it, or a Device
-// that is assigned.
-func isOwn(e message.Entry) bool {
-	_, ok := compartment.Patient(e.Parsed.Type)
-	return ok || e.Parsed.Type == "Device" && access.OfPatients(e.Parsed)
+// isMember reports whether a resource is in the answer on its own account, and not because another resource refers to it. Its
+// type must be in the compartment of patients, or it is a Device that is assigned to a patient. Where rules may deny the
+// referrer, the resource itself must be in the compartment of the patient of the call: Devices are in none.
+func (j *judgedCall) isMember(res resource.Resource) bool {
+	if !j.ruled {
+		_, ok := compartment.Patient(res.Type)
+		return ok || res.Type == "Device" && access.OfPatients(res)
+	}
+	for id := range compartment.Patients(res) {
+		if j.patient == "" || j.patient == id {
+			return true
+		}
+	}
+	return false
 }
 
 // finish adds the links: to the rest, if there is one.

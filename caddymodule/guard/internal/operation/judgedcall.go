@@ -115,14 +115,19 @@ func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
 
-// kept are the entries that may be seen: of the others, those that the client could have come to by what it sees. The rest
-// may be in the answer because a resource names them that is hidden.
+// kept returns the entries to show: all members, and other entries that visible ones refer to. The rest may be in the answer
+// because a withheld resource refers to them.
+//
+// Denied resources move the boundaries of the FHIR server's pages. Under rules, a page of $everything with a length
+// therefore gets its other entries from finishBeside alone: not from the FHIR server's page that happens to contain them.
 func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
-	kept := judged.others
-	if judged.hidden || !j.complete {
-		kept = search.Reached(judged.matches, judged.others)
+	switch {
+	case j.ruled && j.op.Name == "$everything" && j.count < math.MaxInt:
+		return judged.matches
+	case judged.hidden || !j.complete:
+		return append(judged.matches, search.Reached(judged.matches, judged.others)...)
 	}
-	return append(judged.matches, kept...)
+	return append(judged.matches, judged.others...)
 }
 
 // finishAll is finish for entries that are judged as one, if there are any.

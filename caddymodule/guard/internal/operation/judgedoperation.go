@@ -52,7 +52,11 @@ func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interacti
 			return nil, err
 		}
 	}
-	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: !x.Judge.MayDeny() && slices.ContainsFunc(grants, isOverAll)}
+	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, ruled: x.Judge.MayDeny()}
+	j.complete = !j.ruled && slices.ContainsFunc(grants, isOverAll)
+	if i.Type == "Patient" {
+		j.patient = i.ID
+	}
 	rules, ok := knownOperations[op.Name]
 	if !ok {
 		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
@@ -71,7 +75,8 @@ func (x *Calls) isOwnPatient(i interaction.Interaction, grants []access.Grant) b
 // answer has the FHIR server called with parameters in the query. If the client asks for no pages, the server's are as
 // long as those of searches.
 func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters []smart.Parameter, at paging.Place) (*message.Answer, error) {
-	for _, p := range parameters {
+	parameters = slices.Clone(parameters)
+	for k, p := range parameters {
 		if p.Name != "_count" {
 			continue
 		}
@@ -80,9 +85,12 @@ func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters 
 			return nil, message.Invalid(errParameters, "_count is no number above 0.")
 		}
 		j.count = n
+		if j.ruled { // longer pages, so that the limit of requests suffices to find out whether a visible entry follows
+			parameters[k].Value = strconv.Itoa(max(n, search.DefaultCount))
+		}
 	}
 	if j.count == math.MaxInt && slices.Contains(knownOperations[j.op.Name].parameters, "_count") {
-		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(search.DefaultCount)})
+		parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(search.DefaultCount)})
 	}
 	j.asked, j.parameters = asked, parameters
 	j.asked.Query = smart.EncodeParameters(parameters)
@@ -97,7 +105,9 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 		return nil, message.NotFound()
 	case rules.onInstance && i.ID == "" && !whole:
 		return nil, j.x.refusedWhole(j.op, i)
-	case rules.patient != nil && j.x.Judge.MayDeny():
+	case j.op.Name == "$everything" && i.Type != "Patient" && j.ruled:
+		return nil, message.Forbidden(message.ErrOracle, "$everything is possible on Patient only where rules of this server judge each resource: on %s, what it adds would tell of others. Search instead.", i.Type)
+	case rules.patient != nil && j.ruled:
 		return nil, message.Forbidden(message.ErrOracle, "%s is not possible where rules of this server judge each resource: what it picks would tell of others.", j.op.Name)
 	}
 	parameters, err := Parameters(j.c, i)

@@ -34,16 +34,17 @@ const (
 	maxState = 256 << 10
 )
 
-// The first byte of a sealed text: whether the state or the key of a stored state follows.
+// The first byte of a sealed text, after any padding: whether the state or the key of a stored state follows.
 const (
-	inline = 's'
-	stored = 'k'
+	inline  = 's'
+	stored  = 'k'
+	padding = "p"
 )
 
 // seal returns a sealed link to a state.
 func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	if len(state) <= maxInline || x.States == nil {
-		return x.Sealing.Seal(ctx, string(inline)+string(state), x.Binding)
+		return x.sealPadded(ctx, string(inline)+string(state))
 	}
 	if len(state) > maxState {
 		return "", message.TooCostly("The search needs too much state for further pages: ask for fewer types, or for fewer matches per page.")
@@ -56,13 +57,22 @@ func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	if err := x.States.PutState(ctx, x.Binding, key, []byte(sealed), pageLifetime); err != nil {
 		return "", unavailable(err)
 	}
-	return x.Sealing.Seal(ctx, string(stored)+key, x.Binding)
+	return x.sealPadded(ctx, string(stored)+key)
+}
+
+// sealPadded seals the text of a link. Under rules of the site, all links have the same length: the length of a state depends
+// on where matches that the rules deny moved the boundaries of the FHIR server's pages.
+func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
+	if x.AsSent {
+		text = strings.Repeat(padding, max(maxInline+1-len(text), 0)) + text
+	}
+	return x.Sealing.Seal(ctx, text, x.Binding)
 }
 
 // unseal returns the state that a sealed link leads to. Links of other tokens do not exist.
 func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	text, err := x.Sealing.Unseal(ctx, sealed, x.Binding, pageLifetime)
-	if err != nil || text == "" {
+	if text = strings.TrimLeft(text, padding); err != nil || text == "" {
 		return "", message.NotFound()
 	}
 	if text[0] == inline {

@@ -337,11 +337,12 @@ func Named(e message.Entry) []string {
 	return names
 }
 
-// Reached are those of the entries that a client, who may search for all of them, could have come to by the matches.
+// Reached returns the entries that matches refer to, directly or through other returned entries. References in the other
+// direction do not count: an entry that refers to a match may be in the answer because a withheld resource refers to it.
 func Reached(matches, entries []message.Entry) []message.Entry {
 	var all []candidate
 	for _, e := range entries {
-		all = append(all, candidate{entry: e, node: nodeOf(e), searched: true})
+		all = append(all, candidate{entry: e, node: nodeOf(e)})
 	}
-	return newWeb(matches).reach(all, includes{include: true, revinclude: true, iterate: true})
+	return newWeb(matches).reach(all, includes{include: true, iterate: true})
 }

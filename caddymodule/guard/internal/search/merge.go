@@ -75,6 +75,11 @@ func (m *merge) fill(ctx context.Context) ([]message.Entry, error) {
 		}
 		m.matches = append(m.matches, *e)
 	}
+	if m.s.mayHide() {
+		if err := m.lookAhead(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if len(m.others) == 0 && len(m.s.referring) == 0 {
 		return m.matches, nil
 	}
@@ -82,9 +87,38 @@ func (m *merge) fill(ctx context.Context) ([]message.Entry, error) {
 	return append(m.matches, others...), err
 }
 
-// next takes the match that is next. None: all sources are at their ends, or enough was asked of the FHIR server for one
-// page, which ends with the server's where it decides on the length.
+// next removes the next match from its source. It returns nil if peek does.
 func (m *merge) next(ctx context.Context) (*message.Entry, error) {
+	first, err := m.peek(ctx, len(m.s.order) == 0)
+	if first == nil || err != nil {
+		return nil, err
+	}
+	e := &first.matches[0]
+	m.others = append(m.others, first.others...)
+	first.matches, first.others, first.before = first.matches[1:], nil, nil
+	return e, nil
+}
+
+// lookAhead reads until a visible match follows the page, or all sources are exhausted. Matches that were left are visible
+// already, except those of types that depend on other resources: these may have been postponed without being judged.
+func (m *merge) lookAhead(ctx context.Context) error {
+	for _, from := range m.sources {
+		if len(from.matches) > 0 {
+			return nil
+		}
+		if len(from.left) > 0 {
+			if resourceType, _, _ := strings.Cut(from.left[0], "/"); !m.s.x.Shared.Depends(resourceType) {
+				return nil
+			}
+		}
+	}
+	_, err := m.peek(ctx, true)
+	return err
+}
+
+// peek returns the source with the next match in the order of the search, or the first source that has a match. It returns
+// nil if all sources are exhausted, or if the limits of one page forbid another request.
+func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 	var first *source
 	for n := range m.sources {
 		from := &m.sources[n]
@@ -99,17 +133,11 @@ func (m *merge) next(ctx context.Context) (*message.Entry, error) {
 		if len(from.matches) > 0 && (first == nil || m.s.less(&from.matches[0], &first.matches[0])) {
 			first = from
 		}
-		if first != nil && len(m.s.order) == 0 {
+		if first != nil && firstFound {
 			break
 		}
 	}
-	if first == nil {
-		return nil, nil
-	}
-	e := &first.matches[0]
-	m.others = append(m.others, first.others...)
-	first.matches, first.others, first.before = first.matches[1:], nil, nil
-	return e, nil
+	return first, nil
 }
 
 // mayFetch reports whether another page of the FHIR server may be read. A page of ours ends when it has enough bytes, and
@@ -144,11 +172,13 @@ func (m *merge) fetchPage(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		next.Cut = next.Done && got.Total < 0 && isFull(got, from.next, size)
-		if next.Cut && m.s.judged && from.next.IsFirst() && size < maxCount && m.fetched+len(m.sources) <= m.most {
+		isCut := next.Done && got.Total < 0 && isFull(got, from.next, size)
+		// A denied match can fill the last page: whether it is full must not decide whether the total is shown.
+		next.Cut = isCut || m.s.ruled && next.Done && got.Total < 0
+		if isCut && m.s.judged && from.next.IsFirst() && size < maxCount && m.fetched+len(m.sources) <= m.most {
 			continue
 		}
-		if before := from.next; len(m.s.order) > 0 && !(before.IsFirst() && m.s.chained) {
+		if before := from.next; !(before.IsFirst() && m.s.chained) {
 			from.before = &before
 		}
 		m.told, from.next = got.Total, next
