@@ -20,7 +20,7 @@ func (f function) signature(source string) string { return source[f.start:f.body
 // block is its body.
 func (f function) block(source string) string { return source[f.body:f.end] }
 
-var errNoFunction = errors.New("it changes something else than the body of one function")
+var errNoFunction = errors.New("the mutant changes something else than the body of one function")
 
 // functions are those of a file, in their order.
 func functions(source string) ([]function, error) {
@@ -51,15 +51,15 @@ func (m mutant) changed(source string) (f function, body string, err error) {
 	}
 	after, err := functions(mutated)
 	if err != nil {
-		return f, "", fmt.Errorf("%s: %w", m, err)
+		return f, "", m.fail(err)
 	}
 	if len(before) != len(after) {
-		return f, "", fmt.Errorf("%s: %w", m, errNoFunction)
+		return f, "", m.fail(errNoFunction)
 	}
 	found := 0
 	for i := range before {
 		if before[i].signature(source) != after[i].signature(mutated) {
-			return f, "", fmt.Errorf("%s: %w", m, errNoFunction)
+			return f, "", m.fail(errNoFunction)
 		}
 		if before[i].block(source) != after[i].block(mutated) {
 			f, body = before[i], after[i].block(mutated)
@@ -67,7 +67,7 @@ func (m mutant) changed(source string) (f function, body string, err error) {
 		}
 	}
 	if found != 1 {
-		return f, "", fmt.Errorf("%s: %w", m, errNoFunction)
+		return f, "", m.fail(errNoFunction)
 	}
 	return f, body, nil
 }

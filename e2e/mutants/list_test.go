@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,8 @@ func TestParse(t *testing.T) {
 		{"no description", "@ a.go\n- x\n", 0, true},
 		{"a line of no mutant", "- x\n", 0, true},
 		{"another sign", "@ a.go: one\n* x\n", 0, true},
+		{"suites", "= a b:TestC\n@ a.go: one\n- x\n+ y\n", 1, false},
+		{"no suites", "= \n@ a.go: one\n- x\n+ y\n", 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all, err := parse(tt.list)
@@ -102,6 +105,35 @@ func TestMerged(t *testing.T) {
 	for _, want := range []string{"case 1:\n{\n\tif !a {", "case 3:\n{\n\tif a {\n\t\treturn a", "case 2:\n{\n\tif v == 4 {\n\t\tv = 3\n\t}\n}\n\treturn\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s does not have %q", got, want)
+		}
+	}
+}
+
+// TestSuites checks that a line of packages is about the mutants below it.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	all, err := parse("@ a.go: one\n- x\n= a b:TestC\n@ a.go: two\n- x\n@ a.go: three\n- x\n= d\n@ a.go: four\n- x\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ab := []suite{{"a", ""}, {"b", "TestC"}}
+	for i, want := range [][]suite{nil, ab, ab, {{"d", ""}}} {
+		if got := all[i].suites; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", all[i], got, want)
+		}
+	}
+}
+
+// TestErrorsNameMutant checks that an error says which mutant of which list to change.
+func TestErrorsNameMutant(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]mutant{
+		"a file that is gone": {file: "none.go", old: []string{"a"}},
+		"a text that is gone": {file: "list.go", old: []string{"no such " + "text"}},
+	} {
+		m.removes, m.list, m.line = "x", "people.txt", 7
+		if _, err := variants(".", []mutant{m}); err == nil || !strings.Contains(err.Error(), "people.txt:7: "+m.file+": x: ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

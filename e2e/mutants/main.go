@@ -24,7 +24,7 @@ func main() {
 // run tries the mutants that the flags choose.
 func run(ctx context.Context) error {
 	var s sample
-	flag.StringVar(&s.match, "match", "", "try the mutants whose file or description has this `text`")
+	flag.StringVar(&s.match, "match", "", "try the mutants whose list, file or description has this `text`")
 	flag.IntVar(&s.size, "some", 0, "try so many at most; 0 is all")
 	flag.StringVar(&s.seed, "seed", "", "what chooses them")
 	changed := flag.String("changed", "", "`files`, separated by spaces, whose mutants come first")
@@ -48,16 +48,23 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	binaries, err := build(ctx, root, folder, overlay)
+	chosen := s.choose(all)
+	needed, err := complete(ctx, root, chosen)
 	if err != nil {
 		return err
 	}
-	for _, b := range binaries {
-		if ok, err := b.passes(ctx, root, 0); !ok || err != nil {
-			return errors.Join(fmt.Errorf("the tests of %s fail without any mutant", b.folder), err)
+	start := time.Now()
+	tests, err := build(ctx, root, folder, overlay, needed)
+	if err != nil {
+		return err
+	}
+	for _, s := range needed {
+		if ok, err := tests.passes(ctx, s, 0); !ok || err != nil {
+			return errors.Join(fmt.Errorf("tests of %s fail without any mutant", s.folder), err)
 		}
 	}
-	return tryAll(s.choose(all), *at, func(m mutant, number int) (bool, error) { return isCaught(ctx, root, binaries, m, number) })
+	fmt.Printf("%d test binaries built and run without a mutant, in %d s\n", len(tests.files), int(time.Since(start).Seconds()))
+	return tryAll(chosen, *at, func(t trial) (bool, error) { return tests.catches(ctx, t) })
 }
 
 // trial is a mutant and what became of it.
@@ -69,13 +76,13 @@ type trial struct {
 }
 
 // tryAll tries mutants, some at once, and prints those that were not caught.
-func tryAll(chosen []trial, at int, isCaught func(m mutant, number int) (bool, error)) error {
+func tryAll(chosen []trial, at int, isCaught func(trial) (bool, error)) error {
 	start := time.Now()
 	todo, done := make(chan trial), make(chan trial)
 	for range max(at, 1) {
 		go func() {
 			for t := range todo {
-				t.caught, t.err = isCaught(t.mutant, t.number)
+				t.caught, t.err = isCaught(t)
 				done <- t
 			}
 		}()

@@ -12,16 +12,23 @@ type mutant struct {
 	file     string // from the root of the module
 	removes  string // which check is missing
 	old, new []string
+
+	list   string  // the file that the mutant is in
+	line   int     // of list, where the mutant begins
+	suites []suite // must catch the mutant; nil for those of the guard
 }
 
 var (
-	errNotFound = errors.New("the old text is not in the file")
-	errSeveral  = errors.New("the old text is in the file more than once")
-	errNothing  = errors.New("it changes nothing")
+	errNotFound = errors.New("the old text is not in the file: change the mutant as the check was changed, or remove it with the check")
+	errSeveral  = errors.New("the old text is in the file more than once: add lines to it")
+	errNothing  = errors.New("the mutant changes nothing")
 )
 
 // String names the mutant.
 func (m mutant) String() string { return m.file + ": " + m.removes }
+
+// fail returns an error that names the mutant and its place.
+func (m mutant) fail(err error) error { return fmt.Errorf("%s:%d: %s: %w", m.list, m.line, m, err) }
 
 // folder is that of its package.
 func (m mutant) folder() string { return filepath.Dir(m.file) }
@@ -31,11 +38,11 @@ func (m mutant) apply(source string) (string, error) {
 	before, after := strings.Join(m.old, "\n"), strings.Join(m.new, "\n")
 	switch n := strings.Count(source, before); {
 	case before == after:
-		return "", fmt.Errorf("%s: %w", m, errNothing)
+		return "", m.fail(errNothing)
 	case n == 0:
-		return "", fmt.Errorf("%s: %w", m, errNotFound)
+		return "", m.fail(errNotFound)
 	case n > 1:
-		return "", fmt.Errorf("%s: %w", m, errSeveral)
+		return "", m.fail(errSeveral)
 	}
 	return strings.Replace(source, before, after, 1), nil
 }

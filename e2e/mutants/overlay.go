@@ -25,7 +25,8 @@ func variants(root string, all []mutant) (map[string][]variant, error) {
 	for n, m := range all {
 		source, err := os.ReadFile(filepath.Join(root, m.file))
 		if err != nil {
-			return nil, err
+			wrong = append(wrong, m.fail(err))
+			continue
 		}
 		f, text, err := m.changed(string(source))
 		wrong = append(wrong, err)

@@ -9,7 +9,7 @@ import (
 
 // A sample chooses among mutants.
 type sample struct {
-	match   string   // only those whose file or description has this text
+	match   string   // only those whose list, file or description has this text
 	size    int      // how many at most; 0 is all
 	seed    string   // another seed, another choice
 	changed []string // files whose mutants come first
@@ -19,7 +19,7 @@ type sample struct {
 func (s sample) choose(all []mutant) []trial {
 	var chosen []trial
 	for i, m := range all {
-		if strings.Contains(m.String(), s.match) {
+		if strings.Contains(m.list+": "+m.String(), s.match) {
 			chosen = append(chosen, trial{mutant: m, number: i + 1})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -34,11 +33,28 @@ func (c *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+// newSignIns returns the sign-ins at one provider, whose issuer is https://successor.example.
+func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns, *people.Provider) {
+	t.Helper()
+	const key = "hospital"
+	discard := slog.New(slog.DiscardHandler)
+	accounts := &people.Accounts{Providers: map[string]*people.Provider{}, Logger: discard}
+	err := accounts.AddProvider(people.IdentityProvider{
+		Key: key, Issuer: "https://successor.example", ClientID: "us", ClientSecret: "secret", Transport: transport,
+	}, "https://fhir.example.org/oauth2/callback/hospital")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Config{
+		Durable: store.NewMemory(0, 0), Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
+		SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { *ended++; return nil },
+	}), accounts.Providers[key]
+}
+
 // The record of a sign-in at another issuer is left as it is, whichever step looks at it: it may have been replaced since
 // the step before read it. The provider that has the key now gets no request, and nothing ends.
 func TestRecordOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
-	const sid, key = "sid", "hospital"
 	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{
 		"check": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
 			_, err := s.check(ctx, p, r.name(), time.Second)
@@ -65,21 +81,11 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 		} {
 			t.Run(name+" "+state, func(t *testing.T) {
 				t.Parallel()
-				counter, discard := new(requestCounter), slog.New(slog.NewTextHandler(io.Discard, nil))
-				accounts := &people.Accounts{Providers: map[string]*people.Provider{}, Logger: discard}
-				err := accounts.AddProvider(people.IdentityProvider{
-					Key: key, Issuer: "https://successor.example", ClientID: "us", ClientSecret: "secret", Transport: counter,
-				}, "https://fhir.example.org/oauth2/callback/hospital")
-				if err != nil {
-					t.Fatal(err)
-				}
-				kept, ended := store.NewMemory(0, 0), 0
-				s := New(Config{
-					Durable: kept, Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
-					SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { ended++; return nil },
-				})
+				counter, ended := new(requestCounter), 0
+				s, p := newSignIns(t, counter, &ended)
+				kept := s.asker.records.store
 				r := record
-				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = sid, key, "https://hospital.example", "alice", "token"
+				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://hospital.example", "alice", "token"
 				r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 				r.Until = r.Active.Add(closing)
 				before, err := store.ToJSON(r)
@@ -89,7 +95,7 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 				if err := kept.Put(t.Context(), recordPrefix+r.name(), before, time.Hour); err != nil {
 					t.Fatal(err)
 				}
-				if err := step(t.Context(), s, accounts.Providers[key], &r); err != nil {
+				if err := step(t.Context(), s, p, &r); err != nil {
 					t.Error(err)
 				}
 				after, err := kept.Get(t.Context(), recordPrefix+r.name())

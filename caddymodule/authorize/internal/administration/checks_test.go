@@ -1,0 +1,112 @@
+package administration_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// A new entry has a name and a kind.
+func TestNewEntryIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(url.Values){
+		"no name":      func(f url.Values) { f.Set("name", "") },
+		"no kind":      func(f url.Values) { f.Set("kind", "") },
+		"no such kind": func(f url.Values) { f.Set("kind", "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept := newShelf()
+			b := admin(t, kept, nil)
+			form := servertest.ReadForm(open(b, adminPath+"?kind=users")).Fields
+			form.Set("action", "add")
+			form.Set("name", "zoe")
+			change(form)
+			if r := b.Post(adminPath, form); r.StatusCode != http.StatusBadRequest || len(kept.changes) != 0 {
+				t.Errorf("%d, changes %+v", r.StatusCode, kept.changes)
+			}
+		})
+	}
+}
+
+// People of the configuration are not listed, even if a search names them.
+func TestConfiguredPeopleAreNotListed(t *testing.T) {
+	t.Parallel()
+	b := admin(t, newShelf(), nil)
+	if page := open(b, adminPath+"?search=bob"); strings.Contains(page, "name=bob") || strings.Contains(page, ">bob") {
+		t.Error(page)
+	}
+}
+
+// Somebody without the scope who opens the page, or sends a form, is on the audit trail.
+func TestRefusedAdministratorIsAudited(t *testing.T) {
+	t.Parallel()
+	var events []audit.Event
+	kept := newShelf()
+	b := servertest.NewBrowser(t, servertest.New(t, administered(kept, func(c *authorize.Config) {
+		c.Users[0].Groups = []string{"nurses"}
+		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
+	})))
+	signIn(b)
+	for _, send := range []func() *http.Response{
+		func() *http.Response { return b.Get(adminPath) },
+		func() *http.Response {
+			return b.Post(adminPath, url.Values{"action": {"add"}, "kind": {"users"}, "name": {"zoe"}})
+		},
+	} {
+		events = nil
+		if r := send(); r.StatusCode != http.StatusForbidden || len(events) != 1 || events[0].Actor != "alice" || events[0].Err == nil || len(kept.changes) != 0 {
+			t.Errorf("%d, %d changes, %+v", r.StatusCode, len(kept.changes), events)
+		}
+	}
+}
+
+// slowShelf takes a second to list entries, and counts how many lists are made at once.
+type slowShelf struct {
+	*shelf
+	mu         sync.Mutex
+	lists, max int
+}
+
+func (s *slowShelf) List(ctx context.Context, kind string) ([]authorize.AdminEntry, error) {
+	s.mu.Lock()
+	s.lists++
+	s.max = max(s.max, s.lists)
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	s.mu.Lock()
+	s.lists--
+	s.mu.Unlock()
+	return s.shelf.List(ctx, kind)
+}
+
+// Lists are costly: only one page is made at a time.
+func TestAdministratorsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kept := &slowShelf{shelf: newShelf()}
+		b := servertest.NewBrowser(t, servertest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Administration.Store = kept })))
+		signIn(b)
+		var group sync.WaitGroup
+		for range 5 {
+			other := servertest.NewBrowser(t, b.Server)
+			for name, value := range b.Cookies {
+				other.Cookies[name] = value
+			}
+			group.Go(func() { other.Get(adminPath) })
+		}
+		group.Wait()
+		if kept.max != 1 {
+			t.Errorf("%d lists at once", kept.max)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// suite is tests of a package.
+type suite struct {
+	folder string // of the package, from the root of the module
+	run    string // a regular expression for the names of the tests; empty for all
+}
+
+// parseSuites reads packages, separated by spaces, each with an optional expression after a colon.
+func parseSuites(text string) (suites []suite) {
+	for field := range strings.FieldsSeq(text) {
+		folder, run, _ := strings.Cut(field, ":")
+		suites = append(suites, suite{folder, run})
+	}
+	return suites
+}
+
+// guarded are the packages whose tests must catch mutants that name no suites.
+var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/internal/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
+
+// guardSuites returns the suites of the guarded packages that have tests.
+func guardSuites(ctx context.Context, root string) (suites []suite, err error) {
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`}, guarded...)...)
+	list.Dir = root
+	output, err := list.Output()
+	if err != nil {
+		return nil, err
+	}
+	for at := range strings.FieldsSeq(string(output)) {
+		folder, err := filepath.Rel(root, at)
+		if err != nil {
+			return nil, err
+		}
+		suites = append(suites, suite{folder: folder})
+	}
+	return suites, nil
+}
+
+// complete gives the mutants that name no suites those of the guard, beginning with that of the mutant's package. It
+// returns all suites that the mutants need, each once.
+func complete(ctx context.Context, root string, chosen []trial) (needed []suite, err error) {
+	var guard []suite
+	for i, t := range chosen {
+		if t.suites == nil {
+			if guard == nil {
+				if guard, err = guardSuites(ctx, root); err != nil {
+					return nil, err
+				}
+			}
+			chosen[i].suites = slices.Clone(guard)
+			slices.SortStableFunc(chosen[i].suites, func(a, b suite) int { return t.distance(a) - t.distance(b) })
+		}
+		for _, s := range chosen[i].suites {
+			if !slices.Contains(needed, s) {
+				needed = append(needed, s)
+			}
+		}
+	}
+	return needed, nil
+}
+
+// distance is 0 for the suite of the mutant's package, else 1.
+func (m mutant) distance(s suite) int {
+	if s.folder == m.folder() {
+		return 0
+	}
+	return 1
+}
