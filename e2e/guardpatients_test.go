@@ -45,12 +45,13 @@ const (
 // pairedRule is a deny rule, and the denied records of the first and of the second world.
 type pairedRule struct {
 	name, rule    string
+	holders       string // who sends reads and writes besides exports, by names of holdersOf
 	before, after string // denied records of the first and the second world, as templates
 }
 
 var pairedRules = []pairedRule{
 	{
-		name: "research", rule: "deny research `token.client_id == 'an-app' && resource.resourceType in ['Patient', 'RelatedPerson', 'Person']`",
+		name: "research", holders: "system patient", rule: "deny research `token.client_id == 'an-app' && resource.resourceType in ['Patient', 'RelatedPerson', 'Person']`",
 		before: `
 			Patient {denied} "name":[{"family":"Jones","given":["Ann"]}],"birthDate":"1960-06-06","gender":"male"
 			Person {hidden} "name":[{"family":"Jones"}]`,
@@ -61,7 +62,7 @@ var pairedRules = []pairedRule{
 			Person {person} "name":[{"family":"{family}"}],"link":[{"target":{"reference":"Patient/{denied}"}}]`,
 	},
 	{
-		name: "label", rule: "deny vip `resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')`",
+		name: "label", holders: "user patient", rule: "deny vip `resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')`",
 		before: `
 			Patient {denied} ` + vipLabel + `,"name":[{"family":"Jones","given":["Ann"]}],"birthDate":"1960-06-06","gender":"male"
 			Observation {hidden} ` + vipLabel + `,"status":"final","code":{"coding":[{"code":"shown"}]},"subject":{"reference":"Patient/{patient}"}`,

@@ -103,7 +103,7 @@ var appForms = map[string]string{
 	"Patient/_search":     "_id={patient}",
 }
 
-// TestGuardUSCoreRequests sends the most common requests of US Core apps with six kinds of tokens.
+// TestGuardUSCoreRequests sends the most common requests of US Core apps with four kinds of tokens.
 func TestGuardUSCoreRequests(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -116,9 +116,7 @@ func TestGuardUSCoreRequests(t *testing.T) {
 	patient, practitioner := w.names["{patient}"], w.text("Practitioner/{doctor}")
 	for name, who := range map[string]guardHolder{
 		"patient":              {scope: "patient/*.rs", patient: patient},
-		"patient, SMART 1":     {scope: "patient/*.read", patient: patient},
 		"practitioner":         {scope: "user/*.rs", fhirUser: practitioner},
-		"both":                 {scope: "patient/*.rs user/*.rs", patient: patient, fhirUser: practitioner},
 		"the patient herself":  {scope: "user/*.rs", fhirUser: "Patient/" + patient},
 		"launched by a doctor": {scope: "patient/*.rs", patient: patient, fhirUser: practitioner},
 	} {
