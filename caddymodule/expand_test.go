@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -88,16 +89,17 @@ func TestExpandPosted(t *testing.T) {
 		if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
+		w.Header().Set("Content-Type", "application/fhir+json")
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(append([]byte("theirs: "), body...))
+		_, _ = fmt.Fprintf(w, `{"theirs":%s}`, body)
 	}))
 	token := g.token()
 	for name, tt := range map[string]struct{ path, body, next string }{ // next is what the next handler answers, if it is asked
 		"known":               {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"` + genderSet + `"}]}`, ""},
 		"of an instance":      {"/fhir/R4/ValueSet/administrative-gender/$expand", `{"resourceType":"Parameters"}`, ""},
-		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `theirs: {"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`},
-		"of another instance": {"/fhir/R4/ValueSet/nowhere/$expand", `{"resourceType":"Parameters"}`, `theirs: {"resourceType":"Parameters"}`},
-		"another operation":   {"/fhir/R4/ValueSet/$validate-code", "{}", "theirs: {}"},
+		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `{"theirs":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}}`},
+		"of another instance": {"/fhir/R4/ValueSet/nowhere/$expand", `{"resourceType":"Parameters"}`, `{"theirs":{"resourceType":"Parameters"}}`},
+		"another operation":   {"/fhir/R4/ValueSet/$validate-code", "{}", `{"theirs":{}}`},
 	} {
 		got := gatewaytest.Read(t, g.Ask(http.MethodPost, tt.path, tt.body, "Authorization", "Bearer "+token, "Content-Type", "application/fhir+json"))
 		if tt.next == "" {
