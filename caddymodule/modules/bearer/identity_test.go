@@ -65,12 +65,16 @@ func TestTokenHasItsHolder(t *testing.T) {
 	}
 }
 
+// withReplacer returns a request as Caddy passes it to handlers, with placeholders.
+func withReplacer(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
+}
+
 // A request without a valid token has no identity, whatever an earlier handler said.
 func TestIdentityWithoutToken(t *testing.T) {
 	t.Parallel()
-	replacer := caddy.NewReplacer()
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
-	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, replacer))
+	r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))
+	replacer, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	replacer.Set("http.auth.user.id", "mallory")
 	if _, err := (&authenticator{at: address{path: "/fhir/R4"}}).authenticate(r); !errors.Is(err, guard.ErrNoToken) {
 		t.Error(err)

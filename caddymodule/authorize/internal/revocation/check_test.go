@@ -57,3 +57,76 @@ func TestCheckIsVoid(t *testing.T) {
 		}
 	}
 }
+
+// Of several cutoffs the latest counts, whatever their order.
+func TestLatestCutoffCounts(t *testing.T) {
+	t.Parallel()
+	b := Binding{User: "alice", ClientID: "app", Session: "sid", ByConsent: true, ShortLived: true}
+	keys := append(commonCutoffs(b), rareCutoffs(b)...)
+	now := time.Now()
+	for latest := range keys {
+		kept := store.NewMemory(0, 0)
+		r := New(kept, kept, slog.New(slog.DiscardHandler))
+		for i, key := range append(keys, RareCutoff) {
+			at := now.Add(-time.Hour)
+			if i == latest {
+				at = now
+			}
+			if err := r.CutOffAt(t.Context(), at, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := r.Check(t.Context(), "", b)
+		if err == nil {
+			err = store.Do(t.Context(), c.Step())
+		}
+		void, voidErr := c.Void(now.Add(-time.Minute))
+		known, knownErr := r.LatestCutoff(t.Context(), b)
+		if err != nil || voidErr != nil || knownErr != nil || !void || !known.Equal(now) {
+			t.Errorf("%s: void %v, latest %v, want %v: %v %v %v", keys[latest], void, known, now, err, voidErr, knownErr)
+		}
+	}
+}
+
+// A cutoff replaces earlier ones, and no later one.
+func TestCutoffReplacesNoLaterOne(t *testing.T) {
+	t.Parallel()
+	kept := store.NewMemory(0, 0)
+	r := New(kept, kept, slog.New(slog.DiscardHandler))
+	now, key := time.Now(), UserCutoff("alice")
+	for _, tt := range []struct{ at, want time.Time }{{now, now}, {now.Add(-time.Hour), now}, {now.Add(time.Hour), now.Add(time.Hour)}, {now, now.Add(time.Hour)}} {
+		if err := r.CutOffAt(t.Context(), tt.at, key); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := readCutoff(t.Context(), kept, key); err != nil || !at.Equal(tt.want) {
+			t.Errorf("%v after %v, %v", at.Sub(now), tt.at.Sub(now), err)
+		}
+	}
+}
+
+// sharedMemory is a store that several gateways share, as far as their clocks are concerned.
+type sharedMemory struct{ store.Store }
+
+func (sharedMemory) Now() time.Time { return time.Now() }
+
+// Where gateways share a store, a cutoff is dated later than now, by as much as their clocks may differ.
+func TestCutoffAllowsForClocks(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		var kept store.Store = store.NewMemory(0, 0)
+		if shared {
+			kept = sharedMemory{kept}
+		}
+		if store.IsShared(kept) != shared {
+			t.Fatal("store.IsShared takes the store for another kind")
+		}
+		r, before := New(kept, kept, slog.New(slog.DiscardHandler)), time.Now()
+		if err := r.CutOff(t.Context(), UserCutoff("alice")); err != nil {
+			t.Fatal(err)
+		}
+		at, err := readCutoff(t.Context(), kept, UserCutoff("alice"))
+		if ahead := !at.Before(before.Add(clockError)); err != nil || ahead != shared {
+			t.Errorf("shared: %v: %v later, %v", shared, at.Sub(before), err)
+		}
+	}
+}
