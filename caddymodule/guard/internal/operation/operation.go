@@ -64,6 +64,8 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 	switch {
 	case !whole && !onInstance:
 		return nil, x.refusedWhole(op, i)
+	case x.Judge.MayDeny() && !onInstance && op.Name == "$meta":
+		return nil, message.Forbidden(message.ErrOracle, "$meta is possible on a resource only where rules of this server judge each resource: that of a type or of the system would tell of others.")
 	case x.Judge.MayDeny() && !onInstance:
 		return x.judgedOperation(ctx, c, i, op, at)
 	case !whole || x.Judge.MayDeny():
