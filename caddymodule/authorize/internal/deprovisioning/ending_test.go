@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -154,6 +156,27 @@ func TestEventFailsOnce(t *testing.T) {
 		}
 		if left := alice.left(); status != http.StatusAccepted || left != "nothing" {
 			t.Errorf("call %d failed: %d, left: %s", at, status, left)
+		}
+	}
+}
+
+// An event is signed by an algorithm that the provider lists for its ID tokens, even if its key fits others.
+func TestEventOfAnotherAlgorithm(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.KeyAlgorithm = "" })
+	s := servertest.NewFederated(t, p, refreshing)
+	for _, tt := range []struct {
+		algorithm jose.SignatureAlgorithm
+		status    int
+		left      string
+	}{{jose.PS256, http.StatusBadRequest, "all"}, {jose.RS512, http.StatusBadRequest, "all"}, {jose.RS256, http.StatusAccepted, "nothing"}} {
+		alice := signIn(t, s)
+		token := event(p, risc+"account-disabled", func(t *authorizetest.IDToken) { t.Algorithm = tt.algorithm })
+		if r := push(t, s, eventsPath, token); r.StatusCode != tt.status {
+			t.Errorf("%s: %d", tt.algorithm, r.StatusCode)
+		}
+		if left := alice.left(); left != tt.left {
+			t.Errorf("%s: left: %s", tt.algorithm, left)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package people_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -37,6 +38,9 @@ func TestRemovedProviderUnlinksUser(t *testing.T) {
 			b.Server = removed(t, p, kept)
 			if b.SignedIn() {
 				t.Error("the session goes on")
+			}
+			if r := b.Get("/oauth2/account"); r.StatusCode == http.StatusOK {
+				t.Error("the account page still opens")
 			}
 			servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 		})
