@@ -13,7 +13,7 @@ func TestGuardAddresses(t *testing.T) {
 	h := hapiServer(t)
 	w := newTestPatients()
 	h.store(t, w.records(pairedRules[1].before+pairedRecords))
-	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Patient"}`) // HAPI's first validation takes seconds
+	h.warmUp(t)
 	for _, server := range []struct {
 		name     string
 		naming   func(base string) func(*http.Request)

@@ -285,7 +285,7 @@ Group/{group}/$export?_type=Observation&_typeFilter=Observation?patient.family={
 // is not parallel, because some requests read everything on the server.
 func TestGuardDeniedPaired(t *testing.T) {
 	h := hapiServer(t)
-	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Patient"}`) // HAPI's first validation takes seconds
+	h.warmUp(t)
 	for _, rule := range pairedRules {
 		t.Run(rule.name, func(t *testing.T) {
 			w := newTestPatients()

@@ -134,6 +134,14 @@ func (w *testPatients) records(templates string) []guardattack.Record {
 	return all
 }
 
+// warmUp makes HAPI load its definitions. Its first validation would exceed the time limit of a gateway's client.
+func (h fhirAPI) warmUp(t *testing.T) {
+	t.Helper()
+	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Parameters","parameter":[`+
+		`{"name":"resource","resource":{"resourceType":"Patient","id":"x"}},{"name":"mode","valueCode":"create"}]}`)
+	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Patient"}`).is(t, http.StatusOK)
+}
+
 // store stores records one by one. HAPI never follows a reference whose target was stored later, so targets come first.
 func (h fhirAPI) store(t *testing.T, records []guardattack.Record) {
 	t.Helper()
