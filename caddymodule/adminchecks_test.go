@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,7 +19,7 @@ func TestAdminFactorsOfOnePerson(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?user=", "?user=alice&user=bob", "?user=alice&all=true", "?name=alice", "?user&user=alice"} {
 		_, err := resetFactors(nil, httptest.NewRequest(http.MethodDelete, adminFactors+query, nil))
-		if refused, ok := err.(caddy.APIError); !ok || refused.HTTPStatus != http.StatusBadRequest {
+		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != http.StatusBadRequest {
 			t.Errorf("%q: %v", query, err)
 		}
 	}

@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -162,7 +163,7 @@ func TestExportFileCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if got := recover(); got != http.ErrAbortHandler {
+		if got, _ := recover().(error); !errors.Is(got, http.ErrAbortHandler) {
 			t.Errorf("the answer ended with %v", got)
 		}
 	}()

@@ -107,8 +107,8 @@ func TestFraming(t *testing.T) {
 	media := map[string]string{"json": "application/fhir+json", "xml": "application/fhir+xml", "html": "text/html", "turtle": "text/turtle", "none": ""}
 	statuses := []int{200, 201, 202, 203, 204, 205, 206, 300, 302, 304, 307, 400, 401, 404, 407, 409, 410, 412, 416, 422, 429, 500, 502, 503}
 	type reply struct {
-		status                    int
-		body, media, encoding, as string
+		status                int
+		body, media, encoding string
 	}
 	backend := func(w http.ResponseWriter, r *http.Request) {
 		q := r.Header

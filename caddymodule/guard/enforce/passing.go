@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -144,9 +145,7 @@ func (p *passing) WriteHeader(status int) {
 func (p *passing) send() {
 	to := p.to.Header()
 	clear(to)
-	for name, values := range p.header {
-		to[name] = values
-	}
+	maps.Copy(to, p.header)
 	p.sent = true
 	p.to.WriteHeader(p.status)
 }

@@ -2,6 +2,7 @@ package bearer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -41,7 +42,7 @@ func TestPageLinkIsBoundToToken(t *testing.T) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		if err := e.serve(w, httptest.NewRequest(http.MethodGet, target, nil), pagedServer, &token); err != nil {
-			refused, _ := err.(*guard.Error)
+			refused, _ := errors.AsType[*guard.Error](err)
 			if refused == nil {
 				t.Fatal(err)
 			}

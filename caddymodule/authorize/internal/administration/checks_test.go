@@ -2,6 +2,7 @@ package administration_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,9 +100,7 @@ func TestAdministratorsTakeTurns(t *testing.T) {
 		var group sync.WaitGroup
 		for range 5 {
 			other := servertest.NewBrowser(t, b.Server)
-			for name, value := range b.Cookies {
-				other.Cookies[name] = value
-			}
+			maps.Copy(other.Cookies, b.Cookies)
 			group.Go(func() { other.Get(adminPath) })
 		}
 		group.Wait()

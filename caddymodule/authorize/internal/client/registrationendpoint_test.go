@@ -485,7 +485,7 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 			if kind := r.Header.Get("Content-Type"); kind != "application/jwt" || r.Header.Get("Cache-Control") != "no-store" {
 				t.Fatalf("%d %v: %s", r.StatusCode, r.Header, signed)
 			}
-			if jws, err := jose.ParseSigned(signed, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(algorithm)}); err != nil {
+			if jws, err := jose.ParseSignedCompact(signed, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(algorithm)}); err != nil {
 				t.Errorf("%v, %v", jws, err)
 			}
 			want := map[string]any{"iss": servertest.Issuer, "aud": c.ID, "sub": "alice"}
