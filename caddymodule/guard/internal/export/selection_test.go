@@ -1,0 +1,61 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Where policies judge each resource, an export takes no parameter whose result depends on denied resources, even under
+// scopes for all types.
+func TestParametersOfJudgedExport(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		level            string // the type of the export
+		name, value      string
+		named            []string
+		ofAll, whereRule bool // whether it is accepted for all types: without policies, and with them
+	}{
+		{"", "_since", "2026-01-01T00:00:00Z", nil, true, true},
+		{"", "includeAssociatedData", "LatestProvenanceResources", nil, true, false},
+		{"", "includeAssociatedData", "custom", nil, true, false},
+		{"", "organizeOutputBy", "Patient", nil, true, false},
+		{"", "_typeFilter", "Observation?code=1", nil, true, true},
+		{"", "_typeFilter", "Observation?subject:Patient.family=Smithson", nil, true, false},
+		{"", "_typeFilter", "Observation?_has:Provenance:target:agent=1", nil, true, false},
+		{"", "_typeFilter", "Observation?_content=x", nil, true, false},
+		{"", "_typeFilter", "Patient?family=Smithson", nil, true, true},
+		{"Patient", "_typeFilter", "Patient?family=Smithson", nil, true, false},
+		{"Patient", "_typeFilter", "Patient?family=Smithson", []string{"Patient", "Observation"}, true, false},
+		{"Patient", "_typeFilter", "Patient?family=Smithson", []string{"Patient"}, true, true},
+		{"Group", "_typeFilter", "Patient?family=Smithson", nil, true, false},
+		{"Patient", "_typeFilter", "Condition?code=1", []string{"Observation"}, true, false},
+		{"Patient", "patient", "Patient/1", nil, true, true},
+		{"", "patient", "Patient/1", nil, false, false},
+		{"", "_unknown", "x", nil, false, false},
+	} {
+		for judged, want := range map[bool]bool{false: tt.ofAll, true: tt.whereRule} {
+			s := selection{WholeTypes: access.WholeTypes{All: true, Judged: judged}, of: interaction.Interaction{Type: tt.level}}
+			if err := s.check(smart.Parameter{Name: tt.name, Value: tt.value}, tt.named); (err == nil) != want {
+				t.Errorf("%s/$export?%s=%s of %q, judged: %v: %v", tt.level, tt.name, tt.value, tt.named, judged, err)
+			}
+		}
+	}
+}
+
+// A patient of an export is named by id: what no check can look up is refused before anything is asked for.
+func TestPatientOfExportHasID(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"x y", "Group/1", "http://other.example/Patient/1", "Patient/", "Patient/1/_history/2", "1,Patient/1?name=x"} {
+		s := selection{WholeTypes: access.WholeTypes{All: true, Judged: true}, of: interaction.Interaction{Type: "Patient"}}
+		err := new(Exports).checkSubjects(context.Background(), s, []smart.Parameter{{Name: "patient", Value: value}})
+		if !errors.Is(err, message.ErrOutside) {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
