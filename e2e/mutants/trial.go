@@ -39,7 +39,7 @@ func build(ctx context.Context, root, folder, overlay string, needed []suite) (b
 	return all, nil
 }
 
-// passes reports whether the tests of a suite pass under a mutant; 0 is none.
+// passes reports whether a suite's tests pass with a mutant in force; 0 means the unchanged code.
 func (b binaries) passes(ctx context.Context, s suite, mutant int) (bool, error) {
 	command := exec.CommandContext(ctx, b.files[s.folder], "-test.failfast", "-test.timeout="+patience, "-test.run="+s.run)
 	command.Dir = filepath.Join(b.root, s.folder)

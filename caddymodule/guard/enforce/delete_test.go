@@ -146,7 +146,7 @@ func requested(method, target string) string {
 	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
 }
 
-// TestDeleteSent is over the deletes that the server is sent, by what its statement says.
+// TestDeleteSent checks which DELETE request the FHIR server receives, by its CapabilityStatement.
 func TestDeleteSent(t *testing.T) {
 	t.Parallel()
 	both := observation("both", "Patient/a", `,"performer":[{"reference":"Patient/a"}]`)

@@ -139,7 +139,7 @@ func offsetPages(all []string) handling {
 			text = linkedTo(text, strings.TrimPrefix(r.URL.Path, "/fhir/R4")+"?"+r.URL.RawQuery, fmt.Sprintf("%s?_getpages=1&_getpagesoffset=%d&_count=%d", fhirtest.Address, to, count))
 		}
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, _ = io.WriteString(w, text) // the guard refuses what is too long
+		_, _ = io.WriteString(w, text) // fails if the guard rejects a response as too long
 		return nil
 	}
 }

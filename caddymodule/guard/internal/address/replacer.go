@@ -21,7 +21,7 @@ type Replacer struct {
 }
 
 const (
-	// lookback is how much text before an address says what it is: the name of the member.
+	// lookback is the length in bytes of the text before an address in which the name of its member is looked up.
 	lookback = 128
 	// segment is how much of the path after a base says whether it is an address of the FHIR API.
 	segment = 48

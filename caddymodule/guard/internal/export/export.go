@@ -26,7 +26,7 @@ var errExport = errors.New("export that cannot be guarded")
 // Export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
 // types of which they cover all. The job's address is sealed for the token.
 func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	s := selection{x.Judge.Rights().WholeTypes("system", message.ReadSearch), i, x.Parameters, isLenient(c.Header)}
+	s := selection{x.Judge.Rights().WholeTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
 	needed, ok := exportLevel(i)
 	switch {
 	case !ok:
@@ -66,18 +66,6 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 		return nil, operation.FailedOperation(a, c.Said())
 	}
 	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.Judged}, location)
-}
-
-// isLenient reports whether a client accepts that parameters are ignored (FHIR R4, http.html#prefer).
-func isLenient(header http.Header) bool {
-	for _, line := range header.Values("Prefer") {
-		for preference := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ';' }) {
-			if strings.EqualFold(strings.ReplaceAll(preference, " ", ""), "handling=lenient") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // exportLevel are the types that an export needs for its level; ok is false for a level that there is not.

@@ -22,7 +22,8 @@ const maxReferrers = 20
 // securityContext, is judged by that. Any other Binary is readable if a DocumentReference that the token's scopes cover
 // names it as an attachment, and no DocumentReference of anybody else does. HAPI stores Binaries without a securityContext.
 //
-// The FHIR server is asked for DocumentReferences whether or not there is a Binary, so that nobody learns which it is.
+// The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
+// whether it does.
 func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	res, err := x.Resource(ctx, of, grants, a)
 	patients := boundTo(grants)

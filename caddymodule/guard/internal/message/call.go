@@ -121,6 +121,20 @@ func CheckFormat(header http.Header, parameters []smart.Parameter) error {
 	return NotAcceptable(errFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
 }
 
+// IsLenient reports whether a client accepts that unknown parameters are ignored: Prefer: handling=lenient (RFC 7240 §4.4,
+// FHIR R4 search.html#errors). Of several handling preferences, the first one counts.
+func IsLenient(header http.Header) bool {
+	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
+		for part := range strings.SplitSeq(preference, ";") {
+			name, value, _ := strings.Cut(part, "=")
+			if strings.EqualFold(strings.TrimSpace(name), "handling") {
+				return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "lenient")
+			}
+		}
+	}
+	return false
+}
+
 // NotAcceptable rejects a request for a format (RFC 9110 §15.5.7).
 func NotAcceptable(err error, description string) error {
 	return &guard.Error{Status: http.StatusNotAcceptable, Description: description, Err: err}

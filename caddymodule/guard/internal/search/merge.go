@@ -25,7 +25,7 @@ type merge struct {
 	size      int64 // of these, in bytes
 	postponed bool  // matches are left for the next page because judging them could take too many requests
 	dropped   int   // matches that may not be seen, or that an earlier branch has found
-	told      int   // the FHIR server's total, of one branch; -1 if it tells none
+	told      int   // total of the FHIR server's response for one branch; -1 if it has none
 	matches   []message.Entry
 	others    []message.Entry // the other entries of the pages of which matches were taken
 	held      []*message.Held

@@ -58,7 +58,7 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) er
 	}
 	for _, p := range parameters {
 		passed, heeded, err := r.one(ctx, p)
-		if errors.Is(err, errUnknown) && isLenient(r.s.c.Header) && isDroppable(p.Name) {
+		if errors.Is(err, errUnknown) && message.IsLenient(r.s.c.Header) && isDroppable(p.Name) {
 			r.s.ignored = append(r.s.ignored, p.Name)
 			continue
 		}
@@ -71,19 +71,6 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) er
 		}
 	}
 	return nil
-}
-
-// isLenient reports whether the client asks for Prefer: handling=lenient (RFC 7240, FHIR R4 search.html#errors). The searches
-// that writes and chains need have no such header: their criteria are always strict.
-func isLenient(header http.Header) bool {
-	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
-		preference, _, _ = strings.Cut(preference, ";")
-		name, value, _ := strings.Cut(preference, "=")
-		if strings.EqualFold(strings.TrimSpace(name), "handling") { // the first counts
-			return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "lenient")
-		}
-	}
-	return false
 }
 
 // isDroppable reports whether a search without a parameter finds no more than what may be seen, in any order. A chain is not

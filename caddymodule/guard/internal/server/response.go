@@ -113,9 +113,7 @@ func (x *response) decompress(status int, header http.Header) error {
 			Err: fmt.Errorf("%w: Content-Encoding %q although identity was requested; switch off compression in the FHIR server", ErrBackend, encoding),
 		}
 	}
-	for _, name := range []string{"Content-Length", "Content-Md5", "Digest", "Content-Digest"} {
-		header.Del(name)
-	}
+	message.DropBodyHeaders(header)
 	if !x.isHead && !message.HasNoContent(status) {
 		x.inflater = newInflater(open, x.ResponseWriter)
 	}
