@@ -58,6 +58,7 @@ func TestCovers(t *testing.T) {
 
 		{"a contained record of the patient", bound, observationOf("a", `,"contained":[`+observationOf("a", "")+`]`), true, ""},
 		{"a contained record of another", bound, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), false, ""},
+		{"a contained record that another patient has performed", bound, observationOf("a", `,"contained":[`+observationOf("a", `,"performer":[{"reference":"Patient/b"}]`)+`]`), false, ""},
 		{"a contained record of nobody", bound, observationOf("a", `,"contained":[{"resourceType":"Observation","id":"c"}]`), true, ""},
 		{"a contained Patient", bound, observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), true, ""},
 		{"a contained Patient, without a scope for Patients", "patient/Observation.rs", observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), false, ""},
