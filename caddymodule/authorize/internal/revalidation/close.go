@@ -58,7 +58,8 @@ func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([
 
 // close removes a sign-in whose session has ended with all that it gave, and gives the refresh token
 // back, lest the provider keep a sign-in that nobody needs. It does so with the person's last
-// sign-in only: some providers revoke all that the person gave us with one refresh token.
+// sign-in only: some providers revoke all that the person gave us with one refresh token. A provider
+// that has another issuer than at sign-in replaced the one that issued the token, and is not sent it.
 func (c *closer) close(ctx context.Context, r *record) {
 	if err := c.records.remove(ctx, r.name()); err != nil {
 		return // the next sweep tries again
@@ -70,7 +71,7 @@ func (c *closer) close(ctx context.Context, r *record) {
 	if err == nil {
 		over, err = c.areOver(ctx, r.Provider, slices.Compact(sids))
 	}
-	if p == nil || err != nil || !r.Expires.IsZero() || slices.Contains(over, false) {
+	if p == nil || p.Issuer != r.Issuer || err != nil || !r.Expires.IsZero() || slices.Contains(over, false) {
 		return
 	}
 	token, err := c.records.open(ctx, r)

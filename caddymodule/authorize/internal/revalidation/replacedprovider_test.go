@@ -2,6 +2,7 @@ package revalidation_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +15,16 @@ import (
 // A provider that replaced another one under the same key is never sent the refresh tokens of the other.
 func TestReplacedProviderGetsNoToken(t *testing.T) {
 	t.Parallel()
-	for how, ask := range map[string]func(*servertest.Browser, servertest.TokenResponse){
-		"session": func(b *servertest.Browser, _ servertest.TokenResponse) { b.SignedIn() },
-		"refresh": func(b *servertest.Browser, tokens servertest.TokenResponse) { b.Refresh(tokens.Refresh, nil) },
-		"sweep":   func(*servertest.Browser, servertest.TokenResponse) { after(interval) },
+	for how, ask := range map[string]func(*hospital, *servertest.Browser, servertest.TokenResponse){
+		"session": func(_ *hospital, b *servertest.Browser, _ servertest.TokenResponse) { b.SignedIn() },
+		"refresh": func(_ *hospital, b *servertest.Browser, tokens servertest.TokenResponse) {
+			b.Refresh(tokens.Refresh, nil)
+		},
+		"sweep": func(*hospital, *servertest.Browser, servertest.TokenResponse) { after(interval) },
+		"sweep after the session": func(h *hospital, b *servertest.Browser, tokens servertest.TokenResponse) {
+			h.endSessionOf(b, tokens)
+			after(48 * time.Hour)
+		},
 	} {
 		for _, access := range []string{"online_access", "offline_access"} {
 			t.Run(how+" "+access, func(t *testing.T) {
@@ -27,14 +34,14 @@ func TestReplacedProviderGetsNoToken(t *testing.T) {
 					time.Sleep(interval + time.Second)
 					successor := replaceProvider(h)
 					b.Server = h.servers[0]
-					if how == "sweep" {
+					if strings.HasPrefix(how, "sweep") {
 						ctx, end := context.WithCancel(h.t.Context())
 						var running sync.WaitGroup
 						defer func() { end(); running.Wait() }()
 						running.Go(func() { h.servers[0].Run(ctx) })
 					}
-					ask(b, tokens)
-					for _, e := range []authorizetest.Endpoint{authorizetest.Token, authorizetest.Introspection, authorizetest.UserInfo} {
+					ask(h, b, tokens)
+					for _, e := range []authorizetest.Endpoint{authorizetest.Token, authorizetest.Introspection, authorizetest.UserInfo, authorizetest.Revocation} {
 						if sent := successor.Requests(e); len(sent) > 0 {
 							t.Errorf("%s: %d requests, the first with %v", e, len(sent), sent[0].Form)
 						}
