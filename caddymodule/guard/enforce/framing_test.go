@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
@@ -42,12 +45,18 @@ func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	return newSiteBefore(t, h, http2, handler(func(w http.ResponseWriter, r *http.Request) error {
+		proxy.ServeHTTP(w, r)
+		return nil
+	}))
+}
+
+// newSiteBefore returns a site before a proxy.
+func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *site {
+	t.Helper()
 	s := &site{g: newGateway(t), holder: h}
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.g.Serve(w, r, handler(func(w http.ResponseWriter, r *http.Request) error {
-			proxy.ServeHTTP(w, r)
-			return nil
-		}), enforce.Bearer{Rights: access.New(s.holder, s.g.Shared)})
+		err := s.g.Serve(w, r, proxy, enforce.Bearer{Rights: access.New(s.holder, s.g.Shared)})
 		if refusal, ok := errors.AsType[*guard.Error](err); ok {
 			text := fmt.Sprintf(`{"resourceType":"OperationOutcome","issue":[{"diagnostics":%q}]}`, refusal.Description)
 			w.Header().Set("Content-Type", "application/fhir+json")
@@ -475,6 +484,64 @@ func TestMislabelled(t *testing.T) {
 			}
 			if response.StatusCode != tt.status || !strings.Contains(string(text), tt.want) || strings.Contains(string(text), ".internal") {
 				t.Errorf("%d %s", response.StatusCode, text)
+			}
+		})
+	}
+}
+
+// TestWebSocket: a connection that the FHIR server switches to WebSocket carries bytes both ways under unrestricted
+// scopes. Under others, nothing that it carries could be judged, and it is not switched.
+func TestWebSocket(t *testing.T) {
+	t.Parallel()
+	proxy := handler(func(w http.ResponseWriter, r *http.Request) error { // as Caddy's
+		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": r.Header.Get("Upgrade"), "Set-Cookie": "a=b"} {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return nil
+		}
+		defer conn.Close()
+		line, _ := buffered.ReadString('\n')
+		_, _ = io.WriteString(conn, "heard "+line)
+		return nil
+	})
+	for name, tt := range map[string]struct {
+		holder access.Holder
+		want   int
+	}{
+		"unrestricted": {access.Holder{Scope: "system/*.cruds"}, http.StatusSwitchingProtocols},
+		"one patient":  {access.Holder{Scope: "patient/*.cruds", Patient: "a"}, http.StatusBadGateway},
+		"granular":     {access.Holder{Scope: "system/Observation.rs?category=laboratory"}, http.StatusBadGateway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiteBefore(t, tt.holder, false, proxy)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, "GET /fhir/R4/Observation HTTP/1.1\r\nHost: fhir.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != tt.want || response.Header.Get("Set-Cookie") != "" {
+				t.Fatalf("status %d, want %d; header %v", response.StatusCode, tt.want, response.Header)
+			}
+			if tt.want != http.StatusSwitchingProtocols {
+				return
+			}
+			_, _ = io.WriteString(conn, "bind token\n")
+			if got, err := io.ReadAll(reader); string(got) != "heard bind token\n" {
+				t.Errorf("%q, %v", got, err)
 			}
 		})
 	}

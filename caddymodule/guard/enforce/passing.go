@@ -107,7 +107,7 @@ func (p *passing) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (p *passing) WriteHeader(status int) {
-	if p.status != 0 || status < http.StatusOK {
+	if p.status != 0 || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
 	}
 	p.status = status

@@ -129,10 +129,10 @@ func (a *Answer) isUnmodifiedSince(header http.Header) bool {
 	return !res.Meta.LastUpdated.Truncate(time.Second).After(since)
 }
 
-// HasNoContent reports whether responses of a status have no content whatever the method (RFC 9110 §15.3.5, §15.3.6,
+// HasNoContent reports whether responses of a status have no content whatever the method (RFC 9110 §15.2, §15.3.5, §15.3.6,
 // §15.4.5).
 func HasNoContent(status int) bool {
-	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
+	return status/100 == 1 || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
 // IsNotModified reports whether If-None-Match names the ETag. Weak comparison, as RFC 9110 §13.1.2 has it.

@@ -54,8 +54,9 @@ type response struct {
 }
 
 // WriteHeader implements http.ResponseWriter. Informational responses are dropped: their headers are the FHIR server's.
+// The switch to WebSocket is a final response.
 func (x *response) WriteHeader(status int) {
-	if x.began || status < http.StatusOK {
+	if x.began || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
 	}
 	x.began = true
