@@ -32,7 +32,8 @@ func (g *generator) one(of []string) string { return of[g.IntN(len(of))] }
 
 func (g *generator) expression() string {
 	for {
-		if s := g.one([]string{"", "", "", "", "/"}) + g.product(0); len(s) <= maxLength {
+		s := g.one([]string{"", "", "", "", "/"}) + g.product(0)
+		if v, ok := g.naive.expression(s); len(s) <= maxLength && (!ok || g.naive.hasCanonical(v)) {
 			return s
 		}
 	}
@@ -127,7 +128,7 @@ func TestMalformed(t *testing.T) {
 
 // What is found has a canonical form, which is a code too and its own canonical form, and everything else.
 func FuzzLocate(f *testing.F) {
-	for _, code := range []string{"mg/dL{a b}", "/(12.h)", "10*-3/uL", "m[iU]/(L.10^+2)", "dB[10.nV]", "[m/s2/Hz^(1/2)]", "(((m)", "m{é}", "0", "Cel.Cel", "1{c}{d}"} {
+	for _, code := range []string{"mg/dL{a b}", "/(12.h)", "10*-3/uL", "m[iU]/(L.10^+2)", "dB[10.nV]", "[m/s2/Hz^(1/2)]", "(((m)", "m{é}", "0", "Cel.Cel", "1{c}{d}", "b700"} {
 		f.Add(code)
 	}
 	f.Fuzz(func(t *testing.T, code string) {

@@ -23,13 +23,13 @@ type naive struct {
 
 // naiveValue is the exponents of base and arbitrary units, and the common logarithm of a value.
 type naiveValue struct {
-	exponents [64]int16
+	exponents [64]int
 	log       float64
 }
 
 func (v naiveValue) times(o naiveValue, exponent int) naiveValue {
 	for i, e := range o.exponents {
-		v.exponents[i] += e * int16(exponent)
+		v.exponents[i] += e * exponent
 	}
 	v.log += o.log * float64(exponent)
 	return v
@@ -87,8 +87,30 @@ func log10(number string) float64 {
 	return math.Log10(f)
 }
 
-// eval returns what an expression comes to, if it is one.
+// eval returns what a code comes to, if it is one.
 func (n *naive) eval(s string) (naiveValue, bool) {
+	v, ok := n.expression(s)
+	return v, ok && n.hasCanonical(v)
+}
+
+// hasCanonical reports whether the canonical form of a value is within the bounds of codes.
+func (n *naive) hasCanonical(v naiveValue) bool {
+	var units []string
+	for unit, axis := range n.axes {
+		switch e := v.exponents[axis]; {
+		case e > maxExponent, e < -maxExponent:
+			return false
+		case e == 1:
+			units = append(units, unit)
+		case e != 0:
+			units = append(units, unit+strconv.Itoa(e))
+		}
+	}
+	return len(strings.Join(units, ".")) <= maxLength
+}
+
+// expression returns what an expression comes to, if it is one.
+func (n *naive) expression(s string) (naiveValue, bool) {
 	if len(s) > maxLength {
 		return naiveValue{}, false
 	}
@@ -188,7 +210,7 @@ func (n *naive) unit(symbol string) (naiveValue, bool) {
 	number, of, derived := strings.Cut(definition, " ")
 	var v naiveValue
 	if derived {
-		v, ok = n.eval(of)
+		v, ok = n.expression(of)
 	} else {
 		v.exponents[len(n.axes)] = 1
 		n.axes[symbol] = len(n.axes)

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on an expression: its length in bytes, how deep its parentheses go, and the size of an exponent.
+// Bounds on an expression: its length in bytes, how deep its parentheses go, and the size of an exponent, both of a unit
+// and of a base unit in the canonical form.
 const (
 	maxLength   = 256
 	maxDepth    = 16
@@ -30,6 +31,27 @@ type parser struct {
 	code    string
 	at      int
 	depth   int
+}
+
+// parse returns the factors of a code and what it measures, or an error that says what is wrong. The canonical form of a
+// code is a code itself, and so has the same bounds.
+func parse(code string) ([]part, dimension, error) {
+	parts, err := read().parse(code)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := dimensionOf(parts)
+	longest := 0 // the canonical form may be
+	for unit, exponent := range d {
+		if max(exponent, -exponent) > maxExponent {
+			return nil, nil, fmt.Errorf("the exponent of %s in the canonical form is beyond %d", unit, maxExponent)
+		}
+		longest += len(unit) + len("-999.")
+	}
+	if longest > maxLength && len(d.String()) > maxLength {
+		return nil, nil, fmt.Errorf("the canonical form is longer than %d bytes", maxLength)
+	}
+	return parts, d, nil
 }
 
 // parse returns the factors of an expression, or an error that says at which column it is wrong.

@@ -29,7 +29,7 @@ type system struct{}
 
 // expression returns the factors of an expression, or nil if it is no code.
 func expression(code []byte) []part {
-	parts, err := read().parse(string(code))
+	parts, _, err := parse(string(code))
 	if err != nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 
 // Refusal returns why an expression is no code, and at which column.
 func (system) Refusal(code []byte) string {
-	if _, err := read().parse(string(code)); err != nil {
+	if _, _, err := parse(string(code)); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -108,8 +108,8 @@ func (system) FilterValue(property int, value string) (string, error) {
 	if property == propertyProperty {
 		return value, measurable(value)
 	}
-	parts, err := read().parse(value)
-	return dimensionOf(parts).String(), err
+	_, d, err := parse(value)
+	return d.String(), err
 }
 
 // measurable returns an error if a base unit measures something else.

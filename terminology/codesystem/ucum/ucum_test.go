@@ -18,7 +18,7 @@ func TestRefusal(t *testing.T) {
 		"kkg": `unknown unit "kkg" at column 1`, "m^2": `unknown unit "m^" at column 1`, "1.[foo]": `unknown unit "[foo]" at column 3`,
 		"(m": "nothing closes '(' at column 1", "m{a": "nothing closes '{' at column 2", "m[iU": "nothing closes '[' at column 2",
 		"00": "the number at column 1 is not positive", "m/0": "the number at column 3 is not positive",
-		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "m" + strings.Repeat("9", 250): "the exponent at column 2 is beyond 999",
+		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "b499": "", "b-500": "the exponent of m in the canonical form is beyond 999", "m999.m999/m999": "", "m" + strings.Repeat("9", 250): "the exponent at column 2 is beyond 999",
 		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at column 17",
 		strings.Repeat("(m).", 20) + "m":      "",
 		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "longer than 256 bytes",
