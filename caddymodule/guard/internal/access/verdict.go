@@ -190,20 +190,17 @@ func (c record) containsOnly(res resource.Resource) bool {
 	return true
 }
 
-// mayContain reports whether the scopes cover a contained resource that carries no others. A type that the site has closed
-// stays closed.
+// mayContain reports whether the scopes cover a contained resource that carries no others.
 func (c record) mayContain(contained resource.Resource) bool {
 	if c.carries(contained) {
-		return false
-	}
-	if rule, ok := c.rules[contained.Type]; ok && (rule == nil || rule.covers == nil) {
 		return false
 	}
 	return c.rules.IsEveryones(contained.Type) || c.allows(contained)
 }
 
 // carries reports whether a contained resource carries others in turn, which are not judged: FHIR has no contained resources
-// in contained ones (R4 references.html#contained).
+// in contained ones (R4 references.html#contained). No resource tells by itself that it is covered if the site has closed its
+// type, so one counts as carrying.
 func (c record) carries(contained resource.Resource) bool {
 	_, nested := contained.Member("contained")
 	_, secured := contained.Member("securityContext")

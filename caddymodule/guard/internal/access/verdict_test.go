@@ -62,6 +62,8 @@ func TestCovers(t *testing.T) {
 		{"a contained record of nobody", bound, observationOf("a", `,"contained":[{"resourceType":"Observation","id":"c"}]`), true, ""},
 		{"a contained Patient", bound, observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), true, ""},
 		{"a contained Patient, without a scope for Patients", "patient/Observation.rs", observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), false, ""},
+		{"two contained records by the id that it names", bound, observationOf("a", `,"contained":[{"resourceType":"Organization","id":"o"},{"resourceType":"Practitioner","id":"o"}],"performer":[{"reference":"#o"}]`), false, ""},
+		{"a contained record by the id that it names, beside another", bound, observationOf("a", `,"contained":[{"resourceType":"Organization","id":"o"},{"resourceType":"Practitioner","id":"p"}],"performer":[{"reference":"#o"}]`), true, ""},
 		{"a contained subject", bound, observationOf("b", `,"contained":[{"resourceType":"Patient","id":"p1"}],"performer":[{"reference":"Patient/a"},{"reference":"#p1"}]`), false, ""},
 		{"a contained record, without a scope for its type", "patient/Observation.rs", observationOf("a", `,"contained":[{"resourceType":"Specimen","id":"s"}]`), false, ""},
 		{"a contained Practitioner, without a scope for its type", "patient/Observation.rs", observationOf("a", `,"contained":[{"resourceType":"Practitioner","id":"p"}]`), true, ""},
@@ -100,6 +102,8 @@ func TestCovers(t *testing.T) {
 		{"a provenance of a record and of another", bound, `{"resourceType":"Provenance","target":[{"reference":"Observation/o"},{"reference":"Patient/b"}]}`, true, "Observation/o Patient/b"},
 		{"a provenance of a practitioner alone", bound, `{"resourceType":"Provenance","target":[{"reference":"Practitioner/p"}]}`, false, ""},
 		{"a provenance of the patient, without a scope for Patients", "patient/Provenance.rs", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, false, ""},
+		{"a provenance of the patient, with a constraint on Patients", "patient/Provenance.rs patient/Patient.rs?active=true", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, true, "Patient/a"},
+		{"a provenance of the patient, with a scope beside the constraint", "patient/Provenance.rs patient/Patient.rs patient/Patient.rs?active=true", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, true, ""},
 		{"a binary of the patient, without a scope for Patients", "patient/Binary.rs", `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Patient/a"}}`, false, ""},
 		{"a provenance of nothing", bound, `{"resourceType":"Provenance","id":"p"}`, false, ""},
 		{"a provenance of too much", bound, `{"resourceType":"Provenance","target":[` + strings.Repeat(`{"reference":"Observation/o"},`, 20) + `{"reference":"Observation/o"}]}`, false, ""},
@@ -197,6 +201,30 @@ func TestSharedRules(t *testing.T) {
 	}
 }
 
+// TestStanding checks what a token may do with a record on which another depends: it reads one that carries something if a
+// scope lets it read that too.
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`
+	for _, tt := range []struct {
+		scopes, resource string
+		want             smart.Permission
+	}{
+		{"patient/Observation.ru", observationOf("a", ""), smart.Read | smart.Update},
+		{"patient/Observation.ru", observationOf("a", containing), 0},
+		{"patient/Observation.ru patient/Specimen.r", observationOf("a", containing), smart.Read | smart.Update},
+		{"patient/Observation.ru patient/Specimen.c", observationOf("a", containing), smart.Update},
+		{"patient/Observation.r patient/Specimen.c", observationOf("a", containing), 0},
+		{"patient/Observation.r system/Observation.d", observationOf("a", containing), smart.Delete},
+		{"patient/Observation.ru", observationOf("b", ""), 0},
+	} {
+		r := New(Holder{Scope: tt.scopes, Patient: "a"}, NewShared(nil))
+		if got := r.Standing(parse(t, tt.resource), "a").Permissions; got != tt.want {
+			t.Errorf("%s: permissions %v on %s, want %v", tt.scopes, got, tt.resource, tt.want)
+		}
+	}
+}
+
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -219,12 +247,12 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// granted are the rights of one scope with all that it may need, and its grant.
-func granted(t *testing.T, scope string, own Shared) (*Rights, Grant) {
+// granted are the rights of scopes with all that they may need, and the grant of the first.
+func granted(t *testing.T, scopes string, own Shared) (*Rights, Grant) {
 	t.Helper()
-	r := New(Holder{Scope: scope, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewShared(own))
-	if len(r.Grants) != 1 {
-		t.Fatalf("%d grants", len(r.Grants))
+	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewShared(own))
+	if want := len(strings.Fields(scopes)); len(r.Grants) != want {
+		t.Fatalf("%d grants, want %d", len(r.Grants), want)
 	}
 	return r, r.Grants[0]
 }
