@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -79,6 +80,41 @@ func TestCheckCurrent(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// One target of a Provenance at least is the patient's own: what everyone sees says not whose the Provenance is.
+func TestProvenanceOfOwn(t *testing.T) {
+	t.Parallel()
+	server := answers{
+		"Device/own":      found(`{"resourceType":"Device","id":"own","patient":{"reference":"Patient/p"}}`),
+		"Device/nobodys":  found(`{"resourceType":"Device","id":"nobodys"}`),
+		"Device/anothers": found(`{"resourceType":"Device","id":"anothers","patient":{"reference":"Patient/q"}}`),
+		"Organization/o":  found(`{"resourceType":"Organization","id":"o"}`),
+	}
+	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewShared(nil))
+	for _, tt := range []struct {
+		targets []string
+		want    bool
+	}{
+		{[]string{"Device/own"}, true},
+		{[]string{"Device/own", "Device/nobodys"}, true},
+		{[]string{"Device/nobodys", "Device/own"}, true},
+		{[]string{"Patient/p", "Device/nobodys"}, true},
+		{[]string{"Device/nobodys"}, false},
+		{[]string{"Device/nobodys", "Organization/o"}, false},
+		{[]string{"Device/own", "Device/anothers"}, false},
+		{[]string{"Device/own", "Device/none"}, false},
+	} {
+		text := `{"resourceType":"Provenance","id":"x","target":[{"reference":"` + strings.Join(tt.targets, `"},{"reference":"`) + `"}]}`
+		res, err := resource.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := Judge{Server: server, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: rights}
+		if got, err := x.Covered(t.Context(), res, rights.Grants); err != nil || got != tt.want {
+			t.Errorf("of %s: %v, %v", tt.targets, got, err)
+		}
 	}
 }
 
