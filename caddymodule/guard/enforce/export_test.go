@@ -47,7 +47,7 @@ const (
 	finished = `{"transactionTime":"2026-01-01T00:00:00Z","request":"http://backend.internal:8080/fhir/$export","requiresAccessToken":false,
 		"output":[{"type":"Patient","url":"` + fhirtest.Address + `/Binary/patients","count":2}],
 		"deleted":[{"type":"Bundle","url":"` + fhirtest.Address + `/Binary/deleted"}],
-		"error":[],"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/more"}],"extension":{"secret":"http://backend.internal"}}`
+		"error":[{"type":"OperationOutcome","url":"` + fhirtest.Address + `/Binary/errors"}],"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/more"}],"extension":{"secret":"http://backend.internal"}}`
 	lines = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Observation\",\"id\":\"a1\"}\n\n{\"resourceType\":\"Patient\",\"id\":\"b\"}"
 )
 

@@ -126,20 +126,41 @@ func TestJobAtWork(t *testing.T) {
 	}
 }
 
+// TestJobFromBeforeRules checks that links of an export that no rule has judged lead nowhere once a rule judges each resource.
+func TestJobFromBeforeRules(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]int{"deny resource.id == 'b'": http.StatusForbidden, "deny request.id == 'b'": http.StatusOK} {
+		var query string
+		g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+		job := g.export(h, "$export")
+		var m struct{ Output []struct{ URL string } }
+		if err := json.NewDecoder(g.send(h, asked("GET", job)).Body).Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		g.withRules(rule)
+		for _, link := range []string{job, m.Output[0].URL} {
+			if got := g.send(h, asked("GET", link)); got.StatusCode != want {
+				t.Errorf("%s: %s: status %d, want %d", rule, link[:40], got.StatusCode, want)
+			}
+		}
+	}
+}
+
 // TestManifest checks that the end of an export has links of ours alone, and no member that nobody has judged.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, scope, target string
-		deleted             int
+		name, scope, target, rule string
+		deleted, errors           int
 	}{
-		{"of one type", "system/Patient.rs", "Patient/$export?_type=Patient", 0},
-		{"of all types", "system/*.rs", "$export", 1},
+		{"of one type", "system/Patient.rs", "Patient/$export?_type=Patient", "allow false", 0, 1},
+		{"of all types", "system/*.rs", "$export", "allow false", 1, 1},
+		{"where a rule judges each resource", "system/*.rs", "$export", "deny resource.id == 'b'", 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var query string
-			g, h := exporting(t, &query), access.Holder{Scope: tt.scope}
+			g, h := exporting(t, &query).withRules(tt.rule), access.Holder{Scope: tt.scope}
 			text, err := io.ReadAll(g.send(h, asked("GET", g.export(h, tt.target))).Body)
 			if err != nil || strings.Contains(string(text), "backend.internal") {
 				t.Fatalf("%s, %v", text, err)
@@ -153,7 +174,7 @@ func TestManifest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.TransactionTime != "2026-01-01T00:00:00Z" || m.Request != "https://gateway.example/fhir/R4/"+tt.target || !m.RequiresAccessToken ||
-				len(m.Output) != 1 || m.Error == nil || len(m.Deleted) != tt.deleted {
+				len(m.Output) != 1 || m.Error == nil || len(m.Error) != tt.errors || len(m.Deleted) != tt.deleted {
 				t.Errorf("%s", text)
 			}
 		})
