@@ -17,6 +17,7 @@ func TestPoliciesWrite(t *testing.T) {
 	t.Parallel()
 	const (
 		ofA = `{"resourceType":"Observation","id":"a1","status":"amended","subject":{"reference":"Patient/a"}}`
+		by  = `{"resourceType":"Observation","status":"final","performer":[{"reference":"Practitioner/alice"}]}`
 		ofB = `{"resourceType":"Observation","id":"b1","status":"final","subject":{"reference":"Patient/b"}}`
 	)
 	for _, tt := range []struct {
@@ -30,6 +31,8 @@ func TestPoliciesWrite(t *testing.T) {
 		{"create", clinician, "deny resource.?status.orValue('') == 'final'", "POST", "Observation", ofA, 201},
 		{"create denied", clinician, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
 		{"create about what is withheld", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", ofA, 403},
+		{"create naming somebody", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", by, 201},
+		{"create naming somebody who is withheld", clinician, "deny resource.resourceType == 'Practitioner'", "POST", "Observation", by, 403},
 		{"create denied, bound", patientA, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
 		{"create allowed", nobody, "allow request.interaction == 'create'", "POST", "Observation", ofB, 201},
 		{"create allowed by the resource", patientA, "allow resource.subject.reference == 'Patient/b'", "POST", "Observation", ofB, 201},
