@@ -101,16 +101,17 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	}
 }
 
-// With forward_header, no other header is passed on, and the guard still finds the
+// With forward_header, no other header is passed on, no cookie of the gateway, and the guard still finds the
 // token.
 func TestBearerForwardsNamedHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
-			forward_header fhir X-Progress
+			forward_header fhir X-Progress Cookie
 		}
-		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.X-Ward} {http.request.header.Authorization}"
+		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.Cookie} {http.request.header.X-Ward} {http.request.header.Authorization}"
 `))
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.token(), "Prefer", "a", "X-Progress", "b", "X-Ward", "c")); got != "a b  " {
+	token := g.token() // and the cookies of a session come along from now on
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", token, "Prefer", "a", "X-Progress", "b", "Cookie", "theirs=c", "X-Ward", "d")); got != "a b theirs=c  " {
 		t.Errorf("the next handler got %q", got)
 	}
 }
