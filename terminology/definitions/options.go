@@ -63,7 +63,7 @@ type Options struct {
 	MaxPackage int64
 
 	// MaxCachedEntries bounds the cached expansions, in codes: 12 bytes each, and 8 more if they can be shown as a tree.
-	// Default: 1,000,000.
+	// Value sets that requests sent are cached too, up to 12 bytes for each of so many codes. Default: 1,000,000.
 	MaxCachedEntries int
 
 	// Now is the clock. Default: [time.Now].

@@ -11,15 +11,15 @@ import (
 )
 
 // Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
-// precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
-// caches no expansions.
+// precedence over those of l whatever their versions, since a request that brings definitions means these.
 func (d *Set) Overlay() *Set { return over(d, false) }
 
 // over returns a library over another. What is added to it goes before what the other has, or beside it.
 func over(d *Set, beside bool) *Set {
 	return &Set{
 		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: MapTable{Lists: append(make([][]*ConceptMap, 1), d.Maps.Lists...)},
-		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms, brought: d.brought,
+		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms,
+		brought: d.brought, Sent: d.Sent,
 	}
 }
 
@@ -32,6 +32,7 @@ func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 	o := d.Overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
 	for _, resource := range resources {
+		o.Sent = o.Sent.with(resource)
 		r := fhirjson.ReaderOf(resource)
 		r.Counting(short)
 		if err := loader.resource(r); err != nil {
@@ -59,14 +60,17 @@ func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
 
 // Inline adds a value set from a request and returns it. It needs no url.
 func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
+	d.Sent = d.Sent.with(resource)
 	loader := newResourceLoader(d)
-	loader.anonymous = true
 	err := loader.resource(fhirjson.ReaderOf(resource))
 	if err != nil {
 		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("the value set cannot be read: %v", err)}
 	}
 	if loader.last == nil {
 		return nil, outcome.BadRequest("invalid", "the parameter valueSet must be a ValueSet")
+	}
+	if loader.last.Key == "" {
+		loader.last.Key = "|" // no canonical looks like this
 	}
 	return loader.last, nil
 }

@@ -62,7 +62,8 @@ func (t *valueSetTable) addProfile(p *profile) {
 		return
 	}
 	for _, vs := range p.contained.build().Contained {
-		t.fragments.put(p.url+"#"+vs.ID, vs)
+		vs.Key = p.url + "#" + vs.ID
+		t.fragments.put(vs.Key, vs)
 	}
 	seen := make(map[string]bool, len(p.elements))
 	for _, b := range p.elements {

@@ -16,15 +16,14 @@ const maxBundleDepth = 8
 
 // resourceLoader reads resources into a library, alone or in Bundles. It skips types it does not know.
 type resourceLoader struct {
-	library   *Set
-	codes     codeSystemBuilder
-	values    valueSetBuilder
-	profile   profile
-	maps      ConceptMap
-	depth     int
-	anonymous bool      // keep a value set without a url too
-	last      *ValueSet // the last value set read
-	options   *Options  // to show progress; nil for none
+	library *Set
+	codes   codeSystemBuilder
+	values  valueSetBuilder
+	profile profile
+	maps    ConceptMap
+	depth   int
+	last    *ValueSet // the last value set read
+	options *Options  // to show progress; nil for none
 }
 
 func newResourceLoader(l *Set) *resourceLoader {

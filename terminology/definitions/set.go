@@ -1,9 +1,13 @@
 package definitions
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"runtime"
 	"time"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -15,6 +19,7 @@ type Set struct {
 	Maps      MapTable      // concept maps
 	Base      *Set          // of an overlay: the library below
 	Loaded    time.Time     // when
+	Sent      Sent          // of an overlay for a request: its resources
 	Bounds    bounds        // on the cost of operations
 	Usage     Usage         // how much codes are used
 	rows      listed        // the concepts that value sets list
@@ -35,6 +40,40 @@ func (d *Set) Use(f func()) {
 	f()
 	runtime.KeepAlive(d)
 }
+
+// Sent identifies the resources that came with a request, in order. Overlays over the same library with the same
+// resources have the same tables.
+type Sent struct {
+	digest [sha256.Size]byte
+	bytes  int
+}
+
+func (s Sent) with(resource []byte) Sent {
+	digest := sha256.Sum256(resource)
+	return Sent{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
+}
+
+// Key returns a cache key for the resources and others after them; "" if there are none.
+func (s Sent) Key(others ...jsontext.Value) string {
+	for _, resource := range others {
+		s = s.with(resource)
+	}
+	if s.bytes == 0 {
+		return ""
+	}
+	return string(s.digest[:])
+}
+
+// OverlaySize estimates the memory of the overlays for a request in bytes; 0 if the library has none.
+func OverlaySize(d *Set) (size int) {
+	for size = memoryPerByte * d.Sent.bytes; d != nil && d.OfRequest(); d = d.Base {
+		size += int(unsafe.Sizeof(System{}))*len(d.Systems.List) + 8*len(d.Systems.CodeSystems)
+	}
+	return size
+}
+
+// memoryPerByte is how many bytes a definition takes at most for each byte of its JSON.
+const memoryPerByte = 4
 
 // Counts says how much a library holds.
 type Counts struct {

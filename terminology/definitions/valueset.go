@@ -13,8 +13,7 @@ import (
 type ValueSet struct {
 	Definition
 	compose
-	Key         string             // url|version, for the cache
-	Transient   bool               // made for one request
+	Key         string             // for the cache of expansions: url|version, or the reference of an implicit value set
 	Container   *ValueSet          // the value set that contains this one, or nil
 	Supplements []string           // canonicals of code systems, by the extension valueset-supplement
 	Defaults    []parameters.Input // parameters of $expand, by the extension valueset-expansion-parameter

@@ -66,9 +66,7 @@ func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 			value = text
 		}
 		if ok && value != "" && (version == "" || version == cs.Version) {
-			vs := implied(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}})
-			vs.Transient = true // there is no end of them
-			return vs, true
+			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}}), true
 		}
 	}
 	return nil, false
@@ -77,7 +75,6 @@ func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
 	address, _ := outcome.Split(reference)
 	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Key: reference}
-	vs.Transient = cs.Concepts.List != nil // else reading its codes takes long enough for it to be kept
 	vs.Definition = cs.Definition
 	vs.ID, vs.URL, vs.standardsStatus = "", address, ""
 	return vs

@@ -115,6 +115,9 @@ func (b *valueSetBuilder) build() *ValueSet {
 	vs := b.vs
 	for _, inner := range vs.Contained {
 		inner.Container = &vs
+		if vs.URL != "" && inner.ID != "" {
+			inner.Key = vs.URL + "|" + vs.Version + "#" + inner.ID
+		}
 	}
 	for _, cs := range b.systems {
 		if cs.URL == "" {

@@ -15,7 +15,7 @@ func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budg
 	if err != nil {
 		return nil, err
 	}
-	if x.Library, x.valueSet, err = compose.ValueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
+	if x.Library, x.valueSet, err = expansions.ValueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
 		return nil, err
 	}
 	if x.Library.Use(func() { err = x.expand(expansions, b) }); err != nil {

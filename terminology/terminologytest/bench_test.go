@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,7 +40,7 @@ var library = sync.OnceValues(func() (*terminology.Library, error) {
 		return nil, err
 	}
 	all, tree := synthetic.ValueSets()
-	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree+synthetic.Listing("/listed", 2000)), 0o600); err != nil {
 		return nil, err
 	}
 	return terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}})
@@ -99,13 +100,59 @@ func BenchmarkTyping(b *testing.B) {
 // BenchmarkTypingWords measures the beginnings of single words and of codes, of one to ten letters.
 func BenchmarkTypingWords(b *testing.B) {
 	var queries []string
+	for _, word := range typedWords() {
+		queries = append(queries, "count=20&filter="+word)
+	}
+	benchmark(b, "/all", queries...)
+}
+
+// typedWords returns the beginnings of single words and of codes, of one to ten letters, as they are in a query.
+func typedWords() (words []string) {
 	for _, t := range synthetic.Typed(2000) {
 		runes := []rune(t)
 		for length := 1; length <= min(10, len(runes)) && !strings.Contains(t, " "); length++ {
-			queries = append(queries, "count=20&filter="+url.QueryEscape(string(runes[:length])))
+			words = append(words, url.QueryEscape(string(runes[:length])))
 		}
 	}
-	benchmark(b, "/all", queries...)
+	return words
+}
+
+// BenchmarkOrigins measures typing in the same codes as a value set that is loaded, implied by the code system, or posted
+// with each request.
+func BenchmarkOrigins(b *testing.B) {
+	all, _ := synthetic.ValueSets()
+	for _, tt := range []struct{ name, query, body string }{
+		{"loaded", "url=" + synthetic.URL + "/all", ""},
+		{"implied=valueSet", "url=" + synthetic.URL + "/entire", ""},
+		{"implied=fhir_vs", "url=" + url.QueryEscape(synthetic.URL+"?fhir_vs"), ""},
+		{"posted", "", strings.Replace(all, "/all", "/posted", 1)},
+		{"tree=loaded", "url=" + synthetic.URL + "/tree", ""},
+		{"tree=implied", "url=" + url.QueryEscape(synthetic.URL+"?fhir_vs=isa/"+synthetic.Code(0)), ""},
+		{"list=loaded", "url=" + synthetic.URL + "/listed", ""},
+		{"list=posted", "", synthetic.Listing("/posted", 2000)},
+	} {
+		b.Run(tt.name, func(b *testing.B) { benchmarkRequests(b, tt.query, tt.body, typedWords()) })
+	}
+}
+
+// benchmarkRequests asks for each filter in turn by GET, or by POST with a value set as the body.
+func benchmarkRequests(b *testing.B, query, body string, filters []string) {
+	l, err := library()
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, w := &api.Handler{Library: l}, &discard{header: http.Header{}}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r := httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+query+"&count=20&filter="+filters[i%len(filters)], nil)
+		if body != "" {
+			r = httptest.NewRequest(http.MethodPost, r.URL.String(), strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/fhir+json")
+		}
+		if err := h.Expand(w, r); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func BenchmarkTypo(b *testing.B) { benchmark(b, "/all", "count=20&filter=nelpoasm") }

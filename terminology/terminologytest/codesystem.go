@@ -39,11 +39,11 @@ func (c CodeSystem) Code(concept int) string {
 	return fmt.Sprintf("%c%02d.%03d", 'A'+spread/100_000, spread/1000%100, spread%1000)
 }
 
-// Write writes the code system as a FHIR R4 resource in JSON, a piece at a time.
+// Write writes the code system as a FHIR R4 resource in JSON, a piece at a time. Its valueSet is URL/entire.
 func (c CodeSystem) Write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<16)
-	fmt.Fprintf(out, `{"resourceType":"CodeSystem","url":%s,"version":"1","name":"Synthetic","status":"active","content":"complete",`+
-		`"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}],"count":%d,"concept":[`, quote(c.URL), c.Concepts)
+	fmt.Fprintf(out, `{"resourceType":"CodeSystem","url":%s,"valueSet":%s,"version":"1","name":"Synthetic","status":"active","content":"complete",`+
+		`"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}],"count":%d,"concept":[`, quote(c.URL), quote(c.URL+"/entire"), c.Concepts)
 	words := newVocabulary(c.Seed)
 	for concept := range c.Concepts {
 		if concept > 0 {
@@ -84,6 +84,16 @@ func (c CodeSystem) ValueSets() (all, tree string) {
 	const resource = `{"resourceType":"ValueSet","url":%s,"status":"active","compose":{"include":[{"system":%s%s}]}}`
 	filter := fmt.Sprintf(`,"filter":[{"property":"concept","op":"is-a","value":"%s"}]`, c.Code(0))
 	return fmt.Sprintf(resource, quote(c.URL+"/all"), quote(c.URL), ""), fmt.Sprintf(resource, quote(c.URL+"/tree"), quote(c.URL), filter)
+}
+
+// Listing returns a value set in JSON, at URL and a suffix, that lists so many codes spread over the code system.
+func (c CodeSystem) Listing(suffix string, codes int) string {
+	listed := make([]string, codes)
+	for i := range listed {
+		listed[i] = fmt.Sprintf(`{"code":%q}`, c.Code(i*(c.Concepts/codes)))
+	}
+	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%s,"status":"active","compose":{"include":[{"system":%s,"concept":[%s]}]}}`,
+		quote(c.URL+suffix), quote(c.URL), strings.Join(listed, ","))
 }
 
 // quote returns a JSON string.

@@ -41,12 +41,12 @@ func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
 	long := strings.Repeat("x", 500*cachedBytes)
 	for _, key := range []string{long + "a", long + "b"} {
-		c.put(key, &CodeList{})
+		c.put(key, &CodeList{}, 0)
 	}
 	if n := held(c); n != 1 {
 		t.Errorf("%d are kept, want 1", n)
 	}
-	if c.put(long+long, &CodeList{}); held(c) != 1 {
+	if c.put(long+long, &CodeList{}, 0); held(c) != 1 {
 		t.Error("one is kept whose key alone is larger than the cache")
 	}
 }

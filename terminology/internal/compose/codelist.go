@@ -66,6 +66,7 @@ const maxLanguages = 16
 type searcher struct {
 	mu        sync.Mutex
 	divisions map[string]*madeDivision // by list of languages
+	searched  atomic.Bool
 }
 
 // division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code

@@ -21,11 +21,10 @@ type Expander struct {
 // Codes returns a value set's expansion, cached or new. Requests for the same expansion wait for one computation, except
 // costly ones, which may hold the turn that the computation needs.
 func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
-	l := e.Library
-	if l.OfRequest() || vs.Key == "" || vs.Transient {
+	if vs.Key == "" {
 		return e.expand(vs)
 	}
-	key := vs.Key + e.Rules.key()
+	key := e.Library.Sent.Key() + vs.Key + e.Rules.key()
 	if x, ok := e.Cache.get(key); ok {
 		return x, nil
 	}
@@ -58,7 +57,7 @@ func (e *Expander) expandAs(key string, vs *definitions.ValueSet) (*CodeList, er
 	if err != nil {
 		return nil, err
 	}
-	e.Cache.put(key, x)
+	e.Cache.put(key, x, definitions.OverlaySize(e.Library))
 	return x, nil
 }
 

@@ -43,9 +43,12 @@ func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) 
 	if err := b.Spend(len(x.Entries)); err != nil {
 		return nil, err
 	}
-	return x.searcher.get(list, func() *division {
-		return (&divider{division: new(division), library: l, codes: x, languages: list}).divide()
-	}), nil
+	d := &divider{division: new(division), library: l, codes: x, languages: list}
+	if l.OfRequest() && !x.searcher.searched.Swap(true) { // most definitions of requests are searched once: an index would not pay
+		return d.divide(), nil
+	}
+	d.indexed = true
+	return x.searcher.get(list, d.divide), nil
 }
 
 type divider struct {
@@ -53,6 +56,7 @@ type divider struct {
 	library   *definitions.Set
 	codes     *CodeList
 	languages string
+	indexed   bool // entries in no run are indexed rather than scanned
 }
 
 // divide makes one part of each long run, and one of all other entries. A value set with weights of its own has another
@@ -116,7 +120,7 @@ func (d *divider) addRun(from, to int) {
 func (d *divider) addRest(rows []uint32) {
 	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
-	if len(rows) > Scanned && !d.library.OfRequest() { // a request's own definitions are searched once
+	if len(rows) > Scanned && d.indexed {
 		p.Index = textindex.New(c)
 	}
 	if p.Index == nil {

@@ -12,12 +12,11 @@ import (
 
 // ValueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
 // with the request.
-func ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
+func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
 	if ref.ValueSet != nil {
 		if err := b.Read(len(ref.ValueSet)); err != nil {
 			return nil, nil, err
 		}
-		l = l.Overlay()
 	}
 	if err := definitions.CheckDate(rules.Date); err != nil {
 		return nil, nil, err
@@ -26,7 +25,7 @@ func ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.B
 	case ref.ID != "":
 		vs, err = byInstance(l, ref)
 	case ref.ValueSet != nil:
-		vs, err = l.Inline(ref.ValueSet)
+		return c.inline(l, ref.ValueSet)
 	case ref.URL != "":
 		vs, err = byURL(l, ref, rules)
 	case ref.Context != "":

@@ -118,7 +118,7 @@ func (v *validator) missingValueSet(err error) error {
 
 // InValueSet answers ValueSet/$validate-code.
 func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validation, b *budget.Budget) (*ValidationResult, error) {
-	l, vs, err := compose.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
+	l, vs, err := expansions.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
 	if err != nil {
 		return nil, err
 	}
