@@ -52,7 +52,7 @@ func TestGuardChallenges(t *testing.T) {
 				for _, match := range challengedScope.FindAllStringSubmatch(strings.Join(a.header.Values("WWW-Authenticate"), ","), -1) {
 					named++
 					missing := false
-					for _, one := range strings.Fields(match[1]) {
+					for one := range strings.FieldsSeq(match[1]) {
 						missing = missing || !heldScope(scope, one)
 					}
 					if !missing {
@@ -74,7 +74,7 @@ func compartmentTypes() []string {
 	for _, t := range sortedTypes {
 		types = append(types, t[0])
 	}
-	for _, name := range strings.Fields("Account AdverseEvent Appointment Basic Claim Composition Coverage Device Group List Media Person Provenance QuestionnaireResponse RelatedPerson Schedule Specimen SupplyRequest VisionPrescription") {
+	for name := range strings.FieldsSeq("Account AdverseEvent Appointment Basic Claim Composition Coverage Device Group List Media Person Provenance QuestionnaireResponse RelatedPerson Schedule Specimen SupplyRequest VisionPrescription") {
 		if _, ok := compartment.Patient(name); ok {
 			types = append(types, name)
 		}
@@ -87,7 +87,7 @@ func heldScope(held, one string) bool {
 	level, rest, _ := strings.Cut(one, "/")
 	resourceType, permissions, _ := strings.Cut(rest, ".")
 	left := smartLetters(permissions)
-	for _, scope := range strings.Fields(held) {
+	for scope := range strings.FieldsSeq(held) {
 		heldLevel, heldRest, _ := strings.Cut(scope, "/")
 		heldType, heldPermissions, _ := strings.Cut(heldRest, ".")
 		if heldLevel == level && (heldType == "*" || heldType == resourceType) && (!strings.Contains(scope, "?") || strings.Contains(one, "?")) {

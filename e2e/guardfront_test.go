@@ -58,11 +58,14 @@ func frontOf(t *testing.T, server fhirAPI) *serverFront {
 	}
 	f := &serverFront{}
 	proxy := &httputil.ReverseProxy{
-		Director: func(r *http.Request) {
-			r.URL.Scheme, r.URL.Host = target.Scheme, target.Host
-			r.Header.Set("Accept-Encoding", "identity")
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = target.Scheme, target.Host, r.In.URL.RawQuery
+			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+				r.Out.Header[name] = r.In.Header[name]
+			}
+			r.Out.Header.Set("Accept-Encoding", "identity")
 			if f.naming != nil {
-				f.naming(r)
+				f.naming(r.Out)
 			}
 		},
 		ModifyResponse: f.change,

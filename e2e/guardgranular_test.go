@@ -37,7 +37,7 @@ func TestGuardGranular(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
 	w := newTestPatients()
-	for _, name := range strings.Fields("lab therapy ofNote ofTherapy ofPatient aboutPulse aboutLab aboutCondition aboutBoth aboutDoctor withCondition withoutCondition containing") {
+	for name := range strings.FieldsSeq("lab therapy ofNote ofTherapy ofPatient aboutPulse aboutLab aboutCondition aboutBoth aboutDoctor withCondition withoutCondition containing") {
 		w.names["{"+name+"}"] = newUUID()
 	}
 	h.store(t, w.records(granularRecords))

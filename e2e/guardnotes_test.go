@@ -37,7 +37,7 @@ func TestGuardNotes(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
 	w := newTestPatients()
-	for _, name := range strings.Fields("absolute theirs shared unnamed psychotherapy big written n1 n2 n3 n4 n5") {
+	for name := range strings.FieldsSeq("absolute theirs shared unnamed psychotherapy big written n1 n2 n3 n4 n5") {
 		w.names["{"+name+"}"] = newUUID()
 	}
 	f := frontOf(t, h.fhirAPI)

@@ -88,7 +88,7 @@ func newUUID() string {
 
 func newTestPatients() *testPatients {
 	w := &testPatients{names: map[string]string{}}
-	for _, name := range strings.Fields("patient other denied added clinic doctor group person relative " +
+	for name := range strings.FieldsSeq("patient other denied added clinic doctor group person relative " +
 		"pulse weight smoking hidden appeared encounter condition report reportOfHidden note noteBinary order provenance provenanceOfHidden " +
 		"otherPulse deniedPulse deniedCondition deniedEncounter deniedReport deniedNote addedPulse") {
 		w.names["{"+name+"}"] = newUUID()

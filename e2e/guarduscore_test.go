@@ -108,7 +108,7 @@ func TestGuardUSCoreRequests(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
 	w := newTestPatients()
-	for _, name := range strings.Fields("lab vital social otherLab otherCondition allergy drug shot procedure plan team goal device request coverage relative otherNote") {
+	for name := range strings.FieldsSeq("lab vital social otherLab otherCondition allergy drug shot procedure plan team goal device request coverage relative otherNote") {
 		w.names["{"+name+"}"] = newUUID()
 	}
 	h.store(t, w.records(appRecords))
@@ -136,7 +136,6 @@ func TestGuardUSCoreRequests(t *testing.T) {
 			for address, pages := w.text(path), 0; address != "" && pages < 9; pages++ {
 				a := g.send(t, who, method, strings.ReplaceAll(address, "|", "%7C"), body, headers...)
 				method, body, headers, status = http.MethodGet, "", nil, a.status
-				address = ""
 				if a.status != http.StatusOK {
 					break
 				}

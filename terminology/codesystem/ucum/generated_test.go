@@ -84,7 +84,7 @@ func TestGenerated(t *testing.T) {
 			t.Fatalf("%s: valid %t, has a value %t, refused %q", s, ok, fits, system{}.Refusal([]byte(s)))
 		}
 		for symbol, i := range g.naive.axes {
-			if m.dimension[symbol] != int(want.exponents[i]) {
+			if m.dimension[symbol] != want.exponents[i] {
 				t.Fatalf("%s: %s to the power of %d, want %d", s, symbol, m.dimension[symbol], want.exponents[i])
 			}
 		}
