@@ -109,3 +109,24 @@ func TestHistoryOfAnother(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestHistoryAddresses checks that versions are told of by addresses of ours, whatever the server calls itself in its answers to
+// their writes.
+func TestHistoryAddresses(t *testing.T) {
+	t.Parallel()
+	for location, want := range map[string]string{
+		"http://10.0.0.1/api/Observation/o/_history/1": "https://gateway.example/fhir/R4/Observation/o/_history/1",
+		"Observation/o/_history/1":                     "https://gateway.example/fhir/R4/Observation/o/_history/1",
+		"http://10.0.0.1/api/job":                      "",
+	} {
+		g := newGateway(t)
+		g.server.Answers = map[string]http.HandlerFunc{"Observation/o/_history": answering(`{"resourceType":"Bundle","type":"history","entry":[
+			{"resource":{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/a"}},"response":{"status":"201","location":"` + location + `"}}]}`)}
+		var b struct {
+			Entry []struct{ Response struct{ Location string } }
+		}
+		if err := json.NewDecoder(g.get(patientA, "Observation/o/_history").Body).Decode(&b); err != nil || len(b.Entry) != 1 || b.Entry[0].Response.Location != want {
+			t.Errorf("%s: %+v, %v", location, b, err)
+		}
+	}
+}
