@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -67,9 +68,15 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 
 func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
 	signedIn, err := e.signIn.Current(r, &req.signIn)
+	var another *session.SignedIn
+	if err == nil && signedIn == nil {
+		another, err = e.signIn.IsForAnother(r, &req.signIn)
+	}
 	switch {
 	case err != nil:
 		req.signIn.Purpose.Refuse(w, r, err)
+	case another != nil: // who must choose: any site may have sent the browser here, and must not sign them out
+		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, another)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
 	case req.signIn.How.Prompts("select_account"):

@@ -117,7 +117,7 @@ func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer)
 	}
 	endpoints := map[string]http.Handler{}
 	for path, page := range map[string]signedInPage{
-		endpoint.SelectAccount:   {show: account.show, submit: account.submit},
+		endpoint.SelectAccount:   {show: account.show, submit: account.submit, atAnyAge: true},
 		endpoint.SelectPatient:   {show: picker.showPatients, submit: picker.submitPatient},
 		endpoint.SelectEncounter: {show: picker.showEncounters, submit: picker.submitEncounter},
 		endpoint.Consent:         {show: pages.settled(consent.show), submit: pages.settled(consent.submit), deny: consent.deny},

@@ -147,10 +147,12 @@ func TestSelectAccount(t *testing.T) {
 }
 
 // "Use another account" leads to the provider, and it is told why, where there is
-// one way to go.
+// one way to go, and the provider signs nobody out.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.Metadata = map[string]any{"end_session_endpoint": nil, "prompt_values_supported": []string{"select_account"}}
+	})
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	servertest.Federate(b, nil)
 	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))

@@ -28,6 +28,7 @@ type signedInPages struct {
 type signedInPage struct {
 	show, submit signedInHandler // answer GET and POST
 	deny         signedInHandler // handles a person's refusal; nil: the client is told
+	atAnyAge     bool            // also if max_age demands another sign-in; submit checks that
 }
 
 type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
@@ -93,7 +94,7 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 			req.signIn.Purpose.Refuse(w, r, signin.ErrDenied)
 		case p.Get("decision") == "deny":
 			page.deny(w, r, req, signedIn, p)
-		case req.signIn.How.TooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
+		case !page.atAnyAge && req.signIn.How.TooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
 			ps.signIn.Begin(w, r, &req.signIn)
 		case ps.lacksFactor(w, r, req, signedIn):
 		case r.Method != http.MethodPost:

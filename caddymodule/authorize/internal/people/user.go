@@ -131,6 +131,12 @@ func (u *User) Label() Label {
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
+// IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the person: by sub, user name or e-mail address,
+// verified or not. The case of ASCII letters does not count.
+func (u *User) IsNamed(hint string) bool {
+	return isName(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowered(name) == lowered(hint) })
+}
+
 // MayChoose reports whether a patient, if any, may still be one that the user could choose, as
 // far as the configuration and the identity provider say.
 func (u *User) MayChoose(patient string) bool {

@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -39,7 +38,7 @@ type federation struct {
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
-// sign-in page or from redirectTo.
+// sign-in page or from [signInPage.address].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 	switch {
@@ -54,9 +53,9 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
 	other := r.URL.Query().Has(otherAccount)
-	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.How.LoginHint) // the former was typed here
-	if other {
-		hint = ""
+	hint := req.How.LoginHint
+	if r.URL.Query().Has("login_hint") { // typed here, or left out for somebody else
+		hint = r.URL.Query().Get("login_hint")
 	}
 	acrValues, essential := req.acrAt(p)
 	pending := newPending(p, req.Query)

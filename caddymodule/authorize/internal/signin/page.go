@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -27,22 +28,25 @@ type signInPage struct {
 	secondFactor *secondFactor
 	passkeys     *passkeySignIn
 	start        *starter
+	other        *accountSwitch
 }
 
-// redirectTo sends the browser to the sign-in page, or to the identity provider if there is
-// no choice.
-func (e *signInPage) redirectTo(w http.ResponseWriter, r *http.Request, req *Request) {
+// address is the sign-in page for a request or, if there is no choice, where its identity provider is asked; with further
+// parameters.
+func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
 	ways := e.accounts.Ways(req.To.Providers)
 	p := req.provider(ways)
 	if err := req.checkWays(ways, p); err != nil {
-		req.Purpose.Refuse(w, r, err)
-		return
+		return "", err
 	}
 	path := endpoint.Login
 	if p != nil {
 		path += "/" + p.Key
 	}
-	e.frame.RedirectToPage(w, r, req, path, loginPurpose, req.Query)
+	sealed, err := e.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	q := url.Values{"request": {sealed}}
+	maps.Copy(q, further)
+	return path + "?" + q.Encode(), err
 }
 
 func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -75,8 +79,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	ways := e.accounts.Ways(req.To.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards add a space
 	if provider := ways.ByDomain(address); provider != nil {
-		q := url.Values{"request": {p.Get("request")}, "login_hint": {address}}
-		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"/"+provider.Key+"?"+q.Encode())
+		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
 		return
 	}
 	user, err := e.checkPassword(r, ways, p)
@@ -107,6 +110,25 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	default:
 		e.secondFactor.begin(w, r, req, user, session.Session{AMR: []string{"pwd"}})
 	}
+}
+
+// redirectByEmail sends the browser to the provider of an e-mail address. Somebody else who is signed in there is signed out
+// first.
+func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
+	current, err := e.other.sessions.Current(r)
+	another := current != nil && current.Provider == p.Key && !isNamed(current, q.Get("login_hint"))
+	if another {
+		q.Set(otherAccount, "")
+	}
+	next := endpoint.Login + "/" + p.Key + "?" + q.Encode()
+	if err == nil && another {
+		next, err = e.other.leave(w, r, next)
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusSeeOther, next)
 }
 
 // checkPassword returns the user whose name and password were typed.

@@ -2,7 +2,6 @@ package signin
 
 import (
 	"cmp"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -15,15 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
-// otherAccount is the parameter of a link to a provider by which somebody else can sign in there.
-const otherAccount = "other_account"
-
-// These bound what is in addresses, in bytes: a refusal in ours, and the state of a logout request in
-// the provider's.
-const (
-	maxRefusal     = 10 << 10
-	maxLogoutState = 4 << 10
-)
+// maxRefusal bounds a refusal, in bytes: it is in our address.
+const maxRefusal = 10 << 10
 
 // refusalLifetime is how long the page can be used: its address has the person's ID token.
 const refusalLifetime = 10 * time.Minute
@@ -43,8 +35,7 @@ type refusals struct {
 	frame    *Frame
 	requests *reopener
 	accounts *people.Accounts
-	issuer   string
-	logger   *slog.Logger
+	other    *accountSwitch
 }
 
 // redirect sends the browser to the page. The app gets its error from there.
@@ -90,26 +81,18 @@ func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err er
 	return refused, err
 }
 
-// signOut signs the person out at the provider, from where the browser comes back by way of our
-// logout endpoint, and then has somebody sign in there. A provider that cannot sign people out is
+// signOut signs the person out at the provider, and then has somebody sign in there. A provider that cannot sign people out is
 // only asked for another account.
 func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, refused refusal) {
-	next, state := "", ""
 	sealed, err := f.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}, "login_hint": {""}}.Encode()
+	var target string
 	if err == nil {
-		next = endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}}.Encode()
-		state, err = f.frame.Sealer.Seal(w, r, "signed out", next)
+		target, err = f.other.signOut(w, r, p, refused.IDToken, next)
 	}
 	if err != nil {
 		req.Purpose.Refuse(w, r, err)
 		return
-	}
-	var target string
-	if len(state) <= maxLogoutState {
-		target, err = p.Client.EndSessionURL(r.Context(), refused.IDToken, f.issuer+endpoint.Logout+"/"+p.Key, state)
-	}
-	if err != nil {
-		f.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, cmp.Or(target, next))
 }

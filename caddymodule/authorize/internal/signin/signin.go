@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
@@ -41,6 +42,7 @@ type SignIn struct {
 	page     *signInPage
 	visits   *visits
 	refusals *refusals
+	other    *accountSwitch
 }
 
 // New returns the sign-in of a configuration.
@@ -53,13 +55,14 @@ func New(c Config) *SignIn {
 	second := &secondFactor{
 		frame: c.Frame, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
 	}
-	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
+	other := &accountSwitch{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
+	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, other: other}
 	page := &signInPage{
 		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
-		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start,
+		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start, other: other,
 	}
 	lasting := &Lasting{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
-	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals}
+	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
 	federation := &federation{
 		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting,
@@ -110,5 +113,60 @@ func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, erro
 
 // Begin sends the browser to the sign-in page, or to the identity provider if there is no choice.
 func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.page.redirectTo(w, r, req)
+	s.begin(w, r, req, nil)
+}
+
+// IsForAnother returns who is signed in by an identity provider in this browser if a request is for somebody else, who
+// would sign in there too; otherwise nil.
+func (s *SignIn) IsForAnother(r *http.Request, req *Request) (*session.SignedIn, error) {
+	if req.How.Prompts("none") || req.How.LoginHint == "" && req.How.Subjects == nil {
+		return nil, nil
+	}
+	current, err := s.sessions.Current(r)
+	if err != nil || current == nil || s.accounts.Providers[current.Provider] == nil || !req.permits(s.accounts.Ways(req.To.Providers), current) {
+		return nil, err
+	}
+	if req.How.IsFor(current.User.ID) && (req.How.LoginHint == "" || isNamed(current, req.How.LoginHint)) {
+		return nil, nil
+	}
+	return current, nil
+}
+
+// BeginAgain has the person who is signed in sign in again, whoever the request is for.
+func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request) {
+	s.begin(w, r, req, url.Values{"login_hint": {""}})
+}
+
+// BeginAsAnother has somebody else sign in than who is signed in in this browser. That person is signed out at their identity
+// provider first, and here; if the provider has no end_session_endpoint, it is only asked for another account.
+func (s *SignIn) BeginAsAnother(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedIn) {
+	hint := req.How.LoginHint
+	if isNamed(current, hint) {
+		hint = ""
+	}
+	s.begin(w, r, req, url.Values{otherAccount: {""}, "login_hint": {hint}})
+}
+
+// begin sends the browser to where people sign in, with further parameters.
+func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values) {
+	next, err := s.page.address(w, r, req, q)
+	if err == nil {
+		err = req.MarkUsed(r.Context())
+	}
+	if err == nil && q.Has(otherAccount) {
+		next, err = s.other.leave(w, r, next)
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusFound, next)
+}
+
+// EndSessionEndpoint is where [SignIn.BeginAsAnother] sends the browser first, for the policy of a form; "" if nowhere.
+func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedIn) (address string) {
+	if p := s.accounts.Providers[current.Provider]; p != nil {
+		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // asked again when the button is pressed
+	}
+	return address
 }

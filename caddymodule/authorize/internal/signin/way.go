@@ -50,6 +50,10 @@ func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
 // accepts reports whether a sign-in satisfies the request: the client allows its way, and
 // person, provider and time are as requested.
 func (req *Request) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
-	named := req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.Way()
-	return ways.Has(signedIn.Provider) && named && req.How.freshEnough(signedIn.Age) && req.How.IsFor(signedIn.User.ID)
+	return req.permits(ways, signedIn) && req.How.freshEnough(signedIn.Age) && req.How.IsFor(signedIn.User.ID)
+}
+
+// permits reports whether client and request allow the way that somebody signed in.
+func (req *Request) permits(ways people.Ways, signedIn *session.SignedIn) bool {
+	return ways.Has(signedIn.Provider) && (req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.Way())
 }

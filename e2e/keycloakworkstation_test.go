@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"net/url"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/oauth2"
+)
+
+// onOneAndThree runs a test with one gateway, and with three on Redis; with REPLICAS, only with those.
+func onOneAndThree(t *testing.T, test func(t *testing.T, name string)) {
+	t.Helper()
+	t.Run("one", func(t *testing.T) { test(t, "one") })
+	if replicasStore != "" {
+		return
+	}
+	t.Run("three", func(t *testing.T) {
+		for _, program := range []string{"redis-server", "nginx"} {
+			if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "true" {
+				t.Skipf("%s is not installed", program)
+			}
+		}
+		defer func() { replicasStore = "" }()
+		replicasStore = "redis"
+		test(t, "three")
+	})
+}
+
+// A computer on a ward: the next nurse signs in as herself at Keycloak, where the nurse before her is signed in still. There
+// her name could not be typed, and her password would be a wrong one of the nurse before.
+func TestKeycloakNextNurse(t *testing.T) {
+	k := emptyHospital(t)
+	for _, name := range []string{"dora", "nora"} {
+		k.addUser(t, name)
+	}
+	onOneAndThree(t, func(t *testing.T, name string) {
+		address := mustFreeAddress(t)
+		var idps []string
+		for idp, option := range map[string]string{"asks-" + name: "", "knows-" + name: "keep_upstream_token"} {
+			k.addClient(t, "https://"+address, idp, nil)
+			idps = append(idps, idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", option))
+		}
+		g := federatedGateway(t, "gateway-keycloak-next-"+name, address, idps)
+		for _, idp := range []string{"asks-" + name, "knows-" + name} {
+			for way, asked := range map[string]url.Values{
+				"prompt=select_account":         {"prompt": {"select_account"}},
+				"prompt=login for another":      {"prompt": {"login"}, "login_hint": {"nora"}},
+				"max_age=0 for another":         {"max_age": {"0"}, "login_hint": {"nora"}},
+				"select_account by an old hint": {"prompt": {"select_account"}, "login_hint": {"dora"}},
+			} {
+				t.Run(idp+", "+way, func(t *testing.T) {
+					computer := g.newPerson(t)
+					computer.signInBy(t, idp, keycloakForm("dora"))
+					typed := keycloakForm("nora")
+					typed.Set("decision", "other")
+					next := g.federated(t, idp, func(start string) *url.URL { return computer.walk(t, start+"&"+asked.Encode(), appCallback, typed) })
+					if next.userInfo.PreferredUsername != "nora" {
+						t.Errorf("signed in as %+v", next.userInfo)
+					}
+					app := g.demoApp(t, "openid")
+					if end := computer.walk(t, app.AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none")), appCallback, nil); !end.Query().Has("code") {
+						t.Errorf("nora has no session: %s", end)
+					}
+				})
+			}
+		}
+	})
+}
