@@ -17,6 +17,9 @@ const adminGrants = "/fhir/grants"
 type endedGrants struct {
 	authorize.RevokedGrants
 
+	// Person is whose: the provider, a colon and the subject there, or local: and the name; then user name and sub.
+	Person string `json:"person,omitempty"`
+
 	// Released says that another person may get the sub.
 	Released bool `json:"sub_released,omitempty"`
 
@@ -37,6 +40,10 @@ func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	if user == "" && clientID == "" {
 		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
 	}
+	person, err := server.Meant(r.Context(), user)
+	if err != nil {
+		return nil, err
+	}
 	released, err := releaseSub(server, r, query)
 	if err != nil {
 		return nil, err
@@ -48,7 +55,7 @@ func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	if errors.Is(err, authorize.ErrUnknownHolder) { // the account has expired
 		err = nil
 	}
-	return endedGrants{RevokedGrants: ended, Released: released, Void: "every code and access token that was given until now"}, err
+	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err
 }
 
 // releaseSub comes before the ending, which it must not miss.

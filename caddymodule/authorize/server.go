@@ -101,6 +101,15 @@ func named[T any](ctx context.Context, s *Server, term string, do func(ctx conte
 	return do(ctx, sub)
 }
 
+// Meant describes whom an operator means by a term ([people.Finder.Meant]): by provider, subject there, user name and sub.
+func (s *Server) Meant(ctx context.Context, term string) (string, error) {
+	if term == "" {
+		return "", nil
+	}
+	meant, err := s.people.Meant(ctx, term)
+	return meant.String(), err
+}
+
 // Sessions returns the sessions of a user ([people.Finder.Sub]), or all if user is empty. It
 // takes time in proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {

@@ -20,8 +20,8 @@ func init() {
 
 const whoIsMeant = `
 
-A person is named as in the Caddyfile; people of an identity provider by the sub, <idp>:<subject there>, the user name or
-the e-mail address.`
+A person is named by local:<name in the Caddyfile>, <idp>:<subject there>, the sub, the user name or the e-mail address. If
+that may be several people, they are listed, and nothing is done.`
 
 var sessionsNoun = noun{
 	name: "fhir-sessions", short: "Lists and ends sessions at the running gateway", long: "Who is signed in, and where." + whoIsMeant,
@@ -98,6 +98,7 @@ func (c *call) revokeGrants() error {
 		return errors.New("say whose grants to end: --user, --client or both")
 	}
 	var ended struct {
+		Person        string `json:"person"`
 		Sessions      int    `json:"sessions"`
 		RefreshTokens int    `json:"refresh_tokens"`
 		Consents      int    `json:"consents"`
@@ -109,6 +110,9 @@ func (c *call) revokeGrants() error {
 		r.query["release_sub"] = "true"
 	}
 	return c.do(r, &ended, func(out io.Writer) error {
+		if ended.Person != "" {
+			fmt.Fprintln(out, "Person: "+ended.Person)
+		}
 		_, err := fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
 		if err == nil && ended.Released {
 			_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")

@@ -121,15 +121,18 @@ func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, 
 	}, name)
 }
 
-// Resolve returns the subs that an operator may mean by a term: a sub, the key of a provider, a colon and the subject
-// there, a user name or an e-mail address. The case of ASCII letters does not count in the latter two. A sub means
-// nobody else.
-func (f Finder) Resolve(ctx context.Context, term string) ([]string, error) {
-	if f.Accounts.Directory.Users[term] != nil {
-		return []string{term}, nil
+// Resolve returns the people whom an operator may mean by a term, each once. "local:" and the sub of a local user, or the key
+// of a provider, a colon and the subject there, mean nobody else. Otherwise a term is a sub, a user name or an e-mail address,
+// here or at any provider. The case of ASCII letters does not count in the latter two.
+func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
+	key, subject, _ := strings.Cut(term, ":")
+	if key == Local && f.Accounts.Directory.Users[subject] != nil {
+		return []Known{f.local(subject)}, nil
 	}
-	if stored, err := f.Accounts.storedAccount(ctx, term); stored != nil || err != nil {
-		return []string{term}, err
+	if p := f.Accounts.Providers[key]; p != nil {
+		if found, err := f.BySubject(ctx, p, subject); len(found) > 0 || err != nil {
+			return each(found), err
+		}
 	}
 	var keys []string
 	for _, p := range f.Accounts.Providers {
@@ -137,39 +140,76 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]string, error) {
 			keys = append(keys, key)
 		}
 	}
-	found, err := f.find(ctx, keys, func(_ string, s *storedAccount) bool { return s.isNamed(term) })
-	key, subject, _ := strings.Cut(term, ":")
-	if p := f.Accounts.Providers[key]; p != nil && err == nil {
-		var others []Known
-		others, err = f.BySubject(ctx, p, subject)
-		found = append(found, others...)
+	var found []Known
+	if f.Accounts.Directory.Users[term] != nil {
+		found = []Known{f.local(term)}
+	} else {
+		for _, id := range f.Accounts.Directory.named(term) {
+			found = append(found, f.local(id))
+		}
 	}
-	subs := f.Accounts.Directory.named(term)
-	for _, known := range found {
-		subs = append(subs, known.User)
-	}
-	slices.Sort(subs)
-	return slices.Compact(subs), err
+	others, err := f.find(ctx, keys, func(id string, s *storedAccount) bool { return id == term || s.isNamed(term) }, term)
+	return each(append(found, others...)), err
 }
 
-// ErrAmbiguous says that a term may mean several people, and lists their subs.
-var ErrAmbiguous = errors.New("that may be several people: name one by the sub")
+// local is a local user, whose names are not those of a provider.
+func (f Finder) local(id string) Known { return Known{ID: id, User: id} }
 
-// Sub is the sub that an operator means by a term: the one that [Finder.Resolve] finds, or the term itself, as somebody
-// may have left who has grants or sessions still.
+// each returns each person once, in the order of their subs.
+func each(found []Known) []Known {
+	slices.SortStableFunc(found, func(a, b Known) int { return strings.Compare(a.User, b.User) })
+	return slices.CompactFunc(found, func(a, b Known) bool { return a.User == b.User })
+}
+
+// Term names a person, and nobody else, to [Finder.Resolve].
+func (k Known) Term() string {
+	if k.Provider == "" {
+		return Local + ":" + k.User
+	}
+	return k.Provider + ":" + k.Subject
+}
+
+// String describes a person to operators.
+func (k Known) String() string {
+	if k.ID == "" {
+		return "sub " + k.User
+	}
+	text := k.Term()
+	if k.UserName != "" {
+		text += fmt.Sprintf(", user name %q", k.UserName)
+	}
+	return text + ", sub " + k.User
+}
+
+// ErrAmbiguous says that a term may mean several people, and lists them.
+var ErrAmbiguous = errors.New("that may be several people: repeat it with the beginning of one of these lines, up to the comma, or with the sub")
+
+// Meant returns the person whom an operator means by a term, or [ErrAmbiguous]. Somebody unknown has the term for a sub: they
+// may have left, and have grants or sessions still.
+func (f Finder) Meant(ctx context.Context, term string) (Known, error) {
+	found, err := f.Resolve(ctx, term)
+	switch {
+	case err != nil:
+		return Known{}, err
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) == 0:
+		return Known{User: term}, nil
+	}
+	err = ErrAmbiguous
+	for _, known := range found {
+		err = fmt.Errorf("%w\n%s", err, known)
+	}
+	return Known{}, err
+}
+
+// Sub is the sub of [Finder.Meant]; "" for no term.
 func (f Finder) Sub(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
 	}
-	switch subs, err := f.Resolve(ctx, term); {
-	case err != nil:
-		return "", err
-	case len(subs) > 1:
-		return "", fmt.Errorf("%w: %s", ErrAmbiguous, strings.Join(subs, ", "))
-	case len(subs) == 1:
-		return subs[0], nil
-	}
-	return term, nil
+	meant, err := f.Meant(ctx, term)
+	return meant.User, err
 }
 
 // Describe returns who the person with a sub is at their provider; empty if they are at none, or unknown. An event is

@@ -59,7 +59,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 		{"Ann.Lee", "Ann"}, {"ANN.LEE", "Ann"}, {"Ann.Le", ""}, {"Ann", ""},
 		{"benjamin", "ben"}, {"ben", ""}, {ward, "Ann ben"}, {"WARD@hospital.example", "Ann ben"},
 		{"dan@hospital.example", ""}, // not verified
-		{"alice", "alice"}, {"Alice", "alice dan"}, {"bob@home.example", "bob"}, {"Bob", "bob eve"},
+		{"alice", "alice dan"}, {"Alice", "alice dan"}, {"local:alice", "alice"}, {"hospital:dan", "dan"}, {"local:Alice", ""}, {"bob@home.example", "bob"}, {"Bob", "bob eve"},
 		{subs["Ann"], "Ann"}, {strings.ToUpper(subs["Ann"]), ""},
 	} {
 		for _, user := range []string{"Ann", "ben", "dan", "eve"} {
@@ -79,8 +79,13 @@ func TestOperatorNamesPerson(t *testing.T) {
 		slices.Sort(want)
 		switch {
 		case len(want) > 1:
-			if !errors.Is(err, authorize.ErrAmbiguous) || !strings.HasSuffix(err.Error(), strings.Join(want, ", ")) {
+			if !errors.Is(err, authorize.ErrAmbiguous) || len(lines(err)) != len(want)+1 {
 				t.Errorf("%s: %v, want %q", tt.term, err, want)
+			}
+			for _, line := range lines(err)[1:] {
+				if term, _, _ := strings.Cut(line, ","); !slices.ContainsFunc(want, func(sub string) bool { return strings.HasSuffix(line, ", sub "+sub) }) || !meansOne(t, s, term) {
+					t.Errorf("%s: %q", tt.term, line)
+				}
 			}
 		case err != nil, len(want) == 1 && want[0] != "alice" && want[0] != "bob" && !slices.Contains(got, want[0]), len(want) == 0 && len(got) > 0:
 			t.Errorf("%s: %q, %v, want %q", tt.term, got, err, want)
@@ -94,6 +99,35 @@ func TestOperatorNamesPerson(t *testing.T) {
 	}
 	if _, _, err := s.ResetFactors(t.Context(), ward); !errors.Is(err, authorize.ErrAmbiguous) {
 		t.Errorf("%v", err)
+	}
+}
+
+func lines(err error) []string { return strings.Split(fmt.Sprint(err), "\n") }
+
+// meansOne reports whether a term means one person, who is known.
+func meansOne(t *testing.T, s *authorize.Server, term string) bool {
+	t.Helper()
+	person, err := s.Meant(t.Context(), term)
+	return err == nil && strings.HasPrefix(person, term+", ")
+}
+
+// Nobody is missed because somebody here has the same name: the operator learns who there is, and ends what the one has who is
+// meant.
+func TestRevokeOfNamesakes(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	s := servertest.NewFederated(t, p, nil)
+	sub := signInAs(t, s, p, personAt("4711", "preferred_username", "alice"))
+	for _, term := range []string{"alice", "ALICE"} {
+		_, err := s.RevokeGrants(t.Context(), term, "")
+		want := []string{"hospital:4711, user name \"alice\", sub " + sub, "local:alice, sub alice"}
+		got := lines(err)[1:]
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %q", term, err, want)
+		}
+	}
+	if ended, err := s.RevokeGrants(t.Context(), "hospital:4711", ""); ended.Sessions == 0 || err != nil {
+		t.Errorf("%+v, %v", ended, err)
 	}
 }
 
