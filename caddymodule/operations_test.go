@@ -19,7 +19,7 @@ func TestOperations(t *testing.T) {
 		_, _ = w.Write([]byte(theirs))
 	})
 	plain := exampleGateway(t, backend)
-	all := exampleGateway(t, backend, "fhir_expand\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n")
+	all := exampleGateway(t, backend, "fhir_expand\n", "fhir_expand {\n\t\t\toperations all\n\t\t\tdefinitions backend\n\t\t}\n")
 	token, allToken := plain.token(), all.token()
 	const system = "system=http://hl7.org/fhir/administrative-gender"
 	for request, tt := range map[string]struct {

@@ -7,8 +7,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
+// fetchInstance returns the library with the resource that the path names by its id. Where definitions are fetched, ids are
+// those of the source: only what it does not have is found by the ids of the library.
+func (o *operation) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
+	kind, id := instance(o.URL.Path)
+	if id == "" || o.handler.Fetched == nil {
+		return l, nil
+	}
+	return o.handler.Fetched.Complete(o.Context(), []outcome.Missing{{Kind: kind, ID: id}})
+}
+
 // fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
 func fetching[T any](o *operation, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
+	l, err := o.fetchInstance(l)
+	if err != nil {
+		return *new(T), err
+	}
 	for round := 0; ; round++ {
 		result, missed, err := try(l)
 		if o.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {

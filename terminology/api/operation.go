@@ -29,21 +29,20 @@ func (o *operation) read(w http.ResponseWriter, bare string) ([]parameters.Input
 	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
 
-// instance returns the id in a path [base]/Type/id/$operation, or "".
-func instance(path string) string {
+// instance returns the type and id in a path [base]/Type/id/$operation, or "".
+func instance(path string) (kind, id string) {
 	path = path[:max(0, strings.LastIndexByte(path, '/'))]
-	last := path[strings.LastIndexByte(path, '/')+1:]
-	if last == "" || 'A' <= last[0] && last[0] <= 'Z' && !strings.ContainsAny(last, "-.0123456789") && definitions.IsResourceType(last) {
-		return ""
+	if kind, id = typeAndID(path); !definitions.IsResourceType(kind) {
+		return "", ""
 	}
-	return last
+	return kind, id
 }
 
 // fill adds what the path and the headers say to the parameters.
 func (o *operation) fill(p *common) {
 	r := o.Request
 	p.get = r.Method != http.MethodPost
-	p.ID = instance(r.URL.Path)
+	_, p.ID = instance(r.URL.Path)
 	p.Language.Accept = negotiation.Languages(r.Header["Accept-Language"])
 	p.cacheKey, p.cached = cacheKey(o, p.cacheID)
 	p.Limits = o.handler.Limits

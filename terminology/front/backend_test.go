@@ -54,6 +54,8 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[`+strings.Join(found, ",")+`]}`)
+	case r.Method == http.MethodGet && s.resources[name] != "":
+		_, _ = io.WriteString(w, s.resources[name])
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)

@@ -34,7 +34,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 	}
 	w = f.host.CrossOrigin(w, r)
 	f.state.backend.learn(f.host.Server, r, next)
-	q := f.newRequest(r, next, local)
-	res := f.serveOperation(w, r, q)
-	return f.reply(w, r, res)
+	if isInstance(r.URL.Path) && f.state.backend == nil {
+		return f.reply(w, r, f.serveInstance(w, r, next, local))
+	}
+	return f.reply(w, r, f.serveOperation(w, r, f.newRequest(r, next, local)))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -72,6 +73,9 @@ func (q *request) makeHere(r *http.Request) result {
 	a.Own = true
 	if a.Status == http.StatusOK { // its tag is kept, since a client may have had it before it was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
+		if a.Tags != nil && isInstance(q.path) { // a resource with this id may be written
+			a.Tags = append(a.Tags, path.Dir(q.path))
+		}
 	}
 	return result{answer: a}
 }

@@ -47,9 +47,9 @@ func expected(operation string) []string {
 		return []string{"CapabilityStatement", "TerminologyCapabilities"}
 	case strings.HasPrefix(last, "$"):
 		return []string{"Parameters"}
-	case last == "ValueSet", last == "CodeSystem":
+	case last == "ValueSet", last == "CodeSystem", last == "ConceptMap":
 		return []string{"Bundle"}
-	case kind == "ValueSet", kind == "CodeSystem":
+	case kind == "ValueSet", kind == "CodeSystem", kind == "ConceptMap":
 		return []string{kind}
 	}
 	return nil

@@ -23,6 +23,8 @@ func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	}
 	answer, err := h.Ask(ctx, q)
 	switch {
+	case m.ID != "" && errors.Is(err, errNoServer): // ids are then those of the library
+		return nil, nil
 	case err != nil:
 		return nil, err
 	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone:

@@ -17,6 +17,7 @@ import (
 // What an [Error] wraps, by what failed.
 var (
 	errUnreachable = errors.New("server not reachable") // or the connection broke before the answer began
+	errNoServer    = fmt.Errorf("%w: there is none", errUnreachable)
 	errTimeout     = errors.New("no answer in time")
 	errCutShort    = errors.New("answer cut short")
 	errTooLarge    = errors.New("answer too large")

@@ -105,7 +105,7 @@ func (r *Recorder) check(operation string) (*Answer, error) {
 	case r.cut:
 		return nil, r.tooLarge()
 	case r.status == 0:
-		return nil, fmt.Errorf("%w: there is none", errUnreachable)
+		return nil, errNoServer
 	}
 	if declared := r.header.Get("Content-Length"); declared != "" && declared != strconv.Itoa(r.body.Len()) {
 		return nil, fmt.Errorf("%w: %d bytes of %s", errCutShort, r.body.Len(), strings.ToValidUTF8(declared, "?"))
