@@ -100,9 +100,6 @@ func (q *Translation) applies(m *definitions.ConceptMap) bool {
 	if q.URL != "" && !m.Definition.IsNamed(outcome.Canonical(q.URL, q.Version)) {
 		return false
 	}
-	if q.ID != "" && q.ID != m.ID {
-		return false
-	}
 	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
 }
 

@@ -217,10 +217,15 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 	return x.end(), nil
 }
 
-// applicable returns the concept maps to search: the one in the request alone, or those of the library; with an id,
-// that one.
+// applicable returns the concept maps to search: the one with the id, the one in the request, or those of the library.
 func applicable(t *definitions.MapTable, q *Translation) (list []*definitions.ConceptMap, err error) {
-	if q.ConceptMap != nil && q.ID == "" {
+	if q.ID != "" {
+		if m, ok := t.ByID(q.ID); ok && q.applies(m) {
+			list = append(list, m)
+		}
+		return list, nil
+	}
+	if q.ConceptMap != nil {
 		m, err := definitions.InlineConceptMap(q.ConceptMap)
 		return []*definitions.ConceptMap{m}, err
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -32,14 +31,37 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, id := typeAndID(r.URL.Path)
 	l := h.now().Definitions()
-	for _, p := range slices.Backward(publishedIn(l, kind)) {
-		if p.ID == id {
-			var body []byte
-			l.Use(func() { body = p.append(nil, part) })
-			return f.write(w, r, body)
-		}
+	p, ok := publishedAs(l, kind, id)
+	if !ok {
+		return outcome.Unknown("", "there is no "+kind+" with the id "+id)
 	}
-	return outcome.Unknown("", "there is no "+kind+" with the id "+id)
+	var body []byte
+	l.Use(func() { body = p.append(nil, part) })
+	return f.write(w, r, body)
+}
+
+// publishedAs returns the definition of a type with an id.
+func publishedAs(d *definitions.Set, kind, id string) (p published, ok bool) {
+	if kind == "ValueSet" {
+		vs, ok := d.ValueSets.ValueSetByID(id)
+		if !ok {
+			return p, false
+		}
+		return publishedValueSet(vs), true
+	}
+	cs, ok := d.Systems.ByID(id)
+	if !ok {
+		return p, false
+	}
+	return publishedCodeSystem(cs), true
+}
+
+func publishedValueSet(vs *definitions.ValueSet) published {
+	return published{kind: "ValueSet", Definition: &vs.Definition, rest: vs.Rest}
+}
+
+func publishedCodeSystem(cs *definitions.CodeSystem) published {
+	return published{kind: "CodeSystem", Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List}
 }
 
 // publishedIn returns all versions of the definitions of a type, in loading order.
@@ -47,13 +69,13 @@ func publishedIn(d *definitions.Set, kind string) []published {
 	var list []published
 	if kind == "ValueSet" {
 		for _, vs := range d.ValueSets.List {
-			list = append(list, published{kind: kind, Definition: &vs.Definition, rest: vs.Rest})
+			list = append(list, publishedValueSet(vs))
 		}
 		return list
 	}
 	for index, cs := range d.Systems.CodeSystems {
 		if !d.Systems.IsContained(uint32(index)) {
-			list = append(list, published{kind: kind, Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List})
+			list = append(list, publishedCodeSystem(cs))
 		}
 	}
 	return list

@@ -64,7 +64,7 @@ func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 
 // Instance completes the codings of an operation on an instance by the system and version of the code system.
 func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
-	cs, ok := t.codeSystemByID(id)
+	cs, ok := t.ByID(id)
 	if !ok {
 		e := outcome.New(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
 		e.Err = outcome.ErrUnknown

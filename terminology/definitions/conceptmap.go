@@ -149,18 +149,30 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 type MapTable struct {
 	Lists   [][]*ConceptMap // those of each overlay, the uppermost first, and those that were loaded, in this order
 	indexes layer[int]      // of those that were loaded, by url|version
+	byID    idTable[*ConceptMap]
 }
+
+// over returns a table with the same concept maps, to which others can be added.
+func (t *MapTable) over(beside bool) MapTable {
+	return MapTable{Lists: append(make([][]*ConceptMap, 1), t.Lists...), byID: t.byID.over(beside)}
+}
+
+// ByID finds a concept map by its id.
+func (t *MapTable) ByID(id string) (*ConceptMap, bool) { return t.byID.get(id) }
 
 // addConceptMap adds a concept map. It replaces one with the same url and version if both are loaded.
 func (t *MapTable) addConceptMap(m *ConceptMap) {
 	list := &t.Lists[0]
 	if len(t.Lists) == 1 && m.URL != "" {
 		if i, ok := t.indexes.get(m.Canonical()); ok {
+			t.byID.release((*list)[i])
+			t.byID.claim(m)
 			(*list)[i] = m
 			return
 		}
 		t.indexes.put(m.Canonical(), len(*list))
 	}
+	t.byID.claim(m)
 	*list = append(*list, m)
 }
 

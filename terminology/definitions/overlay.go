@@ -17,7 +17,7 @@ func (d *Set) Overlay() *Set { return over(d, false) }
 // over returns a library over another. What is added to it goes before what the other has, or beside it.
 func over(d *Set, beside bool) *Set {
 	return &Set{
-		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: MapTable{Lists: append(make([][]*ConceptMap, 1), d.Maps.Lists...)},
+		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: d.Maps.over(beside),
 		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms,
 		brought: d.brought, Sent: d.Sent,
 	}

@@ -12,9 +12,10 @@ import (
 
 // SystemTable holds code systems by url and version. An overlay's includes those of its base.
 type SystemTable struct {
-	CodeSystems []*CodeSystem   // all versions of all
-	List        []System        // by url
-	ids         layer[uint32]   // indexes in List by url
+	CodeSystems []*CodeSystem // all versions of all
+	List        []System      // by url
+	ids         layer[uint32] // indexes in List by url
+	byID        idTable[*CodeSystem]
 	supplements layer[[]uint32] // by url of the code system
 	entire      layer[uint32]   // by CodeSystem.valueSet
 	byValue     []uint32        // indexes in List of sources that imply value sets by a value
@@ -26,7 +27,7 @@ type SystemTable struct {
 func (t *SystemTable) over(beside bool) SystemTable {
 	o := SystemTable{
 		CodeSystems: slices.Clone(t.CodeSystems), List: slices.Clone(t.List),
-		ids: t.ids.over(beside), supplements: t.supplements.over(beside), entire: t.entire.over(beside),
+		ids: t.ids.over(beside), byID: t.byID.over(beside), supplements: t.supplements.over(beside), entire: t.entire.over(beside),
 		byValue: slices.Clip(t.byValue),
 	}
 	if !beside {
@@ -73,12 +74,14 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	}
 	if same >= 0 {
 		index = versions[same]
+		t.byID.release(t.CodeSystems[index])
 		versions = slices.Delete(versions, same, same+1)
 		t.CodeSystems[index] = cs
 		t.replaced++
 	} else {
 		t.CodeSystems = append(t.CodeSystems, cs)
 	}
+	t.byID.claim(cs)
 	if t.brought != nil {
 		t.brought[index] = true
 	}
@@ -152,15 +155,8 @@ func (t *SystemTable) Versions(url string) []uint32 {
 	return nil
 }
 
-// codeSystemByID finds a code system by its id. Of several, the one loaded last wins.
-func (t *SystemTable) codeSystemByID(id string) (*CodeSystem, bool) {
-	for _, cs := range slices.Backward(t.CodeSystems) {
-		if cs.ID == id {
-			return cs, true
-		}
-	}
-	return nil, false
-}
+// ByID finds a code system by its id.
+func (t *SystemTable) ByID(id string) (*CodeSystem, bool) { return t.byID.get(id) }
 
 // VersionsOf returns the versions of a code system that are here with concepts, in order.
 func (t *SystemTable) VersionsOf(url string) []string {

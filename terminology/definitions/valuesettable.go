@@ -10,7 +10,7 @@ import (
 type valueSetTable struct {
 	List      []*ValueSet        // of an overlay for a request, only its own
 	versions  layer[[]*ValueSet] // by url, in the order of loading
-	byID      layer[*ValueSet]
+	byID      idTable[*ValueSet]
 	bindings  layer[string]    // StructureDefinition url#path to the canonical of a value set
 	fragments layer[*ValueSet] // StructureDefinition url#id to a value set that it contains
 	replaced  int              // how many were, by later ones
@@ -30,10 +30,8 @@ func (t *valueSetTable) over(beside bool) valueSetTable {
 // addValueSet adds a value set, or replaces the one with the same url and version. One that the library below has too is
 // not overwritten.
 func (t *valueSetTable) addValueSet(vs *ValueSet) {
-	if vs.ID != "" {
-		t.byID.put(vs.ID, vs)
-	}
 	if vs.URL == "" {
+		t.byID.claim(vs)
 		return
 	}
 	vs.Key = vs.URL + "|" + vs.Version
@@ -42,13 +40,16 @@ func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	if same := slices.IndexFunc(versions, func(old *ValueSet) bool { return old.Version == vs.Version }); same >= 0 {
 		old := versions[same]
 		if !t.versions.beside {
+			t.byID.release(old)
 			*old = *vs
+			t.byID.claim(old)
 			t.replaced++
 			return
 		}
 		versions = slices.Delete(versions, same, same+1)
 		t.List = slices.DeleteFunc(t.List, func(vs *ValueSet) bool { return vs == old })
 	}
+	t.byID.claim(vs)
 	t.versions.put(vs.URL, append(versions, vs))
 	t.List = append(t.List, vs)
 }
@@ -76,5 +77,5 @@ func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *
 	return latest, latest != nil
 }
 
-// ValueSetByID finds a value set by its id. Of several, the one loaded last wins.
+// ValueSetByID finds a value set by its id.
 func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) { return t.byID.get(id) }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// terminologyPackage is HL7's; e2e/valuesets_test.go says how to fetch it.
+const terminologyPackage = "../node/packages/hl7.terminology.r4-7.0.1.tgz"
+
+// TestFoundAndByID searches all value sets, reads each by its id and expands it, as cqframework's terminology provider does.
+func TestFoundAndByID(t *testing.T) {
+	if _, err := os.Stat(terminologyPackage); err != nil {
+		t.Skip(err)
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{terminologyPackage}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &api.Handler{Library: l}
+	wrong := 0
+	found := ask(t, h.Search, "/ValueSet?_count=10000&_elements=url,version").Entry
+	if len(found) != len(l.Definitions().ValueSets.List) {
+		t.Fatalf("%d value sets are found", len(found))
+	}
+	for _, entry := range found {
+		want, id := entry.Resource.named(), entry.Resource.ID
+		read := ask(t, h.Read, "/ValueSet/"+id+"?_elements=url,version")
+		expanded := ask(t, h.Expand, "/ValueSet/"+id+"/$expand?count=0")
+		if read.named() != want || expanded.ResourceType == "ValueSet" && expanded.named() != want {
+			wrong++
+			t.Logf("%s has the id %s, which reads %s and expands %s", want, id, read.named(), expanded.named())
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d value sets have another's id", wrong)
+	}
+}
+
+// answer is as much of an answer as says what it is of.
+type answer struct {
+	ResourceType, ID, URL, Version string
+	Entry                          []struct{ Resource answer }
+}
+
+func (a answer) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
+
+// ask asks a handler. What it refuses is empty.
+func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a answer) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	if err := operation(w, httptest.NewRequest(http.MethodGet, path, nil)); err != nil {
+		return a
+	}
+	if err := json.UnmarshalRead(io.Reader(w.Body), &a, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", path, err))
+	}
+	return a
+}

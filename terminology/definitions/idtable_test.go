@@ -1,0 +1,104 @@
+package definitions
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestIDsAreUnique loads definitions that share ids: each is found by its own.
+func TestIDsAreUnique(t *testing.T) {
+	named := func(kind, id, url, version string) string {
+		return fmt.Sprintf(`{"resourceType":%q,"id":%q,"url":%q,"version":%q,"content":"complete","compose":{"include":[]}}`, kind, id, url, version)
+	}
+	long := strings.Repeat("x", maxID)
+	for _, kind := range []string{"ValueSet", "CodeSystem", "ConceptMap"} {
+		for name, tt := range map[string]struct {
+			resources []string
+			keeps     string // the version of the definition that keeps the id "a"
+		}{
+			"two urls":               {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2")}, "2"},
+			"two versions":           {[]string{named(kind, "a", "http://x/1", "2"), named(kind, "a", "http://x/1", "1")}, "1"},
+			"three":                  {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2"), named(kind, "a", "http://x/3", "3")}, "3"},
+			"the longest":            {[]string{named(kind, long, "http://x/1", "1"), named(kind, long, "http://x/2", "2"), named(kind, "a", "http://x/3", "3")}, "3"},
+			"replaced":               {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "b", "http://x/1", "1"), named(kind, "a", "http://x/2", "2")}, "2"},
+			"replaced by the same":   {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/1", "1")}, "1"},
+			"the new one is in use":  {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2"), named(kind, "a-"+hashOf(t, "http://x/1|1"), "http://x/3", "3")}, "2"},
+			"the new one was in use": {[]string{named(kind, "a-"+hashOf(t, "http://x/1|1"), "http://x/3", "3"), named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2")}, "2"},
+		} {
+			t.Run(kind+": "+name, func(t *testing.T) {
+				d := setOf(t, tt.resources...)
+				checkIDs(t, d)
+				if got, ok := definitionByID(d, kind, "a"); !ok || got.Version != tt.keeps {
+					t.Errorf("got %v, want version %s", got, tt.keeps)
+				}
+			})
+		}
+	}
+}
+
+// hashOf returns the end of the id that a definition gets.
+func hashOf(t *testing.T, canonical string) string {
+	t.Helper()
+	url, version, _ := strings.Cut(canonical, "|")
+	_, hash, ok := strings.Cut(new(idTable[*ValueSet]).unused(&Definition{ID: "a", URL: url, Version: version}), "-")
+	if !ok {
+		t.Fatal("no hash")
+	}
+	return hash
+}
+
+func TestIDsOfCoreAreUnique(t *testing.T) { checkIDs(t, coreSet(t)) }
+
+// TestOverlayLeavesIDs has a request bring a definition with an id of the library.
+func TestOverlayLeavesIDs(t *testing.T) {
+	d := setOf(t, `{"resourceType":"ValueSet","id":"a","url":"http://x/1","compose":{"include":[]}}`)
+	o, err := d.With([]byte(`{"resourceType":"ValueSet","id":"a","url":"http://x/2","compose":{"include":[]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, _ := d.ValueSets.ValueSetByID("a")
+	above, _ := o.ValueSets.ValueSetByID("a")
+	if below.URL != "http://x/1" || above.URL != "http://x/2" {
+		t.Errorf("got %s and %s", below.URL, above.URL)
+	}
+}
+
+// checkIDs checks that each definition is found by its id.
+func checkIDs(t *testing.T, d *Set) {
+	t.Helper()
+	check := func(kind string, def *Definition) {
+		if found, ok := definitionByID(d, kind, def.ID); def.ID != "" && (!ok || found != def || len(def.ID) > maxID) {
+			t.Errorf("%s %s is not found by its id %q", kind, def.Canonical(), def.ID)
+		}
+	}
+	for _, vs := range d.ValueSets.List {
+		check("ValueSet", &vs.Definition)
+	}
+	for index, cs := range d.Systems.CodeSystems {
+		if !d.Systems.IsContained(uint32(index)) {
+			check("CodeSystem", &cs.Definition)
+		}
+	}
+	for _, m := range d.Maps.Lists[0] {
+		check("ConceptMap", &m.Definition)
+	}
+}
+
+func definitionByID(d *Set, kind, id string) (*Definition, bool) {
+	switch kind {
+	case "ValueSet":
+		if vs, ok := d.ValueSets.ValueSetByID(id); ok {
+			return &vs.Definition, true
+		}
+	case "CodeSystem":
+		if cs, ok := d.Systems.ByID(id); ok {
+			return &cs.Definition, true
+		}
+	case "ConceptMap":
+		if m, ok := d.Maps.ByID(id); ok {
+			return &m.Definition, true
+		}
+	}
+	return nil, false
+}
