@@ -145,7 +145,8 @@ func lfhFiltered(a answer, row, scopes smartRow) string {
 	return ""
 }
 
-// storeLinuxForHealth has all resources in place.
+// storeLinuxForHealth has all resources in place. HAPI deletes a Patient that others refer to, and indexes their references no
+// more, even if the Patient is stored again. So for a row that deletes, what refers to others is stored anew.
 func (c *smartCases) storeLinuxForHealth(t *testing.T, row smartRow) {
 	t.Helper()
 	all := map[string]json.RawMessage{
@@ -157,6 +158,11 @@ func (c *smartCases) storeLinuxForHealth(t *testing.T, row smartRow) {
 			continue
 		}
 		all[referenceOf([]byte(text))] = json.RawMessage(text)
+	}
+	if row["interaction"] == "delete" {
+		for reference := range all {
+			c.server.send(t, http.MethodDelete, reference, "")
+		}
 	}
 	c.server.putAll(t, all)
 }
