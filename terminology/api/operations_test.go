@@ -366,12 +366,11 @@ func TestMaxGathered(t *testing.T) {
 		"imports, one for each name": `"compose":{"include":[{"valueSet":[` + many(60, `"http://x/colours/vs"`) + `]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := colourLibrary(t)
-			h := &Handler{Library: l}
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
+				l := colourLibrary(t) // for each limit: a stored expansion gathers nothing
 				l.Definitions().Bounds.Gathered = limit
-				if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
+				if w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
 				}
 			}
