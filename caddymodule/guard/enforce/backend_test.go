@@ -43,6 +43,23 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// TestAskedUnrestricted checks that a response that passes is requested as a whole and without compression: links and addresses
+// in it are rewritten.
+func TestAskedUnrestricted(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	var asked http.Header
+	g.server.Seen = func(r *http.Request) { asked = r.Header }
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
+	r.Header = http.Header{"Range": {"bytes=0-6"}, "If-Range": {`"1"`}, "Accept-Encoding": {"gzip"}, "If-None-Match": {`W/"9"`}}
+	if got := g.send(staff, r); got.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", got.StatusCode)
+	}
+	if asked.Get("If-None-Match") != `W/"9"` || asked.Get("Accept-Encoding") != "identity" || asked.Get("Range") != "" || asked.Get("If-Range") != "" {
+		t.Errorf("asked with %v", asked)
+	}
+}
+
 // TestWithheld is over answers that cannot be judged.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
