@@ -195,14 +195,15 @@ func (s selection) checkFilter(value string, named []string) bool {
 	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, named) })
 }
 
-// checkSearch reports whether a search looks at the elements of one exported type only: modifiers and chains are part of
+// checkSearch reports whether a search looks at the elements of one exported type only, which is one of those named, or any
+// type if all are exported: modifiers and chains are part of
 // a parameter's name, and parameters without paths, such as _content and _list, look elsewhere. Some servers let a search
 // for Patient select the patients whose other records they export, so where policies judge each resource, it is for
 // exports of the system or of Patient only.
 func (s selection) checkSearch(search string, named []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)
-	if err != nil || !s.Has(name) || len(named) > 0 && !slices.Contains(named, name) {
+	if err != nil || len(named) > 0 && !slices.Contains(named, name) {
 		return false
 	}
 	if s.Judged && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
