@@ -101,6 +101,7 @@ func TestExport(t *testing.T) {
 		{"two types, none named", "system/Patient.read system/Observation.rs", "GET $export", "_type=Observation,Patient", 202},
 		{"r alone", "system/Patient.r", "GET $export", "-", 403},
 		{"s alone", "system/Patient.s", "GET $export", "-", 403},
+		{"r alone, on all types", "system/*.r", "GET $export", "-", 403},
 		{"r and s in two scopes", "system/Patient.r system/Patient.s", "GET $export", "_type=Patient", 202},
 		{"r alone, the type named", "system/Patient.r", "GET $export?_type=Patient", "-", 403},
 		{"an empty type", "system/Patient.read", "GET $export?_type=", "_type=Patient", 202},

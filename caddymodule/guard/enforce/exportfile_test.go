@@ -87,7 +87,7 @@ func TestExportFileWithheld(t *testing.T) {
 		}, 502},
 		{"with a line that is too long", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/fhir+ndjson")
-			if _, err := io.WriteString(w, strings.Repeat("a", 3000)); err == nil {
+			if _, err := io.WriteString(w, `{"resourceType":"Patient","id":"a","language":"`+strings.Repeat("a", 3000)+`"}`); err == nil {
 				_, _ = io.WriteString(w, "\n"+lines)
 			}
 		}, 502},
