@@ -1,10 +1,130 @@
 package paging
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
+
+// sealing seals by naming the time and the binding.
+type sealing struct{}
+
+func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
+	return time.Now().UTC().Format(time.RFC3339) + "\n" + binding + "\n" + text, nil
+}
+
+func (sealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+	at, rest, _ := strings.Cut(sealed, "\n")
+	made, err := time.Parse(time.RFC3339, at)
+	text, ok := strings.CutPrefix(rest, binding+"\n")
+	if err != nil || !ok || time.Since(made) > maxAge {
+		return "", errors.New("not sealed")
+	}
+	return text, nil
+}
+
+// states are stored states, by key, or the error of a store.
+type states struct {
+	byKey map[string][]byte
+	ttl   time.Duration // of the last one
+	err   error
+}
+
+func (s *states) PutState(_ context.Context, _, key string, state []byte, ttl time.Duration) error {
+	s.byKey, s.ttl = map[string][]byte{key: state}, ttl
+	return s.err
+}
+
+func (s *states) GetState(_ context.Context, key string) ([]byte, error) {
+	if state, ok := s.byKey[key]; ok {
+		return state, s.err
+	}
+	return nil, ErrNoState
+}
+
+// statusOf is the status of a refusal; 0: there is none.
+func statusOf(err error) int {
+	if refused, ok := errors.AsType[*guard.Error](err); ok {
+		return refused.Status
+	}
+	return 0
+}
+
+// TestStoredState checks that a stored state opens for the token and under the key for which it was sealed.
+func TestStoredState(t *testing.T) {
+	t.Parallel()
+	of := Pages{Binding: "token"}
+	for name, tt := range map[string]struct {
+		binding func(key string) string // of the state that is stored
+		status  int
+	}{
+		"as it was stored":         {of.keyBinding, 0},
+		"that of another key":      {func(key string) string { return of.keyBinding(key + "x") }, http.StatusNotFound},
+		"that of another token":    {Pages{Binding: "other"}.keyBinding, http.StatusNotFound},
+		"what is sealed as a link": {func(string) string { return of.Binding }, http.StatusNotFound},
+	} {
+		s := &states{}
+		x := Pages{Sealing: sealing{}, States: s, Binding: "token"}
+		state := strings.Repeat("x", maxInline+1)
+		link, err := x.seal(t.Context(), []byte(state))
+		if err != nil || len(s.byKey) != 1 || s.ttl != 24*time.Hour {
+			t.Fatalf("%d states are stored for %v, %v", len(s.byKey), s.ttl, err)
+		}
+		for key := range s.byKey {
+			sealed, _ := sealing{}.Seal(t.Context(), state, tt.binding(key))
+			s.byKey[key] = []byte(sealed)
+		}
+		if got, err := x.unseal(t.Context(), link); statusOf(err) != tt.status || (got == state) != (tt.status == 0) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+}
+
+// TestStateLimits checks which states are stored, and what clients are told where one cannot be.
+func TestStateLimits(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		size, stored, status int
+		err                  error
+	}{
+		"a short one":             {maxInline, 0, 0, nil},
+		"a long one":              {maxState, 1, 0, nil},
+		"one that is too long":    {maxState + 1, 0, http.StatusForbidden, nil},
+		"a store that is not up":  {maxInline + 1, 1, http.StatusServiceUnavailable, errors.New("not up")},
+		"one that needs no store": {maxInline, 0, 0, errors.New("not up")},
+	} {
+		s := &states{err: tt.err}
+		_, err := Pages{Sealing: sealing{}, States: s}.seal(t.Context(), make([]byte, tt.size))
+		if statusOf(err) != tt.status || (err == nil) != (tt.status == 0) || len(s.byKey) != tt.stored {
+			t.Errorf("%s: %d stored, %v", name, len(s.byKey), err)
+		}
+	}
+}
+
+// TestLinkExpires checks that links last for a day.
+func TestLinkExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := Pages{Sealing: sealing{}, Binding: "token"}
+		link, err := x.seal(t.Context(), []byte("state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, status := range []int{0, http.StatusNotFound} {
+			time.Sleep(24*time.Hour - time.Second)
+			if _, err := x.unseal(t.Context(), link); statusOf(err) != status {
+				t.Errorf("got %v, want status %d", err, status)
+			}
+		}
+	})
+}
 
 // pageCases are pages whose states are encoded.
 var pageCases = map[string]Page{
@@ -30,6 +150,9 @@ func TestEncodePage(t *testing.T) {
 			if _, err := decodePage(state[:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes were accepted", name, n, len(state))
 			}
+		}
+		if _, err := decodePage(state + "\x00"); err == nil {
+			t.Errorf("%s: a state with a byte behind it was accepted", name)
 		}
 	}
 }

@@ -1,0 +1,59 @@
+package paging
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// TestNext checks that the next page is below the FHIR server's base, and another one than that which links to it.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	const self = "http://x/fhir/Patient?_count=1"
+	for name, tt := range map[string]struct {
+		at   Place
+		next string
+		want Place
+		ok   bool
+	}{
+		"none":                       {Place{}, "", Place{Done: true}, true},
+		"the first link":             {Place{}, "http://x/fhir?page=2", Place{Query: "page=2"}, true},
+		"the next link":              {Place{Query: "page=2"}, "http://x/fhir?page=3", Place{Query: "page=3"}, true},
+		"the same query elsewhere":   {Place{Query: "page=2"}, "http://x/fhir/Patient?page=2", Place{Path: "Patient", Query: "page=2"}, true},
+		"the page itself":            {Place{Query: "page=2"}, "http://x/fhir?page=2", Place{}, false},
+		"the base":                   {Place{Query: "page=2"}, "http://x/fhir", Place{}, false},
+		"a path outside of the base": {Place{Query: "page=2"}, "http://x/admin?page=3", Place{}, false},
+	} {
+		got, err := tt.at.Next(message.Links{{Relation: "self", URL: self}, {Relation: "next", URL: tt.next}}, message.Get("Patient", "_count=1"))
+		if (err == nil) != tt.ok || got.Path != tt.want.Path || got.Query != tt.want.Query || got.Done != tt.want.Done {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestSealLinks checks that no link is sealed that leads past the FHIR server's base.
+func TestSealLinks(t *testing.T) {
+	t.Parallel()
+	x := Pages{Sealing: sealing{}, At: message.Addresses{Base: "https://gateway.example/fhir"}}
+	for next, ok := range map[string]bool{"http://x/fhir?page=2": true, "http://x/fhir": false, "http://x/admin?page=2": false, "http://x/fhirx/Patient?page=2": false} {
+		links := message.Links{{Relation: "self", URL: "http://x/fhir/Patient?_count=1"}, {Relation: "next", URL: next}}
+		got, err := x.SealLinks(t.Context(), message.Get("Patient", "_count=1"), "Patient", links)
+		if ok && (err != nil || len(got) != 2) || !ok && !errors.Is(err, ErrForeignLink) {
+			t.Errorf("%s: %v, %v", next, got, err)
+		}
+	}
+}
+
+func TestRefusePaging(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{
+		"_count": 0, "subject": 0, "_getpages": http.StatusForbidden, "_GetPages": http.StatusForbidden, "page:exact": http.StatusForbidden, "ct:": http.StatusForbidden,
+	} {
+		if err := RefusePaging([]smart.Parameter{{Name: "_sort", Value: "date"}, {Name: name, Value: "1"}}); statusOf(err) != status {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
