@@ -91,11 +91,21 @@ func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 
 // FlagsOf is Flags for an entry that has been located.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
+	flags := d.storedFlags(e.Entry)
 	if !e.IsKnown() {
+		return flags
+	}
+	_, _, known := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(e.At)
+	return known | flags
+}
+
+// storedFlags returns what a stored expansion says of an entry.
+func (d *Set) storedFlags(e Entry) codesystem.Flags {
+	if e.Own() == 0 {
 		return 0
 	}
-	_, _, flags := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(e.At)
-	return flags
+	table, _ := d.Row(e.Listed)
+	return table.flags[e.Listed]
 }
 
 // SystemOf returns the index of an entry's code system in systemTable.systems.

@@ -81,7 +81,7 @@ func (l *resourceLoader) begin(kind string) {
 	case "CodeSystem":
 		l.codes.reset()
 	case "ValueSet":
-		l.values.vs, l.values.systems = ValueSet{}, nil
+		l.values.vs, l.values.systems, l.values.stored = ValueSet{}, nil, nil
 	case "StructureDefinition":
 		l.profile = profile{contained: valueSetBuilder{library: l.library}}
 	case "ConceptMap":

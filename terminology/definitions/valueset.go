@@ -20,6 +20,8 @@ type ValueSet struct {
 	Contained   []*ValueSet        // value sets
 	CodeSystems []uint32           // contained, as indexes in systemTable.codeSystems
 	Rest        []fhirjson.Member  // compose and all other members, as they are
+	Stored      *StoredExpansion   // where Include is from; nil: from compose
+	Partial     string             // why a stored expansion may lack codes, if there is one and no compose
 }
 
 // compose is ValueSet.compose.
@@ -40,6 +42,7 @@ func (vs *ValueSet) DisplayName() string {
 type ConceptSet struct {
 	System, Version string   // of the codes
 	Enumerated      bool     // has concept: the rows of rowTable.listed from first up to last
+	Expanded        bool     // is of a stored expansion: its codes count whatever is loaded of their code system
 	First, Last     uint32   // rows
 	Filters         []Filter // that all hold
 	ValueSets       []string // canonicals
@@ -64,8 +67,9 @@ type listed struct {
 	first   uint32 // of an overlay: the number of its first row
 	Texts   codesystem.Texts
 	Code    []codesystem.TextRef
-	display []codesystem.TextRef // 0 if the value set gives none
-	system  []uint32             // index in systemTable.systems
+	display []codesystem.TextRef        // 0 if the value set gives none
+	system  []uint32                    // index in systemTable.systems
+	flags   map[uint32]codesystem.Flags // of entries of stored expansions, by row
 	codesystem.ConceptReader
 }
 

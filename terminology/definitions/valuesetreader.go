@@ -14,13 +14,17 @@ type valueSetBuilder struct {
 	library *Set
 	vs      ValueSet
 	systems []*CodeSystem // contained
-	depth   int           // of contained resources
+	stored  *storedExpansion
+	depth   int // of contained resources
 }
 
 // member reads one member of a ValueSet. Most are also kept as they are, for includeDefinition.
 func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.Definition.member(r, name); known {
 		return err
+	}
+	if name == "expansion" {
+		return b.expansion(r)
 	}
 	if isLeftOut(name) {
 		return r.Skip()
@@ -94,6 +98,7 @@ func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
 	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
 	err := r.Object(func(name []byte) error { return inner.member(r, string(name)) })
+	inner.stored.adopt(&inner.vs)
 	b.vs.Contained = append(b.vs.Contained, &inner.vs)
 	return err
 }
@@ -113,6 +118,7 @@ func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 // its id as the fragment.
 func (b *valueSetBuilder) build() *ValueSet {
 	vs := b.vs
+	b.stored.adopt(&vs)
 	for _, inner := range vs.Contained {
 		inner.Container = &vs
 		if vs.URL != "" && inner.ID != "" {

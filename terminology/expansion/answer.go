@@ -94,8 +94,12 @@ func (w *Writer) Append(dst []byte) []byte {
 // appendExpansion appends the member expansion, or only its total.
 func (w *Writer) appendExpansion(dst []byte) []byte {
 	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
-	dst = w.x.Library.Loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
-	dst = append(dst, '"')
+	dst = append(dst, `","timestamp":`...)
+	if stored := w.x.valueSet.Stored; stored != nil && stored.Timestamp != "" {
+		dst = fhirjson.AppendString(dst, stored.Timestamp)
+	} else {
+		dst = append(w.x.Library.Loaded.AppendFormat(append(dst, '"'), time.RFC3339), '"')
+	}
 	hasCodes := w.x.query.subset.hasCodes()
 	if w.x.query.paged() || !hasCodes || len(w.x.List.Based) == 0 { // of a grammar it is unknown; a page says whether there are more
 		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.x.total), 10)

@@ -1,6 +1,7 @@
 package expansion
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -78,8 +79,10 @@ func (w *Writer) listUsed(list *parameterList) {
 	}
 	for _, vs := range w.x.List.ValueSets {
 		list.text("used-valueset", "valueUri", vs.Canonical())
+		list.stored(vs)
 		list.warning(&vs.Definition, w.x.valueSet)
 	}
+	list.stored(w.x.valueSet)
 	list.warning(&w.x.valueSet.Definition, w.x.valueSet)
 	var supplements []uint32
 	for _, s := range w.x.List.Supplements {
@@ -116,6 +119,13 @@ func (l *parameterList) choice(name string, c parameters.Choice) {
 func (l *parameterList) begin(name, kind string) []byte {
 	dst := append(append(l.list.Next(l.dst), `{"name":"`...), name...)
 	return append(append(append(dst, `","`...), kind...), '"', ':')
+}
+
+// stored adds a parameter for a value set whose codes are from a stored expansion: its identifier.
+func (l *parameterList) stored(vs *definitions.ValueSet) {
+	if vs.Stored != nil {
+		l.text("used-expansion", "valueUri", cmp.Or(vs.Stored.Identifier, vs.Canonical()))
+	}
 }
 
 // warning adds a parameter for the standing of a definition, if it has one.

@@ -81,7 +81,10 @@ func (c *Evaluator) enter(vs *definitions.ValueSet) error {
 		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.library.Bounds.ImportDepth)
 	}
 	if !vs.Composed {
-		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.Canonical())
+		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.DisplayName())
+		if vs.Partial != "" {
+			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is not complete: %s", vs.DisplayName(), vs.Partial)
+		}
 		e.Missing = outcome.MissingOf("ValueSet", vs.URL, vs.Version)
 		return e
 	}

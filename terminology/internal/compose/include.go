@@ -106,7 +106,7 @@ func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSyst
 			table, at := c.library.Row(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
 				e.Concept = cs.Number(c)
-			} else if cs.IsWhole() {
+			} else if cs.IsWhole() && !set.Expanded {
 				continue
 			}
 		}

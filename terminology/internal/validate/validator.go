@@ -111,8 +111,11 @@ func (v *validator) missingValueSet(err error) error {
 		return err
 	}
 	v.checks.absent.valueSets = append(v.checks.absent.valueSets, e.Missing...)
-	v.checks.notes.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
-		fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical))
+	id, text := "Unable_to_resolve_value_Set_", fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical)
+	if e.MessageID == "" { // the value set is here, but not its content
+		id, text = "", e.Text
+	}
+	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, text)
 	return nil
 }
 
