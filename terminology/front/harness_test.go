@@ -38,6 +38,7 @@ type settings struct {
 	lifetime time.Duration        // of the upstream's answers
 	fetched  *terminology.Fetched // from the next handler
 	file     string               // that responses are saved in
+	wholes   *remote.Wholes       // from the upstream
 }
 
 // site is a front before a next handler.
@@ -64,7 +65,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 			t.Fatal(err)
 		}
 	}
-	state.File = s.file
+	state.File, state.Wholes = s.file, s.wholes
 	if state.Fetched = s.fetched; s.fetched != nil {
 		state.Backend = remote.Handler{Base: "/fhir/R4"}
 	}

@@ -1,6 +1,8 @@
 package front
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -33,6 +35,9 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	switch {
 	case err != nil:
 		err = f.host.Failed(server.Base(), err)
+		if stale, _ := f.state.wholes.Stale(server, asked, f.options.Handler.Current().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
+			return result{answer: answerOf(stale)}
+		}
 		return result{err: unavailable(m.afterUpstream(err), err)}
 	case theirs.Negative() && !m.unknown:
 		return m.answer()

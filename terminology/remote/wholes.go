@@ -45,6 +45,10 @@ type Wholes struct {
 	// TTL is how long an expansion is used before it is fetched again, unless the server says less. Default: 1 hour.
 	TTL time.Duration
 
+	// MaxStale is how long after that an expansion still answers new filters while the server fails; see [Wholes.Stale].
+	// Default: not at all.
+	MaxStale time.Duration
+
 	// Logger is told what was fetched (info), and what was given up and why (warn). Default: none.
 	Logger *slog.Logger
 
@@ -74,6 +78,7 @@ const (
 	maxPulls    = 2               // that run at once
 	pullTimeout = 5 * time.Minute // of an expansion, all pages together
 	pullPause   = time.Hour       // after a failure
+	stalePause  = time.Minute     // the same while a stale one is in use
 )
 
 var (
@@ -84,6 +89,21 @@ var (
 // Answer answers a request from a whole expansion, whose filter also stands for its synonyms, unless these are nil. It
 // returns nil if the server is to be asked, and an error if the answer would be too large.
 func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
+	return w.answer(s, q, synonyms, w.fresh)
+}
+
+// Stale is [Wholes.Answer] after the server failed: an expansion may be used that is expired by up to MaxStale. The answer is
+// not to be stored.
+func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
+	a, err := w.answer(s, q, synonyms, func(_ *Server, x search) (whole, bool) { return w.wholes.Get(x.key) })
+	if a != nil {
+		a.Header["Cache-Control"] = []string{"no-store"}
+	}
+	return a, err
+}
+
+// answer answers a request from an expansion, if find finds one.
+func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, find func(*Server, search) (whole, bool)) (*Answer, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -91,7 +111,7 @@ func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*A
 	if !ok {
 		return nil, nil
 	}
-	found, ok := w.fresh(s, x)
+	found, ok := find(s, x)
 	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
 		return nil, nil // the server may answer with a tree
 	}
@@ -111,7 +131,7 @@ func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*A
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// fresh returns the expansion that is asked for, if it is here. A stale one is removed and fetched again.
+// fresh returns the expansion that is asked for, if it is here. A stale one is fetched again, and removed after MaxStale.
 func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	found, ok := w.wholes.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
@@ -122,8 +142,12 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	if found, ok = w.wholes.Get(x.key); ok && time.Now().Before(found.until) { // another request has replaced it
 		return found, true
 	}
-	w.wholes.Delete(x.key)
-	w.begin(s, x, w.watch(x))
+	if !ok || !time.Now().Before(found.until.Add(w.MaxStale)) {
+		w.wholes.Delete(x.key)
+	}
+	if item := w.watch(x); !time.Now().Before(item.paused) {
+		w.begin(s, x, item)
+	}
 	return whole{}, false
 }
 
@@ -184,6 +208,9 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 	}
 	if err != nil {
 		item.paused = now.Add(pullPause)
+		if _, stale := w.wholes.Get(x.key); stale {
+			item.paused = now.Add(stalePause)
+		}
 		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}

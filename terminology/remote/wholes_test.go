@@ -372,6 +372,63 @@ func TestPullThroughAges(t *testing.T) {
 	})
 }
 
+// TestPullThroughOutage has the server fail when the expansion is no longer fresh.
+func TestPullThroughOutage(t *testing.T) {
+	c := &changing{codes: letters(), cache: "public, max-age=600"}
+	var down atomic.Bool
+	server := func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		c.ServeHTTP(w, r)
+	}
+	bubble(t, server, func(t *testing.T, a *asking) {
+		a.MaxStale = time.Hour
+		a.heat(t, "url", "http://x", "count", "2")
+		stale := func(want bool) {
+			t.Helper()
+			q := Read(question("url", "http://x", "count", "2", "filter", "n"))
+			if fresh, err := a.Answer(a.server, q, nil); err != nil || fresh != nil {
+				t.Errorf("it is taken for fresh: %v, %v", fresh, err)
+			}
+			synctest.Wait()
+			answer, err := a.Stale(a.server, q, nil)
+			if (answer != nil) != want || err != nil || answer != nil && answer.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("got %v, %v, want an answer: %t", answer, err, want)
+			}
+		}
+		down.Store(true)
+		time.Sleep(10 * time.Minute)
+		stale(true)
+		before := a.asked.Load()
+		stale(true)
+		if n := a.asked.Load() - before; n != 0 {
+			t.Errorf("the server was asked %d times within a minute", n)
+		}
+		time.Sleep(50 * time.Minute)
+		stale(true)
+		time.Sleep(10*time.Minute + time.Second)
+		stale(false)
+		down.Store(false)
+		time.Sleep(time.Hour)
+		a.heat(t, "url", "http://x", "count", "2")
+		a.want(t, true, "url", "http://x", "count", "2", "filter", "n")
+	})
+}
+
+// TestPullThroughRecovers has the server come back while a stale expansion is in use.
+func TestPullThroughRecovers(t *testing.T) {
+	c := &changing{codes: letters(), cache: "public, max-age=600"}
+	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+		a.MaxStale = time.Hour
+		a.heat(t, "url", "http://x", "count", "2")
+		time.Sleep(20 * time.Minute)
+		a.want(t, false, "url", "http://x", "count", "2", "filter", "a")
+		a.want(t, true, "url", "http://x", "count", "2", "filter", "a")
+	})
+}
+
 func TestPullThroughBounds(t *testing.T) {
 	c := &changing{codes: letters()}
 	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {

@@ -68,7 +68,7 @@ func (h *Expand) stateOptions() (o front.StateOptions) {
 	}
 	if !h.PullThroughOff {
 		o.Wholes = &remote.Wholes{
-			After: h.PullThrough, MaxEntries: h.PullThroughMax, MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL),
+			After: h.PullThrough, MaxEntries: h.PullThroughMax, MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale),
 		}
 	}
 	if h.BackendDefinitions {
