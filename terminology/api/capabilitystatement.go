@@ -68,7 +68,7 @@ var restResources = []restResource{
 
 // readAndSearch is rest.resource.interaction and searchParam of a type that can be read and searched.
 const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"searchParam":[` +
-	`{"name":"_id","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
+	`{"name":"_id","type":"token"},{"name":"identifier","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
 	`{"name":"title","type":"string"},{"name":"url","type":"uri"},{"name":"version","type":"token"}]`
 
 // capabilityStatement returns the CapabilityStatement of the server whose metadata has the given address.

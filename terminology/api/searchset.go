@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
@@ -18,8 +20,8 @@ import (
 )
 
 // Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that match all of the
-// parameters url, version, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and leaves
-// them out of the self link. A page has _count definitions, 20 by default and at most [Limits.Entries]. See
+// parameters url, version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and
+// leaves them out of the self link; with Prefer: handling=strict they are an error. A page has _count definitions, 20 by default and at most [Limits.Entries]. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
@@ -28,7 +30,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := h.begin(r)
 	defer o.budget.Rest()
-	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &o.budget, used: url.Values{}}
+	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &o.budget, used: url.Values{}, strict: isStrict(r.Header)}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -69,6 +71,19 @@ type resourceSearch struct {
 	used          url.Values
 	limit         int
 	count, offset int
+	strict        bool // unknown parameters are an error
+}
+
+// isStrict reports whether a client wants unknown parameters refused: Prefer: handling=strict (RFC 7240 §4.4).
+func isStrict(header http.Header) bool {
+	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
+		name, value, _ := strings.Cut(preference, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "handling") {
+			value, _, _ = strings.Cut(value, ";")
+			return strings.EqualFold(strings.Trim(value, ` "`), "strict")
+		}
+	}
+	return false
 }
 
 // searched are the search parameters that select definitions.
@@ -113,11 +128,52 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 			has := prepare(of(p))
 			return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
 		})
-	case !slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
+	case in.Name == "identifier":
+		return s.identifier(in)
+	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
+	case s.strict || name == "identifier": // with a modifier
+		return outcome.BadRequest("not-supported", "the search parameter %s is not supported", in.Name)
+	default:
 		return nil
 	}
 	s.used.Add(in.Name, in.Value)
 	return nil
+}
+
+// identifier reads the parameter identifier, tokens separated by commas (R4 §3.1.1.4.10).
+func (s *resourceSearch) identifier(in *parameters.Input) error {
+	wanted := strings.Split(in.Value, ",")
+	if err := s.budget.Spend(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+		return err
+	}
+	s.cost += 20 + 4*len(wanted)
+	s.tests = append(s.tests, func(p *published) bool {
+		return slices.ContainsFunc(p.identifiers(), func(has identifier) bool { return slices.ContainsFunc(wanted, has.matches) })
+	})
+	s.used.Add(in.Name, in.Value)
+	return nil
+}
+
+// identifier is one of the identifiers of a definition.
+type identifier struct{ System, Value string }
+
+// matches reports whether a token means an identifier: value, system|value, |value or system|.
+func (i identifier) matches(token string) bool {
+	system, value, both := strings.Cut(token, "|")
+	if !both {
+		return token != "" && i.Value == token
+	}
+	return token != "|" && i.System == system && (value == "" || i.Value == value)
+}
+
+// identifiers returns the identifiers of a definition: those of CodeSystem and ValueSet are lists.
+func (p *published) identifiers() (list []identifier) {
+	for _, m := range p.rest {
+		if m.Name == "identifier" {
+			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // what is malformed has none
+		}
+	}
+	return list
 }
 
 // comparison returns how a parameter with a modifier compares a definition's value with a wanted one, and how both are
