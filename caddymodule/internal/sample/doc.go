@@ -5,6 +5,7 @@
 //	store.go        Store: resources and their versions, within bounds
 //	request.go      what is asked
 //	perform.go      who answers which interaction
+//	operation.go    operations, and whether what they are about exists
 //	read.go         read, vread and history
 //	query.go        what a search asks for
 //	search.go       searches of a type, a compartment and the system; $everything

@@ -24,12 +24,11 @@ func perform(s *Store, q request) (reply, error) {
 	case interaction.Delete, interaction.ConditionalDelete:
 		return remove(s, q)
 	case interaction.Operation:
-		switch {
-		case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
-			return everything(s, q)
-		case q.Operation == "$export" && q.method == http.MethodGet:
-			return export(s, q)
-		}
+		return operate(s, q)
 	}
-	return reply{}, failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
+	return reply{}, notImplemented(q)
+}
+
+func notImplemented(q request) error {
+	return failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
 }

@@ -115,13 +115,26 @@ func TestRefusals(t *testing.T) {
 		{"patch", "PATCH", "Patient/1", "[]", nil, 501, "not-supported"},
 		{"history of a type", "GET", "Patient/_history", "", nil, 501, "not-supported"},
 		{"an operation", "GET", "Patient/1/$match", "", nil, 501, "not-supported"},
+		{"an operation on an unknown resource", "GET", "Patient/9/$match", "", nil, 404, "not-found"},
+		{"expansion of an unknown value set", "GET", "ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gendre", "", nil, 404, "not-found"},
+		{"by POST", "POST", "ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"filter","valueString":"f"},{"name":"url","valueUri":"http://x.example/vs"}]}`, nil, 404, "not-found"},
+		{"by id", "GET", "ValueSet/administrative-gendre/$expand", "", nil, 404, "not-found"},
+		{"lookup in an unknown code system", "GET", "CodeSystem/$lookup?system=http://x.example/cs&code=a", "", nil, 404, "not-found"},
+		{"validation in an unknown code system", "GET", "CodeSystem/$validate-code?url=http://x.example/cs&code=a", "", nil, 404, "not-found"},
+		{"translation by an unknown map", "GET", "ConceptMap/$translate?url=http://x.example/cm&code=a", "", nil, 404, "not-found"},
+		{"expansion of a stored value set", "GET", "ValueSet/$expand?url=http://x.example/stored%7C1", "", nil, 501, "not-supported"},
+		{"expansion of a value set in the request", "POST", "ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet"}}]}`, nil, 501, "not-supported"},
 		{"a method", "DELETE", "metadata", "", nil, 405, "not-supported"},
 		{"a large body", "POST", "Patient", `{"resourceType":"Patient","id":"` + strings.Repeat("x", MaxBody) + `"}`, nil, 413, "too-long"},
 		{"no Bundle", "POST", "", `{"resourceType":"Patient"}`, nil, 400, "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := send(people(t), tt.method, tt.target, tt.body, tt.headers...)
+			s := people(t)
+			if err := s.Store.load([]byte(`{"resourceType":"ValueSet","id":"stored","url":"http://x.example/stored"}`)); err != nil {
+				t.Fatal(err)
+			}
+			w := send(s, tt.method, tt.target, tt.body, tt.headers...)
 			var o struct {
 				ResourceType string
 				Issue        []struct{ Code, Diagnostics string }
