@@ -23,8 +23,8 @@ const (
 // of ours outside its folder each may import.
 var cores = map[string][]string{
 	"terminology":                           ground,
-	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest", "internal/gctest"}), // its support of tests
-	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                                               // its support of tests
+	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest", "caddymodule/gctest"}), // its support of tests
+	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                                                  // its support of tests
 	"caddymodule/internal/sample":           ground,
 	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
 	"caddymodule/boundedcache":              nil,
@@ -106,6 +106,9 @@ func TestRooms(t *testing.T) {
 		}
 	}
 	for _, p := range listPackages(t) {
+		if !within(p.ImportPath, "caddymodule") && !within(p.ImportPath, "terminology") {
+			t.Errorf("%s is in neither caddymodule nor terminology", p.ImportPath)
+		}
 		i := slices.IndexFunc(rooms, func(r room) bool { return r.name == p.ImportPath })
 		if i < 0 {
 			t.Errorf("%s is not in %s: add it there", p.ImportPath, roomsFile)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 )
 
 // NoBackend is the address of a FHIR server that does not run, whatever else runs on

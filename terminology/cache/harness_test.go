@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 )
 
 // origin is a producer that counts, and what a test makes it do.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 

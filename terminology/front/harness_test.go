@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 )
 
 const (

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 )
 
 // sealing seals by naming the binding: enough for tests of what is bound.

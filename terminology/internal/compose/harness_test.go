@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
