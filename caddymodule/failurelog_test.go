@@ -45,23 +45,26 @@ func TestFailuresAreLogged(t *testing.T) {
 	for _, tt := range []struct {
 		name, caddyfile, path, token string
 		status                       int
-		cause                        string
+		cause, logger                string
 	}{
-		{"the backend is down", example, "/fhir/R4/Patient", "alice", 502, "fhir.sock"},
-		{"rendered by another handler", strings.Replace(example, outcome, another, 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock"},
-		{"rendered without an error route", strings.Replace(example, outcome, "", 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock"},
-		{"an expansion of the backend that is down", example, unknown, "alice", 502, "fhir.sock"},
-		{"the same, hidden by what is missing here", example, incomplete, "alice", 422, "fhir.sock"},
-		{"an upstream's TLS fails", upstream, unknown, "", 502, "certificate"},
-		{"an upstream's TLS fails, for what is incomplete here", upstream, incomplete, "", 502, "certificate"},
-		{"a trusted issuer's TLS fails", trust, "/fhir/R4/Patient", foreignToken.token(t, "https://localhost:8443/fhir/R4"), 503, "certificate"},
-		{"below the FHIR base, by fhir_outcome alone", proxy, "/fhir/R4/Patient", "", 502, "fhir.sock"},
-		{"elsewhere, passed on by fhir_outcome", proxy, "/elsewhere", "", 502, "fhir.sock"},
+		{"the backend is down", example, "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"rendered by another handler", strings.Replace(example, outcome, another, 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"rendered without an error route", strings.Replace(example, outcome, "", 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"an expansion of the backend that is down", example, unknown, "alice", 502, "fhir.sock", "http.handlers.fhir_expand"},
+		{"the same, hidden by what is missing here", example, incomplete, "alice", 422, "fhir.sock", "http.handlers.fhir_expand"},
+		{"an upstream's TLS fails", upstream, unknown, "", 502, "certificate", "http.handlers.fhir_expand"},
+		{"an upstream's TLS fails, for what is incomplete here", upstream, incomplete, "", 502, "certificate", "http.handlers.fhir_expand"},
+		{"a trusted issuer's TLS fails", trust, "/fhir/R4/Patient", foreignToken.token(t, "https://localhost:8443/fhir/R4"), 503, "certificate", "http.handlers.fhir_bearer"},
+		{"below the FHIR base, by fhir_outcome alone", proxy, "/fhir/R4/Patient", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"elsewhere, passed on by fhir_outcome", proxy, "/elsewhere", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, lines := failuresOf(t, tt.caddyfile, tt.path, tt.token)
 			if len(lines) != 1 || lines[0]["level"] != "error" {
 				t.Fatalf("%d lines: %v", len(lines), lines)
+			}
+			if lines[0]["logger"] != tt.logger {
+				t.Errorf("logged by %v, want %s", lines[0]["logger"], tt.logger)
 			}
 			if cause, _ := lines[0]["error"].(string); !strings.Contains(cause, tt.cause) {
 				t.Errorf("logged as %v", lines[0])

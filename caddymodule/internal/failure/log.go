@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
@@ -28,6 +31,7 @@ const (
 // counted and reported at the end of the minute. It is safe for concurrent use.
 type Log struct {
 	logger *slog.Logger
+	proxy  *slog.Logger // for errors of reverse_proxy
 
 	mu      sync.Mutex
 	windows map[string]*failureWindow // by kind
@@ -38,7 +42,20 @@ type failureWindow struct{ written, leftOut int }
 
 // NewLog returns a log of failures that writes to a logger.
 func NewLog(logger *slog.Logger) *Log {
-	return &Log{logger: logger, windows: map[string]*failureWindow{}}
+	return &Log{logger: logger, proxy: logger, windows: map[string]*failureWindow{}}
+}
+
+// NewHandlerLog returns the log of failures of a handler. Errors of a reverse_proxy behind it are logged under the name of
+// reverse_proxy: a FHIR server that is down is no failure of fhir_bearer or fhir_expand.
+func NewHandlerLog(ctx caddy.Context) *Log {
+	l, proxy := NewLog(ctx.Slogger()), new(reverseproxy.Handler)
+	l.proxy = fhirapp.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
+	return l
+}
+
+// isFromProxy reports whether reverse_proxy made an error. Trace names the function that called [caddyhttp.Error].
+func isFromProxy(failed caddyhttp.HandlerError) bool {
+	return strings.HasPrefix(failed.Trace, "reverseproxy.")
 }
 
 // failureLogged is the request variable that is set once a request's failure is logged.
@@ -55,7 +72,11 @@ func (l *Log) Request(r *http.Request, err error) {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
-	l.write(strconv.Itoa(status)+" "+failed.Trace, "request failed",
+	logger := l.logger
+	if isFromProxy(failed) {
+		logger = l.proxy
+	}
+	l.write(logger, strconv.Itoa(status)+" "+failed.Trace, "request failed",
 		"status", status, "method", r.Method, "path", fhirapp.OriginalPath(r), "error", cmp.Or(failed.Err, err))
 }
 
@@ -74,7 +95,7 @@ func (l *Log) Server(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	l.write("server "+name, "a server gave no answer", "server", name, "error", err)
+	l.write(l.logger, "server "+name, "a server gave no answer", "server", name, "error", err)
 	return &loggedError{err}
 }
 
@@ -85,9 +106,9 @@ func (l *Log) Warn(kind, message string, attributes ...any) {
 	}
 }
 
-func (l *Log) write(kind, message string, attributes ...any) {
+func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any) {
 	if l.admit(kind) {
-		l.logger.Error(message, attributes...)
+		logger.Error(message, attributes...)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		}
 		time.Sleep(failureWindowTime + 1)
 		for n := range 2 * maxFailureKinds {
-			log.write(string(rune('a'+n)), "x")
+			log.write(log.logger, string(rune('a'+n)), "x")
 		}
 		if len(log.windows) > maxFailureKinds {
 			t.Errorf("%d kinds", len(log.windows))

@@ -15,8 +15,9 @@ const AuditLogger = "fhir.audit"
 // NewEventLog is the audit trail of a configuration.
 func NewEventLog(ctx caddy.Context) *audit.Log { return audit.NewLog(NewLogger(ctx, AuditLogger)) }
 
-// NewLogger is Caddy's, without stack traces: Caddy's own leaves them out too, but not for what a request logs.
-func NewLogger(ctx caddy.Context, name string) *slog.Logger {
+// NewLogger returns Caddy's logger, of another module if one is given, without stack traces: Caddy's own leaves them out
+// too, but not for what a request logs.
+func NewLogger(ctx caddy.Context, name string, of ...caddy.Module) *slog.Logger {
 	const never = slog.Level(127)
-	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(never)))
+	return slog.New(zapslog.NewHandler(ctx.Logger(of...).Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(never)))
 }

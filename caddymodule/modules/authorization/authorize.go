@@ -55,7 +55,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) error {
-	h.failures = failure.NewLog(ctx.Slogger())
+	h.failures = failure.NewHandlerLog(ctx)
 	app, err := fhirapp.Find[App](ctx)
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	h.FHIRBase, h.failures = at.path, failure.NewLog(ctx.Slogger())
+	h.FHIRBase, h.failures = at.path, failure.NewHandlerLog(ctx)
 	if err := h.checkWords(); err != nil {
 		return err
 	}

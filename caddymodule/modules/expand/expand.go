@@ -104,7 +104,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 // Provision loads the definitions, or takes them and the stored answers over from the previous configuration.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
-	h.failures = failure.NewLog(ctx.Slogger())
+	h.failures = failure.NewHandlerLog(ctx)
 	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}

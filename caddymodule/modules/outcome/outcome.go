@@ -38,7 +38,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
-	h.failures = failure.NewLog(ctx.Slogger())
+	h.failures = failure.NewHandlerLog(ctx)
 	h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase)
 	return err
 }
