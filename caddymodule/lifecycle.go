@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -42,6 +43,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if a.server, err = roster.NewServer(config, roster.New(a.stores.Durable, &state.roster), resolveEntry); err != nil {
+		return err
+	}
+	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
 	warnOfClients(a.logger, a.Issuer, config.Clients)
@@ -150,6 +154,26 @@ func end(a *App) error {
 	}
 	a.events.Flush()
 	return a.closeHealth()
+}
+
+// listenForExit tells the stores that the process exits: Caddy stops its apps in any order, and its servers take their whole
+// grace period to stop.
+func (a *App) listenForExit(ctx caddy.Context) error {
+	events, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	return events.(*caddyevents.App).On("stopping", exitHandler{a.stores})
+}
+
+type exitHandler struct{ stores *stores.Set }
+
+// Handle implements caddyevents.Handler. Reloads stop the previous configuration, too.
+func (h exitHandler) Handle(context.Context, caddy.Event) error {
+	if caddy.Exiting() {
+		h.stores.Stopping()
+	}
+	return nil
 }
 
 // Cleanup releases the keys and the counts of quotas, if Provision got that far.

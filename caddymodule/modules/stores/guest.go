@@ -14,7 +14,7 @@ import (
 // configuration, is used until its Cleanup.
 //
 // There are two kinds. A store that one gateway uses alone is the module itself: it is a [store.Store], and implements
-// those of [Starter], [Claimer], [Watched], [Located], [Volatile] and [Copied] that it has a use for. A store that
+// those of [Starter], [Stopper], [Claimer], [Watched], [Located], [Volatile] and [Copied] that it has a use for. A store that
 // several gateways share embeds [Shared], and names in Provision how to open it.
 type Guest any
 
@@ -22,6 +22,12 @@ type Guest any
 type Starter interface {
 	// Start opens the store. Until then, it belongs to the previous configuration.
 	Start(logger *slog.Logger) error
+}
+
+// A Stopper is a guest that prepares for the end of the process.
+type Stopper interface {
+	// Stopping is called before Caddy waits for the last requests, which still use the store.
+	Stopping()
 }
 
 // A Claimer is a guest that checks, as the durable store, whose state it holds.

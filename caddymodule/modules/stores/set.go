@@ -160,6 +160,15 @@ func isReplica(s store.Store) bool {
 	return ok
 }
 
+// Stopping prepares the stores for the end of the process.
+func (s *Set) Stopping() {
+	for _, local := range s.local {
+		if stopper, ok := local.(Stopper); ok {
+			stopper.Stopping()
+		}
+	}
+}
+
 // Start opens the stores. The lag is as configured.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	for _, w := range s.watched {

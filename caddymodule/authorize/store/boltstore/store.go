@@ -27,6 +27,9 @@ const (
 	defaultLockTimeout = 30 * time.Second
 )
 
+// ErrInUse means that another process has the file open.
+var ErrInUse = errors.New("in use by another process")
+
 // ErrClosed says that the store was closed.
 var ErrClosed = errors.New("the durable store is closed")
 
@@ -126,7 +129,7 @@ func (s *Store) open() (*openFile, error) {
 	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("the durable store %s is still in use by another process after %v: end that one, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, timeout, err)
+		return nil, fmt.Errorf("the durable store %s is %w: stop that process, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, ErrInUse, err)
 	case err != nil:
 		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, put a copy of it back, or move it away: people then sign in again): %w", s.path, err)
 	}

@@ -47,20 +47,23 @@ type Store struct {
 	file    *boltstore.Store
 	key     string // in the pool
 	watched *stores.Watch
+	mark    *runningMark
 }
 
 type pooledFile struct {
 	file  *boltstore.Store
 	watch *stores.Watch
+	mark  *runningMark
 }
 
 func newPooledFile(path string, maxEntries int) pooledFile {
 	f := boltstore.New(path, maxEntries, authorize.EndingKinds...)
-	return pooledFile{f, stores.NewLocalWatch("file", f)}
+	return pooledFile{f, stores.NewLocalWatch("file", f), &runningMark{path: path + ".running"}}
 }
 
 func (f pooledFile) Destruct() error {
 	f.watch.Stop()
+	f.mark.remove()
 	return f.file.Close()
 }
 
@@ -88,24 +91,46 @@ func (f *Store) Locate(defaultPath string) error {
 	if err != nil {
 		return err
 	}
-	f.key, f.file, f.watched = path, pooled.(pooledFile).file, pooled.(pooledFile).watch
+	f.key, f.file, f.watched, f.mark = path, pooled.(pooledFile).file, pooled.(pooledFile).watch, pooled.(pooledFile).mark
 	f.Store = f.file
 	return nil
 }
 
-// lockNotice is how long a start waits silently for the file.
-const lockNotice = time.Second
+// defaultLockTimeout is the default of lock_timeout. lockStep is how long Start waits before it looks again whether Caddy is
+// exiting: Caddy handles Ctrl-C only after Start has returned.
+const (
+	defaultLockTimeout = 30 * time.Second
+	lockStep           = 100 * time.Millisecond
+)
 
-// Start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
+// Start opens the file, so that a failure is an error of the configuration and not of the first sign-in. It waits for a
+// process that is stopping, and fails at once if another gateway runs with the file.
 func (f *Store) Start(logger *slog.Logger) error {
 	f.file.SetLogger(logger)
 	f.file.SetMaxEntries(f.MaxEntries)
-	f.file.SetLockTimeout(time.Duration(f.LockTimeout))
-	notice := time.AfterFunc(lockNotice, func() {
-		logger.Info("waiting for the durable store, which another process may still hold", "path", f.key)
-	})
-	defer notice.Stop()
-	return f.file.Open()
+	if err := f.open(logger); err != nil {
+		return err
+	}
+	f.mark.write(logger)
+	return nil
+}
+
+// Stopping lets the next process wait for the file instead of failing.
+func (f *Store) Stopping() { f.mark.remove() }
+
+// open opens the file, and waits for it up to lock_timeout.
+func (f *Store) open(logger *slog.Logger) error {
+	for deadline, waits := time.Now().Add(cmp.Or(time.Duration(f.LockTimeout), defaultLockTimeout)), false; ; waits = true {
+		f.file.SetLockTimeout(lockStep)
+		switch err := f.file.Open(); {
+		case !errors.Is(err, boltstore.ErrInUse), caddy.Exiting(), time.Until(deadline) < lockStep:
+			return err
+		case f.mark.exists():
+			return fmt.Errorf("another gateway is running with the durable store %s: stop it first (caddy stop), change its configuration instead (caddy reload), or give this gateway another file (durable_store file { path … }): %w", f.key, boltstore.ErrInUse)
+		case !waits:
+			logger.Info("waiting for the durable store, which another process has open", "path", f.key)
+		}
+	}
 }
 
 // Claim refuses the file of another issuer. One of an earlier version is anybody's.
@@ -130,7 +155,7 @@ func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error)
 		return nil, fmt.Errorf("its durable store is not there: %w", err)
 	}
 	f.LockTimeout = caddy.Duration(wait)
-	if err := f.Start(slog.New(slog.DiscardHandler)); err != nil {
+	if err := f.open(slog.New(slog.DiscardHandler)); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
 	return &stores.Copy{Store: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
@@ -174,6 +199,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 	_ stores.Located        = (*Store)(nil)
 	_ stores.Starter        = (*Store)(nil)
+	_ stores.Stopper        = (*Store)(nil)
 	_ stores.Claimer        = (*Store)(nil)
 	_ stores.Watched        = (*Store)(nil)
 	_ stores.Copied         = (*Store)(nil)
