@@ -31,6 +31,13 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 	}
 }
 
+// warnWithoutClients logs that no app can request tokens. Clients in the store are not known yet when this is checked.
+func warnWithoutClients(logger *slog.Logger, a *App) {
+	if len(a.Clients) == 0 && a.Registration == nil && !a.LaunchPage {
+		logger.Warn("the configuration has no client, so no app can request tokens until you add one (client in the Caddyfile, or caddy fhir-client add)")
+	}
+}
+
 // warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or
 // could be taken for somebody else.
 func warnOfPeople(logger *slog.Logger, a *App) {

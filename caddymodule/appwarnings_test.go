@@ -73,3 +73,27 @@ func TestWarnings(t *testing.T) {
 		})
 	}
 }
+
+// A configuration without any way to get a client is not what anybody wants.
+func TestWarningWithoutClients(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		app  App
+		want bool
+	}{
+		{"none", App{}, true},
+		{"a client", App{Clients: make([]Client, 1)}, false},
+		{"clients register themselves", App{Registration: new(Registration)}, false},
+		{"the launch page has apps", App{LaunchPage: true}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var text bytes.Buffer
+			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.app)
+			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
+				t.Errorf("logged %q", text.String())
+			}
+		})
+	}
+}

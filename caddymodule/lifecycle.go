@@ -48,6 +48,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
+	warnWithoutClients(a.logger, a)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a)
 	_, err = site.Checks(ctx)

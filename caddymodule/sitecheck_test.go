@@ -48,7 +48,7 @@ func TestCheckSites(t *testing.T) {
 		{"shorthand matcher", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nrespond 404", nil},
 		{"site of many hosts", "https://a.example", "https://*.example", guardedAPI, nil},
 		{"site of any host", "https://a.example", "https://", guardedAPI, nil},
-		{"behind a proxy that has TLS", "https://a.example", "http://a.example:8080", guardedAPI, nil},
+		{"behind a proxy that is not trusted", "https://a.example", "http://a.example:8080", guardedAPI, []string{"Caddyfile:10 (a.example): the issuer is https://a.example, but this site serves plain HTTP and trusts no proxy"}},
 		{"prefix that is stripped", here, here, "fhir_authorize\nhandle_path /hapi/* {\n\tfhir_bearer\n\trespond ok\n}", nil},
 		{"whole site guarded, default elsewhere", here, here, guardedAPI + "\nhandle {\n\trespond 404\n}", nil},
 		{"issuer without the port", "https://localhost", here, guardedAPI, []string{"issuer https://localhost is not the address"}},
@@ -93,6 +93,15 @@ func TestCheckSites(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A proxy in front that has TLS must be trusted.
+func TestSiteBehindTrustedProxy(t *testing.T) {
+	t.Parallel()
+	caddyfile := strings.Replace(siteWith("https://a.example", "http://a.example:8080", guardedAPI), "{\n", "{\n\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n", 1)
+	if warnings := siteWarnings(t, newGateway(t, caddyfile).Context); len(warnings) > 0 {
+		t.Errorf("warned: %q", warnings)
 	}
 }
 

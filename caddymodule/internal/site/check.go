@@ -110,6 +110,10 @@ func (c *siteCheck) authorize(h Authorizer, at place) {
 	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.Placed().FHIRBase)
 	if at.isOf(issuer) {
 		c.atIssuer = true
+		if strings.HasPrefix(issuer, "https://") && !at.mayBeHTTPS() {
+			c.warn("%s: the issuer is %s, but this site serves plain HTTP and trusts no proxy to say that people use https, so nobody can sign in: "+
+				"name the proxy in the global options (servers { trusted_proxies static <address> }), or let the site be %s", siteOf(h, at), issuer, issuer)
+		}
 	} else {
 		c.elsewhere = append(c.elsewhere, siteOf(h, at)+" at "+strings.Join(at.server.Listen, " "))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,13 @@ func (at place) isOf(issuer string) bool {
 	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
 		return strings.HasSuffix(address, ":"+port)
 	}))
+}
+
+// mayBeHTTPS reports whether the server has TLS, or trusts a proxy to report it. Caddy exports only whether proxies on Unix
+// sockets are trusted.
+func (at place) mayBeHTTPS() bool {
+	trusted := reflect.ValueOf(at.server).Elem().FieldByName("trustedProxies")
+	return len(at.server.TLSConnPolicies) > 0 || at.server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil()
 }
 
 // url is the URL of a path below the address of the site, or empty if the site does not tell it: it needs one name, one
