@@ -160,6 +160,19 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 }
 
+// No entry of the changelog is there twice, as happens when two branches are merged.
+func TestChangelogRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for line := range strings.Lines(gatewaytest.ReadFile(t, "../CHANGELOG.md")) {
+		begin := line[:min(len(line), 60)]
+		if len(line) > 30 && seen[begin] {
+			t.Errorf("two entries begin with %q", begin)
+		}
+		seen[begin] = true
+	}
+}
+
 // Code that the documents quote stands in the file that they name before it.
 func TestQuotedCode(t *testing.T) {
 	t.Parallel()
