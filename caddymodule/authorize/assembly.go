@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
@@ -45,6 +46,7 @@ type assembly struct {
 	sessions      *session.Sessions
 	tokens        *token.Tokens
 	site          *page.Site
+	index         *personindex.Index
 }
 
 func newAssembly(c *Config) (*assembly, error) {
@@ -61,7 +63,8 @@ func newAssembly(c *Config) (*assembly, error) {
 		return nil, err
 	}
 	a.revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations, Between: a.between}
+	a.index = &personindex.Index{Durable: c.Durable, Logger: c.Logger}
+	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations, Between: a.between, Index: a.index}
 	a.addSessions(c)
 	a.addTokens(c)
 	a.accounts.EndPerson = a.tokens.Revoker.EndPerson
@@ -160,8 +163,13 @@ func (a *assembly) addSessions(c *Config) {
 		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: signIns, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),
-		Trail:        a.trail, Logger: c.Logger,
+		Trail:        a.trail, Logger: c.Logger, Index: a.index,
 	}
+}
+
+// listPeople lists all entries of people that are not listed.
+func (a *assembly) listPeople(ctx context.Context) {
+	a.index.Run(ctx, a.sessions.ListAll, a.tokens.ListAll, a.consents.ListAll)
 }
 
 func (a *assembly) addTokens(c *Config) {

@@ -50,7 +50,7 @@ var requests = []request{
 	}, expected{good: ok, stays: "families"}},
 	{"token: a code of somebody who came by a provider", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		return posting("/oauth2/token", servertest.CodeForm(servertest.Federate(b, servertest.OfflineAccess(nil)).Query().Get("code"), nil))
-	}, expected{good: ok, stays: "session sessions session-client apps account kept-account person families upstream upstream-due upstream-of"}},
+	}, expected{good: ok, stays: "session sessions upstream-sessions session-client apps account kept-account person families upstream upstream-due upstream-of"}},
 	{"token: a code, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
 		return posting("/oauth2/token", asserted(b.T, servertest.CodeForm(code, nil)))
@@ -127,44 +127,44 @@ var requests = []request{
 	{"login: a password", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 		return posting("/oauth2/login", typed(sealed, "alice", "right"))
-	}, expected{good: toApp, stays: "session sessions session-client apps", during: temporarilyUnavailable, row: "a password, with the code"}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps", during: temporarilyUnavailable, row: "a password, with the code"}},
 	{"login: a password again", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Answer(servertest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 		return posting("/oauth2/login", typed(sealed, "alice", "right"))
-	}, expected{good: toApp, stays: "session sessions session-client apps"}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps"}},
 	{"login: another person's password", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Answer(servertest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 		return posting("/oauth2/login", typed(sealed, "bob", "other"))
-	}, expected{good: toApp, stays: "session sessions session-client apps cutoff ended-sessions"}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps cutoff ended-sessions"}},
 	{"login: the first of two factors", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 		return posting("/oauth2/login", typed(sealed, "carol", "third"))
-	}, expected{good: leadsTo("/oauth2/login?factor="), stays: "session sessions session-client apps"}},
+	}, expected{good: leadsTo("/oauth2/login?factor="), stays: "session sessions upstream-sessions session-client apps"}},
 	{"login: the second factor", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
 		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
-	}, expected{good: toApp, stays: "session sessions session-client apps", during: unavailable}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps", during: unavailable}},
 	{"login: the second factor, after an earlier code", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), servertest.OTP(servertest.TOTPSecret, time.Now().Add(-30*time.Second)))
 		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
 		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
-	}, expected{good: toApp, stays: "session sessions session-client apps"}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps"}},
 	{"login: away to a provider", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		return getting(servertest.Location(b.T, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).String())
-	}, expected{good: leadsTo("state="), stays: "session sessions session-client apps"}},
+	}, expected{good: leadsTo("state="), stays: "session sessions upstream-sessions session-client apps"}},
 	{"callback", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
-	}, expected{good: toApp, stays: "session sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of", during: temporarilyUnavailable}},
+	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of", during: temporarilyUnavailable}},
 	{"callback, to the consent page", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, url.Values{"client_id": {"careful"}}).Encode())
-	}, expected{good: leadsTo("/oauth2/consent?request="), stays: "session sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of"}},
+	}, expected{good: leadsTo("/oauth2/consent?request="), stays: "session sessions upstream-sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of"}},
 
 	{"consent", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
 		return posting("/oauth2/consent", servertest.Decision(sealed, "allow"))
-	}, expected{good: toApp, stays: "consent session-client apps", during: unavailable}},
+	}, expected{good: toApp, stays: "consent consents session-client apps", during: unavailable}},
 	{"select account", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Answer(servertest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"select_account"}})))

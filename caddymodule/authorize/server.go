@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
@@ -29,6 +30,7 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
+	listPeople   func(context.Context)
 }
 
 // New returns the Server of a configuration, or an error if that is invalid. It does no I/O.
@@ -48,6 +50,7 @@ func New(c Config) (*Server, error) {
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
 		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c),
+		listPeople: a.listPeople,
 	}, nil
 }
 
@@ -60,8 +63,13 @@ func (s *Server) AskProvider(ctx context.Context, key string) error {
 }
 
 // Run asks identity providers in the background whether people may still come, until ctx ends and
-// the answers that are due have arrived.
-func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
+// the answers that are due have arrived. It also lists what versions before have not listed.
+func (s *Server) Run(ctx context.Context) {
+	var listing sync.WaitGroup
+	listing.Go(func() { s.listPeople(ctx) })
+	s.sessions.SignIns.Run(ctx)
+	listing.Wait()
+}
 
 // Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.handler(path) != nil }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // GetJSON decodes the entry under key; nil if there is none.
@@ -89,15 +88,41 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 	if err != nil {
 		return 0, err
 	}
+	return DeleteKeys(ctx, s, keys, match)
+}
+
+// DeleteKeys is [DeleteFunc] for the entries of some keys.
+func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	var errs []error
 	for some := range slices.Chunk(keys, atOnce) {
 		n, err := deleteSome(ctx, s, some, match)
 		deleted += n
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSuffix(prefix, ":"), err))
+			errs = append(errs, fmt.Errorf("%s: %w", KindOf(some[0]), err))
 		}
 	}
 	return deleted, errors.Join(errs...)
+}
+
+// Each calls do with the entries of some keys that there are. It reads many in one step, and ends with the first error.
+func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T) error) error {
+	for some := range slices.Chunk(keys, atOnce) {
+		values, err := Values(ctx, s, some...)
+		var all []*T
+		for _, value := range values {
+			v, reading := FromJSON[T](value)
+			if err = errors.Join(err, reading); v != nil {
+				all = append(all, v)
+			}
+		}
+		if err == nil {
+			err = do(all)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteSome is [DeleteFunc] for some keys.

@@ -105,6 +105,12 @@ func (t memoryTable) Held(key string) (value []byte, found bool) {
 	return v.([]byte), true
 }
 
+// Left implements [Table].
+func (t memoryTable) Left(key string) time.Duration {
+	_, end, _ := t.items.GetWithExpiration(key)
+	return time.Until(end)
+}
+
 // Set implements [Table].
 func (t memoryTable) Set(key string, value []byte, ttl time.Duration) error {
 	t.items.Set(key, append([]byte{}, value...), ttl) // never nil, which is "nothing"

@@ -3,11 +3,12 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
 
-// A RecentList is a bounded list of items of equal length, oldest first.
+// A RecentList is a bounded list of items of equal length, oldest first. An item that is added again counts once.
 type RecentList struct {
 	Store Store         // holds the list
 	Key   string        // of the list in Store
@@ -79,7 +80,7 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 	if len(list) <= most {
 		return list, nil, nil
 	}
-	chunks := slices.Collect(slices.Chunk(list, size))
+	chunks := latest(slices.Collect(slices.Chunk(list, size)))
 	var ended []bool
 	if l.Ended != nil {
 		if ended, err = l.Ended(texts(chunks)); err != nil {
@@ -98,9 +99,68 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 	return items[over:], dropped, nil
 }
 
+// latest leaves the last of items that were added several times.
+func latest(chunks [][]byte) (items [][]byte) {
+	seen := make(map[string]bool, len(chunks))
+	for _, chunk := range slices.Backward(chunks) {
+		if !seen[string(chunk)] {
+			items = append(items, chunk)
+		}
+		seen[string(chunk)] = true
+	}
+	slices.Reverse(items)
+	return items
+}
+
 func texts(chunks [][]byte) (items []string) {
 	for _, chunk := range chunks {
 		items = append(items, string(chunk))
 	}
 	return items
+}
+
+// A Listing is an item that a list must have.
+type Listing struct {
+	List RecentList
+	Item string
+}
+
+// AddMissing adds items to the lists that lack them, in two steps for all of them. It drops nothing: lists may get longer
+// than their Max. All lists are in one store.
+func AddMissing(ctx context.Context, s Store, all []Listing) error {
+	missing, order := map[string]*Call{}, []*Call(nil)
+	var keys []string
+	for _, l := range all {
+		if missing[l.List.Key] == nil {
+			missing[l.List.Key] = &Call{Op: Append, Key: l.List.Key, Max: math.MaxInt32, TTL: l.List.TTL}
+			keys = append(keys, l.List.Key)
+		}
+	}
+	stored, err := Values(ctx, s, keys...)
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		missing[key].Old = stored[i]
+	}
+	for _, l := range all {
+		c := missing[l.List.Key]
+		if c.lacks(l.Item) {
+			if c.Value == nil {
+				order = append(order, c)
+			}
+			c.Value = append(c.Value, l.Item...)
+		}
+	}
+	return s.Do(ctx, order...)
+}
+
+// lacks reports whether neither the stored list nor what a call appends to it has an item.
+func (c *Call) lacks(item string) bool {
+	for chunk := range slices.Chunk(slices.Concat(c.Old, c.Value), len(item)) {
+		if string(chunk) == item {
+			return false
+		}
+	}
+	return true
 }

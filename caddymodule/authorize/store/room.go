@@ -9,6 +9,7 @@ import (
 // A Table holds the entries of a store of a single process, which makes steps in it by [Room.Do].
 type Table interface {
 	Held(key string) (value []byte, found bool)            // what has not expired; it is not changed
+	Left(key string) time.Duration                         // lifetime of a value that was found
 	Set(key string, value []byte, ttl time.Duration) error // copies the value
 	Remove(key string) error                               // of a key that need not exist
 	Size() int                                             // entries, with expired ones
@@ -77,12 +78,16 @@ func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
 
 // make makes a call that succeeds, unless the table fails.
 func (c *Call) make(t Table) error {
-	held, _ := t.Held(c.Key)
+	held, found := t.Held(c.Key)
 	switch c.Op {
 	case Put, Add, Swap:
 		return t.Set(c.Key, c.Value, c.TTL)
 	case Append:
-		return t.Set(c.Key, slices.Concat(held, c.Value), c.TTL)
+		ttl := c.TTL
+		if found {
+			ttl = max(ttl, t.Left(c.Key))
+		}
+		return t.Set(c.Key, slices.Concat(held, c.Value), ttl)
 	case Delete:
 		return t.Remove(c.Key)
 	}

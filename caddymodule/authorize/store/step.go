@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -93,8 +94,8 @@ func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
 }
 
 // Alter stores what do makes of the value of a key, nil for none, unless that is nil. After a concurrent change, do runs
-// again. It reads in a step, as a gateway's copy may be late.
-func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error)) error {
+// again. It reads in a step, as a gateway's copy may be late. Further calls are made in the step that stores the value.
+func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), with ...*Call) error {
 	for ctx.Err() == nil {
 		read, err := Values(ctx, s, key)
 		if err != nil {
@@ -104,7 +105,7 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 		if value == nil || err != nil {
 			return err
 		}
-		if err = s.Do(ctx, Replacing(key, read[0], value, ttl)); !Lost(err) {
+		if err = s.Do(ctx, append(slices.Clone(with), Replacing(key, read[0], value, ttl))...); !Lost(err) {
 			return err
 		}
 	}

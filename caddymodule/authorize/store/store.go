@@ -34,7 +34,8 @@ type Store interface {
 	// Delete removes key, which need not exist.
 	Delete(ctx context.Context, key string) error
 
-	// Append appends item to the value under key, or stores it if there is none, for ttl.
+	// Append appends item to the value under key, or stores it if there is none. The value
+	// lives for at least ttl from now: a shorter ttl does not shorten its lifetime.
 	// If the value would exceed most bytes, it returns [ErrTooLong].
 	Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error
 

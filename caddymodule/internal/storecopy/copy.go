@@ -78,7 +78,7 @@ func (c *copying) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.copy(ctx); err != nil {
+	if err := errors.Join(c.to.Delete(ctx, store.IndexKey), c.copy(ctx)); err != nil {
 		return fmt.Errorf("copying: %w", err)
 	}
 	if resumed && !c.Merge {

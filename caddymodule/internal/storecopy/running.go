@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const (
-	// runningKind is the kind of the entries by which a copy finds that gateways run, each with one of its own.
-	runningKind = "running"
-
 	// renewing is how often a gateway says that it runs.
 	renewing = 10 * time.Second
 
@@ -28,7 +26,7 @@ var ErrRunning = errors.New("a gateway runs with it")
 // Announce says in a store that a gateway uses it, until ctx ends. While the store takes no new entries, it goes on
 // without: a copy then finds only what the gateway changes.
 func Announce(ctx context.Context, s store.Store) {
-	key := runningKind + ":" + rand.Text()
+	key := store.ListingPrefix + rand.Text()
 	host, _ := os.Hostname() // to tell people; it may be unknown
 	tick := time.NewTicker(renewing)
 	defer tick.Stop()
@@ -46,7 +44,7 @@ func Announce(ctx context.Context, s store.Store) {
 
 // checkRunning checks that no gateway has announced itself in a store.
 func checkRunning(ctx context.Context, s store.Store) error {
-	keys, err := s.List(ctx, runningKind+":")
+	keys, err := s.List(ctx, store.RunningPrefix)
 	if err != nil {
 		return err
 	}
@@ -62,5 +60,5 @@ func checkRunning(ctx context.Context, s store.Store) error {
 // isOurs reports whether an entry is about copying, and not copied.
 func isOurs(key string) bool {
 	kind := store.KindOf(key)
-	return kind == ownKind || kind == runningKind
+	return kind == ownKind || key == store.IndexKey || strings.HasPrefix(key, store.RunningPrefix)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -63,6 +64,8 @@ type Consents struct {
 
 	// Between says who has a sub and a client_id now.
 	Between func(user, clientID string) Between
+
+	Index *personindex.Index // says whether all consents are listed
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
@@ -127,7 +130,7 @@ func (cs *Consents) Decline(ctx context.Context, user, clientID string, about Ab
 
 // change changes what counts for a request.
 func (cs *Consents) change(ctx context.Context, user, clientID string, about About, do func(*Approval)) error {
-	return store.Alter(ctx, cs.Durable, consentKey(user, clientID), lifetime, func(stored []byte) ([]byte, error) {
+	return cs.alter(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
 		if err != nil {
 			return nil, err

@@ -372,8 +372,8 @@ func TestSCIMPaths(t *testing.T) {
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
-	kept := storetest.NewIntercepted(func(method, _ string) error {
-		if fails && method == "List" {
+	kept := storetest.NewIntercepted(func(_, key string) error {
+		if fails && strings.HasPrefix(key, "sessions:") {
 			return errors.New("the store is away")
 		}
 		return nil

@@ -228,13 +228,14 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	before, _ := store.Size()
 	for range 10_001 {
 		if status, answer := servertest.Push(b, servertest.Request(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if n, _ := store.Size(); n != 0 {
-		t.Errorf("the store holds %d entries", n)
+	if n, _ := store.Size(); n != before {
+		t.Errorf("the store holds %d entries", n-before)
 	}
 	strict := servertest.Request(servertest.PKCE())
 	strict.Set("client_id", "strict")

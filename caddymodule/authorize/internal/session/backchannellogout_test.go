@@ -146,8 +146,8 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 	p.Fail(authorizetest.Keys, nil)
 	fails := false
-	store := storetest.NewIntercepted(func(method, _ string) error {
-		if fails && method == "List" {
+	store := storetest.NewIntercepted(func(_, key string) error {
+		if fails && strings.HasPrefix(key, "upstream-sessions:") {
 			return errors.New("the store is away")
 		}
 		return nil

@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
+	"iter"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
@@ -27,41 +27,23 @@ func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
 	return s.endOf(ctx, user, "")
 }
 
-// endOf ends all sessions of a user but the one with a sid, and returns how many. One whose record
-// cannot be read is the user's if it is in their list, and else somebody else's.
+// endOf ends all sessions of a user but the one with a sid, and returns how many.
 func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, err error) {
-	sids, err := s.listOf(user).Items(ctx, sidSize)
-	if err != nil {
-		return 0, err
-	}
-	var errs []error
-	for stored, err := range (records{s.Durable}).all(ctx) {
-		if sid := unreadableSID(err); sid != "" {
-			if slices.Contains(sids, sid) {
-				stored = unreadable(sid, user, err)
-			}
-			err = nil
+	return each(s.ofUser(ctx, user), func(stored *Session) (bool, error) {
+		if stored.SID == except {
+			return false, nil
 		}
-		if err == nil && stored != nil && stored.User == user && stored.SID != except {
-			if err = s.End(ctx, stored); err == nil {
-				ended++
-			}
-		}
-		errs = append(errs, err)
-	}
-	return ended, errors.Join(errs...)
+		return true, s.End(ctx, stored)
+	})
 }
 
-func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int, error) {
-	return s.each(ctx, match, func(stored *Session) error { return s.End(ctx, stored) })
-}
-
-// each calls do for all matching sessions, and returns how many succeeded.
-func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(*Session) error) (done int, err error) {
+// each calls do for sessions, and returns for how many it did something and succeeded. It continues after an error.
+func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
 	var errs []error
-	for stored, err := range (records{s.Durable}).all(ctx) {
-		if err == nil && match(stored) {
-			if err = do(stored); err == nil {
+	for stored, err := range sessions {
+		if err == nil {
+			var did bool
+			if did, err = do(stored); did && err == nil {
 				done++
 			}
 		}
@@ -114,8 +96,7 @@ func (s *Sessions) delete(ctx context.Context, sid string) error {
 
 // RemoveClients removes all clients from a person's sessions, and notifies them.
 func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
-	match := func(stored *Session) bool { return stored.User == user }
-	_, err := s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored) })
+	_, err := each(s.ofUser(ctx, user), func(stored *Session) (bool, error) { return true, s.removeFrom(ctx, stored) })
 	return err
 }
 
@@ -126,8 +107,11 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 	if client == nil || err != nil {
 		return err
 	}
-	match := func(stored *Session) bool { return user == "" || stored.User == user }
-	_, err = s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored, client.ID) })
+	sessions := (records{s.Durable}).all(ctx)
+	if user != "" {
+		sessions = s.ofUser(ctx, user)
+	}
+	_, err = each(sessions, func(stored *Session) (bool, error) { return true, s.removeFrom(ctx, stored, client.ID) })
 	return err
 }
 

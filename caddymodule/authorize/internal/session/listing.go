@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -32,16 +31,20 @@ type Listing struct {
 }
 
 // List returns the sessions of a user, or all if user is empty, except those whose person
-// must sign in again (see [Sessions.User]). It takes time in proportion to the size of the
-// store.
+// must sign in again (see [Sessions.User]). To list all, it takes time in proportion to the
+// size of the store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
-	for stored, err := range (records{l.Sessions.Durable}).all(ctx) {
+	sessions := (records{l.Sessions.Durable}).all(ctx)
+	if user != "" {
+		sessions = l.Sessions.ofUser(ctx, user)
+	}
+	for stored, err := range sessions {
+		if err == nil {
+			err = stored.unreadable
+		}
 		if err != nil {
 			return nil, err
-		}
-		if user != "" && stored.User != user {
-			continue
 		}
 		info, err := l.info(ctx, stored)
 		if err != nil {
@@ -76,14 +79,9 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
-	for _, sid := range sids[:min(len(sids), maxListed)] {
-		if !slices.Contains(keys, Key(sid)) {
-			keys = append(keys, Key(sid))
-		}
-	}
+	keys := keysOfSIDs(sids)
 	var list []Info
-	for stored, err := range (records{l.Sessions.Durable}).some(ctx, keys) {
+	for stored, err := range (records{l.Sessions.Durable}).some(ctx, keys[:min(len(keys), maxListed)]) {
 		if errors.Is(err, ErrUnreadable) {
 			continue
 		}
@@ -129,8 +127,7 @@ func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
 	return l.Sessions.End(ctx, stored)
 }
 
-// EndOthers ends all sessions of a person but the one with a sid. It searches the store, so
-// that it misses none.
+// EndOthers ends all sessions of a person but the one with a sid.
 func (l Listing) EndOthers(ctx context.Context, user, sid string) error {
 	_, err := l.Sessions.endOf(ctx, user, sid)
 	return err

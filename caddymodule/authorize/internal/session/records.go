@@ -20,6 +20,17 @@ func (r records) all(ctx context.Context) iter.Seq2[*Session, error] {
 		if err != nil && !yield(nil, err) {
 			return
 		}
+		for stored, err := range r.of(ctx, keys) {
+			if !yield(stored, err) {
+				return
+			}
+		}
+	}
+}
+
+// of yields the sessions of some keys that there are, or the errors of reading them.
+func (r records) of(ctx context.Context, keys []string) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
 		for some := range slices.Chunk(keys, readAtOnce) {
 			for stored, err := range r.some(ctx, some) {
 				if (stored != nil || err != nil) && !yield(stored, err) {

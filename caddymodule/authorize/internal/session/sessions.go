@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -31,16 +32,12 @@ type Sessions struct {
 	Revocations  *revocation.Revocations // void what ended sessions gave
 	Participants *Participants           // clients that got something
 	Notifier     *Notifier               // tells them of the end
+	Index        *personindex.Index      // says whether all sessions are listed
 	Trail        *audit.Recorder         // records ended sessions
 	Logger       *slog.Logger            // gets failures to limit sessions
 }
 
 var sidSize = len(oauth2.RandomToken())
-
-// listOf is the list of a person's sessions.
-func (s *Sessions) listOf(user string) store.RecentList {
-	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
-}
 
 // Current returns who is signed in at this browser, or nil. A client may not accept the way
 // they signed in. It asks their identity provider again if that is due.

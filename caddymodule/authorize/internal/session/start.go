@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -62,7 +63,7 @@ func (s *Session) begun(again bool) revalidation.Begun {
 	return begun
 }
 
-// renew stores a continued session, and what its provider can be asked by.
+// renew stores a continued session, and what its provider can be asked by. Its lists must last as long as it does.
 func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.Begun) (cookie *http.Cookie, err error) {
 	err = store.Retry(ctx, func() error { // it may be lost to who asks the provider, or keeps the sign-in for a grant
 		renewing, err := s.Participants.renewing(ctx, session.SID)
@@ -85,16 +86,7 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun rev
 	if err != nil {
 		return nil, err
 	}
-	list := s.listOf(session.User)
-	calls = append(calls, list.Adding(session.SID))
 	cookie, err := s.put(ctx, session, calls...)
-	for errors.Is(err, store.ErrTooLong) && ctx.Err() == nil {
-		var dropped []string
-		if dropped, err = list.Fold(ctx, len(session.SID)); err == nil {
-			s.endDropped(ctx, session.User, dropped)
-			cookie, err = s.put(ctx, session, calls...)
-		}
-	}
 	if err != nil || earlier == nil {
 		return cookie, err
 	}
@@ -107,7 +99,7 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun rev
 
 const maxUserAgent = 200 // bytes
 
-// put stores a session with a new secret, makes other calls to the durable store in the same
+// put stores a session with a new secret, lists it, makes other calls to the durable store in the same
 // step, and returns the session's cookie. If its provider has ended the sign-in meanwhile, so does this. Room is reserved for its cutoff, if that will be in
 // another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
@@ -119,12 +111,15 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	}
 	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.Lifetime}
 	endings := session.endings()
-	steps := []store.Step{store.In(s.Durable, append(append(calls, stored), endings...)...)}
-	if s.Durable != s.Store {
-		reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
-		steps = append([]store.Step{store.In(s.Store, reserved)}, steps...)
-	}
-	if err := store.Do(ctx, steps...); err != nil {
+	err = s.putListed(ctx, session, func(listing []*store.Call) error {
+		steps := []store.Step{store.In(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}
+		if s.Durable != s.Store {
+			reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
+			steps = append([]store.Step{store.In(s.Store, reserved)}, steps...)
+		}
+		return store.Do(ctx, steps...)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if session.endedBy(endings) {

@@ -29,7 +29,7 @@ func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject,
 	if err := s.NoteEnded(ctx, p, subject, session); err != nil {
 		return err
 	}
-	_, err := s.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, subject, session) })
+	_, err := each(s.ofUpstream(ctx, p, subject, session), func(stored *Session) (bool, error) { return true, s.End(ctx, stored) })
 	return err
 }
 

@@ -138,6 +138,31 @@ func (ix *appIndex) noteKnown(ctx context.Context, g *Grant) error {
 	})
 }
 
+// addMissing adds the clients of grants that are not listed. It reads many lists in one step.
+func (ix *appIndex) addMissing(ctx context.Context, grants []*Grant) error {
+	keys := make([]string, len(grants))
+	for i, g := range grants {
+		keys[i] = appsKey(g.User)
+	}
+	values, err := store.Values(ctx, ix.durable, keys...)
+	for i, value := range values {
+		apps, reading := decodeApps(value)
+		err = errors.Join(err, reading)
+		if err == nil && !slices.Contains(clientsOf(apps), grants[i].ClientID) {
+			err = ix.noteKnown(ctx, grants[i])
+		}
+	}
+	return err
+}
+
+// clientsOf are the ids of the clients in a list.
+func clientsOf(apps []indexedApp) (ids []string) {
+	for _, app := range apps {
+		ids = append(ids, app.ClientID)
+	}
+	return ids
+}
+
 // tells reports whether the entry says all of a new grant already.
 func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
 	knows := func(p indexedPatient) bool { return p.ID == g.patient() && g.GrantedAt.Sub(p.Used) < appPrecision }
@@ -153,14 +178,30 @@ func (ix *appIndex) lasts(used, cutoff time.Time) bool {
 	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
 }
 
-// forget removes a client from the list of a person, or all if it is empty.
-func (ix *appIndex) forget(ctx context.Context, user, clientID string) error {
-	if clientID == "" {
-		return ix.durable.Delete(ctx, appsKey(user))
-	}
-	return ix.change(ctx, user, func(apps []indexedApp) ([]indexedApp, bool) {
-		left := slices.DeleteFunc(slices.Clone(apps), func(a indexedApp) bool { return a.ClientID == clientID })
-		return left, len(left) < len(apps)
+// forget removes a client from the list of a person, or all if it is empty, unless it was used since a time: a grant of
+// after a revocation must be found by the next one.
+func (ix *appIndex) forget(ctx context.Context, user, clientID string, since time.Time) error {
+	return store.Retry(ctx, func() error {
+		stored, err := store.Values(ctx, ix.durable, appsKey(user))
+		if err != nil || stored[0] == nil {
+			return err
+		}
+		apps, err := decodeApps(stored[0])
+		left := slices.DeleteFunc(slices.Clone(apps), func(a indexedApp) bool {
+			return (clientID == "" || a.ClientID == clientID) && !a.Used.After(since)
+		})
+		if err != nil || len(left) == len(apps) {
+			return err
+		}
+		value, err := json.Marshal(left)
+		if err != nil {
+			return err
+		}
+		lifetime := appLifetime
+		if len(left) == 0 {
+			lifetime = time.Second // a step cannot delete on a condition
+		}
+		return ix.durable.Do(ctx, store.Replacing(appsKey(user), stored[0], value, lifetime))
 	})
 }
 

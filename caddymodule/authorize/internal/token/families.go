@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
@@ -34,6 +35,7 @@ type families struct {
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 	logger      *slog.Logger
+	index       *personindex.Index
 }
 
 // Lifetimes are those of what is issued.
@@ -207,6 +209,58 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 			return ended, err
 		},
 	}
+}
+
+// keysOf returns the keys of families among which are all of a user, all to a client, or those of the user to the client if
+// both are named. It looks at the person's lists alone, unless there is no user, or some of their apps are not listed.
+func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string, error) {
+	complete, err := fs.index.Complete(ctx)
+	clients := []string{clientID}
+	if err == nil && complete && user != "" && clientID == "" {
+		var apps []indexedApp
+		apps, err = fs.grants.apps.load(ctx, user)
+		complete, clients = !lacksSome(apps), clientsOf(apps)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case user == "" || !complete:
+		return fs.durable.List(ctx, familyKey(""))
+	}
+	return fs.listed(ctx, user, clients)
+}
+
+// listed returns the keys of a person's families that are listed for some clients.
+func (fs *families) listed(ctx context.Context, user string, clients []string) (keys []string, err error) {
+	var lists []string
+	for _, id := range clients {
+		lists = append(lists, fs.list(ctx, user, id).Key)
+	}
+	values, err := store.Values(ctx, fs.durable, lists...)
+	for _, value := range values {
+		for id := range slices.Chunk(value, familyIDSize) {
+			keys = append(keys, familyKey(string(id)))
+		}
+	}
+	return keys, err
+}
+
+// ListAll adds all families to the lists that lack them, and their clients to the apps of their people (package
+// personindex).
+func (fs *families) ListAll(ctx context.Context) error {
+	keys, err := fs.durable.List(ctx, familyKey(""))
+	if err != nil {
+		return err
+	}
+	return store.Each(ctx, fs.durable, keys, func(some []*refreshFamily) error {
+		var all []store.Listing
+		var grants []*Grant
+		for _, f := range some {
+			grants = append(grants, f.Grant)
+			all = append(all, store.Listing{List: fs.list(ctx, f.Grant.User, f.Grant.ClientID), Item: f.Grant.Family})
+		}
+		return errors.Join(store.AddMissing(ctx, fs.durable, all), fs.grants.apps.addMissing(ctx, grants))
+	})
 }
 
 // checkRefreshScope refuses a request for more than was granted (RFC 6749 §6), before anything is changed by it.

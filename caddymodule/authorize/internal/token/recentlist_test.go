@@ -245,7 +245,9 @@ func (m *meanwhile) once(place *string, method, key string) {
 
 func (m *meanwhile) Get(ctx context.Context, key string) ([]byte, error) {
 	m.once(&m.before, "Get", key)
-	return m.Store.Get(ctx, key)
+	value, err := m.Store.Get(ctx, key)
+	m.once(&m.after, "Get", key)
+	return value, err
 }
 
 func (m *meanwhile) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
@@ -258,10 +260,12 @@ func (m *meanwhile) Put(ctx context.Context, key string, value []byte, ttl time.
 	return m.Store.Put(ctx, key, value, ttl)
 }
 
-func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
-	keys, err := m.Store.List(ctx, prefix)
-	m.once(&m.after, "List", prefix)
-	return keys, err
+func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
+	err := m.Store.Do(ctx, calls...)
+	for _, c := range calls {
+		m.once(&m.after, c.Op.String(), c.Key)
+	}
+	return err
 }
 
 // While everything of a person is ended, whoever has a session of theirs gets nothing by
@@ -277,7 +281,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 		code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(nil)))).Query().Get("code")
 		got = b.RequestTokens(servertest.CodeForm(code, nil))
 	}
-	store.after = "List refresh:" // those that are to be deleted are known
+	store.after = "Get families:" // those that are to be deleted are known
 	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
@@ -293,7 +297,7 @@ func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
 	b, code := servertest.NewBrowser(t, s), ""
 	store.happens = func() { code = b.Code(nil) }
-	store.after = "List session:"
+	store.after = "Get sessions:"
 	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
 		t.Fatalf("%+v, %v, or nothing happened", got, err)
 	}

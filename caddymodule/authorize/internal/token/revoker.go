@@ -33,7 +33,8 @@ type Revoker struct {
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 	apps        *appIndex
-	turns       *fairqueue.Queue // of people: each search of the store is costly
+	consents    *consent.Consents
+	turns       *fairqueue.Queue // of people: to search the store, as long as not all is listed, is costly
 	families    *families
 }
 
@@ -70,6 +71,7 @@ func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
 // an error.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, staysSignedIn bool, revoked *RevokedGrants) error {
 	var errs [6]error
+	began := r.revocations.Now()
 	ends := clientID == "" && !staysSignedIn
 	if ends {
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
@@ -78,15 +80,10 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	if ends && errs[1] == nil {
 		errs[5] = r.endLateSessions(ctx, user, revoked)
 	}
-	named := func(u, c string) bool { return (user == "" || u == user) && (clientID == "" || c == clientID) }
 	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
-		revoked.RefreshTokens, errs[1] = store.DeleteFunc(ctx, r.durable, familyKey(""), func(f *refreshFamily) bool {
-			return named(f.Grant.User, f.Grant.ClientID)
-		})
+		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
 	}
-	revoked.Consents, errs[2] = store.DeleteFunc(ctx, r.durable, "consent:", func(c *consent.Consent) bool {
-		return named(c.User, c.ClientID)
-	})
+	revoked.Consents, errs[2] = r.consents.Delete(ctx, user, clientID)
 	switch {
 	case clientID != "":
 		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
@@ -94,9 +91,20 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 		errs[3] = r.sessions.RemoveClients(ctx, user)
 	}
 	if user != "" && errors.Join(errs[:]...) == nil { // else it stays listed, to be ended again
-		errs[4] = r.apps.forget(ctx, user, clientID)
+		errs[4] = r.apps.forget(ctx, user, clientID, began)
 	}
 	return errors.Join(errs[:]...)
+}
+
+// deleteFamilies deletes families, and returns how many.
+func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (deleted int, err error) {
+	keys, err := r.families.keysOf(ctx, user, clientID)
+	if err != nil {
+		return 0, err
+	}
+	return store.DeleteKeys(ctx, r.durable, keys, func(f *refreshFamily) bool {
+		return (user == "" || f.Grant.User == user) && (clientID == "" || f.Grant.ClientID == clientID)
+	})
 }
 
 // endLateSessions ends sessions that began while the others were ended: what they gave until

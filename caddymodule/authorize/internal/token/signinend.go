@@ -23,32 +23,19 @@ func (r *Revoker) EndSignIn(ctx context.Context, s revalidation.SignIn) error {
 	return errors.Join(err, r.endGrantsOf(ctx, s))
 }
 
-// endGrantsOf revokes the grants of a sign-in that can be refreshed. It searches the store only for the few people whose
-// list of apps lacks some.
+// endGrantsOf revokes the grants of a sign-in that can be refreshed.
 func (r *Revoker) endGrantsOf(ctx context.Context, s revalidation.SignIn) error {
-	apps, err := r.apps.load(ctx, s.User)
+	keys, err := r.families.keysOf(ctx, s.User, "")
 	var grants []*Grant
-	note := func(f *refreshFamily) bool {
-		if g := f.Grant; g.User == s.User && g.Session == s.SID && g.Provider == s.Provider {
-			grants = append(grants, g)
-		}
-		return false
-	}
-	if err == nil && (lacksSome(apps) || len(apps) >= maxApps) { // versions before did not say so
-		_, err = store.DeleteFunc(ctx, r.durable, familyKey(""), note) // deletes none
-		apps = nil
-	}
-	for _, app := range apps {
-		ids, listing := r.families.list(ctx, s.User, app.ClientID).Items(ctx, familyIDSize)
-		values, reading := store.Values(ctx, r.durable, familyKeys(ids)...)
-		err = errors.Join(err, listing, reading)
-		for _, value := range values {
-			f, reading := store.FromJSON[refreshFamily](value)
-			if err = errors.Join(err, reading); f != nil {
-				note(f)
+	reading := store.Each(ctx, r.durable, keys, func(some []*refreshFamily) error {
+		for _, f := range some {
+			if g := f.Grant; g.User == s.User && g.Session == s.SID && g.Provider == s.Provider {
+				grants = append(grants, g)
 			}
 		}
-	}
+		return nil
+	})
+	err = errors.Join(err, reading)
 	for _, g := range grants {
 		err = errors.Join(err, r.endGrant(ctx, g))
 	}

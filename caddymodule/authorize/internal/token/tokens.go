@@ -1,6 +1,7 @@
 package token
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
@@ -59,7 +60,7 @@ func New(c Config) *Tokens {
 		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
 		Revoker: &Revoker{
 			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,
-			revocations: c.Revocations, trail: c.Trail, apps: apps, turns: fairqueue.New(1),
+			revocations: c.Revocations, trail: c.Trail, apps: apps, consents: c.Consents, turns: fairqueue.New(1),
 		},
 	}
 	t.Issuer = &Issuer{
@@ -72,7 +73,7 @@ func New(c Config) *Tokens {
 	t.Verifier.signatures.MaxEntries = maxSignatures
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
-		signIns: c.Sessions.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
+		signIns: c.Sessions.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger, index: c.Sessions.Index,
 	}
 	t.Revoker.families = t.families
 	t.Apps = &Apps{
@@ -85,6 +86,9 @@ func New(c Config) *Tokens {
 	t.addEndpoints(&c)
 	return t
 }
+
+// ListAll lists all grants that can be refreshed (package personindex).
+func (t *Tokens) ListAll(ctx context.Context) error { return t.families.ListAll(ctx) }
 
 func (t *Tokens) addEndpoints(c *Config) {
 	userinfo := &userinfoEndpoint{Responder: c.Responder, accounts: c.Accounts, verifier: t.Verifier, clients: c.Authenticator.Clients, keys: c.Keys}

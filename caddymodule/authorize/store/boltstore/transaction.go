@@ -66,6 +66,12 @@ func (t transaction) Held(key string) ([]byte, bool) {
 	return held[expirySize:], true
 }
 
+// Left implements [store.Table].
+func (t transaction) Left(key string) time.Duration {
+	held := t.entries.Get([]byte(key))
+	return time.Unix(0, int64(binary.BigEndian.Uint64(held))).Sub(t.now)
+}
+
 // Set implements [store.Table].
 func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	held := t.entries.Get([]byte(key))

@@ -53,7 +53,8 @@ BEGIN
 					ON CONFLICT (key) DO UPDATE SET
 						value = CASE WHEN ops[i] = 6 AND NOT e.gone AND e.expires > clock_timestamp()
 							THEN e.value || excluded.value ELSE excluded.value END,
-						expires = excluded.expires, xid = excluded.xid, gone = false, version = 1
+						expires = CASE WHEN ops[i] = 6 AND NOT e.gone THEN greatest(e.expires, excluded.expires) ELSE excluded.expires END,
+						xid = excluded.xid, gone = false, version = 1
 					WHERE ops[i] = 1 OR e.gone OR e.expires <= clock_timestamp()
 						OR ops[i] = 6 AND length(e.value) + length(items[i]) <= mosts[i]
 					RETURNING e.xmax = 0 INTO inserted;

@@ -104,6 +104,9 @@ for i = 1, n do
 	local at = 3 + (i - 1) * 5
 	local method, value = ARGV[at + 1], ARGV[at + 2]
 	if method == 'Append' then
+		if held[i] then -- it does not shorten a lifetime
+			ARGV[at + 4] = string.format('%.0f', math.max(ARGV[at + 4], redis.call('PTTL', KEYS[1 + i])))
+		end
 		held[i] = (held[i] or '') .. value
 	elseif method == 'Put' or method == 'Add' or method == 'Swap' then
 		held[i] = value

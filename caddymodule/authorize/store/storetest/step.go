@@ -15,6 +15,7 @@ import (
 var stepTests = []storeTest{
 	{"append to what is there", appendGrows, false},
 	{"append refuses what is too long", appendRefuses, false},
+	{"append does not shorten a lifetime", appendKeepsLifetime, false},
 	{"append after expiry starts anew", appendAfterExpiry, false},
 	{"no item of many appenders is lost", appendersRace, false},
 	{"a step does all its calls", stepDoesAll, false},
@@ -44,6 +45,13 @@ func appendRefuses(t *testing.T, ctx context.Context, s subject) {
 	}
 	wantValue(t, s, "k", "abc")
 	wantKeys(t, s, "new")
+}
+
+func appendKeepsLifetime(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("ab"), 3*s.lifetime))
+	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	s.expire()
+	wantValue(t, s, "k", "abcd")
 }
 
 func appendAfterExpiry(t *testing.T, ctx context.Context, s subject) {

@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+)
+
+// crowd is how many people the store of [BenchmarkOnePerson] has, each with a session and a refresh token.
+const crowd = 200_000
+
+// BenchmarkOnePerson measures, for docs/evidence/replicas.md, what revoking everything of one person takes, and listing their
+// sessions, in a store with a crowd of others.
+func BenchmarkOnePerson(b *testing.B) {
+	for _, bm := range []struct {
+		name string
+		open func(b *testing.B) store.Store
+	}{
+		{"file", func(b *testing.B) store.Store {
+			s := boltstore.New(filepath.Join(b.TempDir(), "store.db"), 10*crowd)
+			b.Cleanup(func() { _ = s.Close() })
+			return s
+		}},
+		{"redis", func(b *testing.B) store.Store {
+			s := redisstore.New(redisstore.Options{Address: startRedis(b).address(), Timeout: time.Minute})
+			b.Cleanup(func() { _ = s.Close() })
+			return s
+		}},
+		{"postgres", func(b *testing.B) store.Store {
+			return openPostgres(b, postgresstore.Config{DSN: startPostgres(b).socketDSN(""), Timeout: time.Minute, MaxEntries: 100 * crowd})
+		}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			s := bm.open(b)
+			server := onePersonServer(b, s)
+			signInWithRefresh(b, server)
+			fillWithCrowd(b, s)
+			b.Run("listed", func(b *testing.B) { benchmarkOnePerson(b, server) })
+			server = onePersonServer(b, s)
+			must(b, s.Delete(b.Context(), "index:people"))
+			b.Run("searched", func(b *testing.B) { benchmarkOnePerson(b, server) }) // as before all entries were listed
+		})
+	}
+}
+
+func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
+	return servertest.New(b, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Store, c.Durable = s, s
+	})
+}
+
+func signInWithRefresh(b *testing.B, server *authorize.Server) {
+	if servertest.NewBrowser(b, server).Tokens(servertest.OfflineAccess(nil)).Refresh == "" {
+		b.Fatal("no refresh token")
+	}
+}
+
+func benchmarkOnePerson(b *testing.B, server *authorize.Server) {
+	b.Run("revoke", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			signInWithRefresh(b, server)
+			b.StartTimer()
+			ended, err := server.RevokeGrants(b.Context(), "alice", "")
+			if err != nil || ended.Sessions == 0 || ended.RefreshTokens == 0 {
+				b.Fatalf("%+v, %v", ended, err)
+			}
+		}
+	})
+	b.Run("sessions", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := server.Sessions(b.Context(), "alice"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// fillWithCrowd gives each of a crowd what alice has in a store.
+func fillWithCrowd(b *testing.B, s store.Store) {
+	b.Helper()
+	templates := map[string][]byte{}
+	for _, kind := range []string{"session", "refresh"} {
+		keys, err := s.List(b.Context(), kind+":")
+		if err != nil || len(keys) == 0 {
+			b.Fatal(kind, err)
+		}
+		if templates[kind], err = s.Get(b.Context(), keys[0]); err != nil {
+			b.Fatal(err)
+		}
+		if !json.Valid(templates[kind]) || !bytes.Contains(templates[kind], []byte(`"alice"`)) {
+			b.Fatalf("%s: %s", kind, templates[kind])
+		}
+	}
+	people := make([]int, crowd)
+	for i := range people {
+		people[i] = i
+	}
+	for some := range slices.Chunk(people, 500) {
+		var calls []*store.Call
+		for _, i := range some {
+			for kind, template := range templates {
+				value := strings.ReplaceAll(string(template), `"alice"`, fmt.Sprintf(`"person-%d"`, i))
+				calls = append(calls, &store.Call{Op: store.Put, Key: kind + ":" + randomID(), Value: []byte(value), TTL: 24 * time.Hour})
+			}
+		}
+		if err := s.Do(b.Context(), calls...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
