@@ -14,7 +14,7 @@ type Shared interface {
 	// process changes, in the order of the changes. Every second or so it also reports that
 	// nothing changed. It returns when ctx ends or the store fails; a further call starts
 	// again with all there are. The followed kinds are set when the store is made; see
-	// [KindOf]. Of entries that live for longer than a day, a store may at first report only
+	// [KindOf]. Of entries that live for longer than 49 hours, a store may at first report only
 	// what changed lately, and of a change only that it happened.
 	Follow(ctx context.Context, tell func(Update)) error
 
@@ -36,7 +36,7 @@ type Update struct {
 // A Change is an entry as it is after a change.
 type Change struct {
 	Key     string    // of the entry
-	Value   []byte    // nil: it was deleted, or lives for longer than a day
+	Value   []byte    // nil: it was deleted, or lives for longer than 49 hours
 	Expires time.Time // by this process's clock
 }
 

@@ -21,9 +21,13 @@ const (
 	// one person. It saves most checks of an access token from looking for five of these.
 	RareCutoff = cutoffPrefix + "rare"
 
+	// ClockJump is how far a clock may jump ahead and back again without an expired token becoming valid that was revoked:
+	// revocations outlive tokens by that much.
+	ClockJump = 24 * time.Hour
+
 	// cutoffLifetime is longer than that of any access token or code. Refresh tokens are
 	// deleted instead.
-	cutoffLifetime = keyring.Retention + time.Minute
+	cutoffLifetime = keyring.Retention + ClockJump + time.Minute
 )
 
 // UserCutoff is the key of the cutoff of all grants of a user.

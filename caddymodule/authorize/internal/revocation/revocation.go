@@ -48,12 +48,12 @@ var (
 	revokedMark  = "revoked" // of an earlier version, which had no other entry in a single store
 )
 
-// Revoke voids an access token or a whole grant, by its id, for the time it has left and a
-// little longer, because clocks differ. In the same step it deletes what is over with it in
+// Revoke voids an access token or a whole grant, by its id, for the time it has left, negative if it has expired, and
+// [ClockJump] and a little longer, because clocks differ. In the same step it deletes what is over with it in
 // the durable store. If the store is full, the mark of the grant's code, which is void too,
 // makes room.
 func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration, ended ...string) error {
-	left += time.Minute
+	left += ClockJump + time.Minute
 	until, _ := r.Now().Add(left).MarshalText() // fails only after the year 9999
 	revoked := &store.Call{Op: store.Put, Key: revokedPrefix + id, Value: until, TTL: left}
 	durable := append([]*store.Call{revoked}, deleting(ended)...)

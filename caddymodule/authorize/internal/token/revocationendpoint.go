@@ -41,7 +41,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	if err != nil {
 		return err
 	}
-	t, err := e.find(r.Context(), p)
+	t, err := e.find(r.Context(), p, e.verifier.revocable)
 	switch {
 	case t == nil || err != nil:
 		return err
@@ -75,16 +75,16 @@ type issuedToken struct {
 	clientID, user string
 }
 
-// find returns the token that a request names, or nil if it is invalid. Access and refresh
+// find returns the token that a request names, or nil if it is invalid, which verify says of access tokens. Access and refresh
 // tokens differ in form, so token_type_hint is not needed (RFC 7009 §2.1). An old refresh
 // token still identifies its family.
-func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters) (*issuedToken, error) {
+func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, verify func(context.Context, string) (*accessTokenClaims, error)) (*issuedToken, error) {
 	raw := p.Get("token")
 	if raw == "" {
 		return nil, oauth2.InvalidRequest("token is missing")
 	}
 	if familyID(raw) == "" {
-		claims, err := e.verifier.verify(ctx, raw)
+		claims, err := verify(ctx, raw)
 		switch {
 		case errors.Is(err, errInvalidToken):
 			return nil, nil

@@ -2,12 +2,14 @@ package token_test
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // No token passes for one of another kind, even where one key signs both.
@@ -83,4 +85,51 @@ func TestTokenOfRemovedClient(t *testing.T) {
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo: %d", r.StatusCode)
 	}
+}
+
+// A clock that jumps ahead, beyond the lifetime of a token, and back makes no revoked token valid: revocations outlive tokens by
+// a day, and tokens that seem to have expired can be revoked for a day.
+func TestRevocationOutlivesClockJump(t *testing.T) {
+	t.Parallel()
+	const jump = 23 * time.Hour
+	for name, tt := range map[string]struct {
+		before, after time.Duration // until the revocation, and until the clock jumps back
+		revoke        func(b *servertest.Browser, s *authorize.Server, tokens servertest.TokenResponse)
+		kept          bool
+	}{
+		"a token, then the clock jumps":           {0, time.Hour + jump, revokeToken, true},
+		"a token, while it seems to have expired": {time.Hour + jump, time.Minute, revokeToken, true},
+		"a token that expired long ago":           {time.Hour + 25*time.Hour, 0, revokeToken, false},
+		"a person, then the clock jumps": {0, 24*time.Hour + jump, func(b *servertest.Browser, s *authorize.Server, _ servertest.TokenResponse) {
+			if _, err := s.RevokeGrants(b.T.Context(), "alice", ""); err != nil {
+				b.T.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				memory := store.NewMemory(0, 0)
+				s := servertest.New(t, func(c *authorize.Config) { c.Store = memory })
+				b := servertest.NewBrowser(t, s)
+				tokens := b.Tokens(nil)
+				time.Sleep(tt.before)
+				tt.revoke(b, s, tokens)
+				time.Sleep(tt.after)
+				kept := 0
+				for _, kind := range []string{"revoked:", "cutoff:user:"} {
+					keys, err := memory.List(t.Context(), kind)
+					servertest.NoError(t, err)
+					kept += len(keys)
+				}
+				if kept > 0 != tt.kept {
+					t.Errorf("%d revocations are stored", kept)
+				}
+			})
+		})
+	}
+}
+
+func revokeToken(b *servertest.Browser, _ *authorize.Server, tokens servertest.TokenResponse) {
+	servertest.WantStatus(b.T, b.Post("/oauth2/revoke", url.Values{"token": {tokens.AccessToken}, "client_id": {"app"}}), http.StatusOK)
 }

@@ -23,7 +23,7 @@ const (
 	heartbeat = time.Second / 2
 )
 
-// Follow implements [store.Shared]. The stream holds the changes of a day: an older entry of a
+// Follow implements [store.Shared]. The stream holds the changes of two days: an older entry of a
 // followed kind is not reported at first. A server that must not be used ([Store.Check]) is not
 // followed.
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {

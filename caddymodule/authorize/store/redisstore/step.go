@@ -24,7 +24,7 @@ const (
 
 	// changeMemory is how long a change is in the stream: as long as a revocation of the
 	// longest-lived token, and more.
-	changeMemory = 25 * time.Hour
+	changeMemory = 49 * time.Hour
 )
 
 // A stepper makes steps of calls.
