@@ -65,12 +65,13 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		health <address>
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	taken := takenNames{}
 	err := option.ParseDirective(d, option.Block{
 		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             option.Word(&a.FHIRBase, fhirapp.CheckBase),
-		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, a.nameCheck("user")) }),
+		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, taken.check("user")) }),
 		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
-		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, a.nameCheck("client")) }),
+		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
 		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
 		"registration":          parseRegistration(&a.Registration),
 		"user_access_brands":    parseBrands(&a.UserAccessBrands),
@@ -154,18 +155,19 @@ func (a *App) unresolved() authorize.Config {
 	return c
 }
 
-// nameCheck rejects a name that cannot be the sub of tokens, or that a user or client has already.
-func (a *App) nameCheck(kind string) func(name string) error {
+// takenNames are the kinds of users and clients, "user" or "client", by name.
+type takenNames map[string]string
+
+// check rejects a name that cannot be the sub of tokens, or that a user or client has already, and takes it.
+func (t takenNames) check(kind string) func(name string) error {
 	return func(name string) error {
-		switch {
-		case slices.ContainsFunc(a.Users, func(u User) bool { return u.Name == name }):
-			return takenError(kind, "user", name)
-		case slices.ContainsFunc(a.Clients, func(c Client) bool { return c.ID == name }):
-			return takenError(kind, "client", name)
+		if by := t[name]; by != "" {
+			return takenError(kind, by, name)
 		}
 		if err := subject.CheckConfigured(name); err != nil {
 			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
 		}
+		t[name] = kind
 		return nil
 	}
 }
