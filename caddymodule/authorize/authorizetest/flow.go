@@ -101,6 +101,9 @@ func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	token := p.access[r.PostForm.Get("token")]
+	if g, ok := p.refresh[r.PostForm.Get("token")]; ok {
+		token = issued{g.person, time.Now().Add(accessLifetime)}
+	}
 	p.mu.Unlock()
 	if !time.Now().Before(token.expires) || !slices.ContainsFunc(s.People, func(now Person) bool { return now.Subject == token.person.Subject }) {
 		writeJSON(w, http.StatusOK, map[string]any{"active": false})

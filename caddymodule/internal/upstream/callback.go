@@ -59,5 +59,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 		return nil, err
 	}
 	p.keepAccessToken(ctx, m, tokens, identity)
+	identity.Bound = identity.RefreshToken != "" && !p.config.isOffline(m, r.Lasting)
+	identity.Introspects = identity.Bound && p.introspects(ctx, m, identity.RefreshToken)
 	return identity, nil
 }

@@ -24,6 +24,8 @@ type Identity struct {
 type Held struct {
 	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider gave none
 	Brief        bool      `json:"upstream_brief,omitempty"`         // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
+	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access: to refresh it may prolong the person's session there
+	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider introspects it, which prolongs nothing
 	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], where there is no refresh token
 	Expires      time.Time `json:"upstream_expires,omitzero"`        // when AccessToken does
 }

@@ -15,11 +15,21 @@ const firstAnswer = 3 * time.Second
 
 // Introspect reports whether an access token is active (RFC 7662), and until when, if the provider says so.
 func (p *Provider) Introspect(ctx context.Context, token string) (active bool, expires time.Time, err error) {
+	return p.introspect(ctx, token, "access_token")
+}
+
+// IntrospectRefreshToken reports whether a refresh token is active: unlike [Provider.Refresh], that is no activity of the person.
+func (p *Provider) IntrospectRefreshToken(ctx context.Context, token string) (active bool, err error) {
+	active, _, err = p.introspect(ctx, token, "refresh_token")
+	return active, err
+}
+
+func (p *Provider) introspect(ctx context.Context, token, kind string) (active bool, expires time.Time, err error) {
 	m, err := p.discovered(ctx)
 	if err != nil {
 		return false, expires, err
 	}
-	body, err := p.send(ctx, m, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
+	body, err := p.send(ctx, m, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {kind}})
 	if err != nil {
 		return false, expires, err
 	}
@@ -31,6 +41,17 @@ func (p *Provider) Introspect(ctx context.Context, token string) (active bool, e
 		return false, expires, errors.New("introspection_endpoint: no introspection response")
 	}
 	return *answer.Active, unixTime(answer.Expires), nil
+}
+
+// introspects reports whether the provider introspects a refresh token that it has just issued. Some call every one inactive.
+func (p *Provider) introspects(ctx context.Context, m *metadata, token string) bool {
+	if !p.config.Offline || m.IntrospectionEndpoint == "" {
+		return false
+	}
+	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	active, err := p.IntrospectRefreshToken(limited, token)
+	return err == nil && active
 }
 
 // keepAccessToken keeps an access token to ask by, if the provider gave no refresh token and says of the access token now that it

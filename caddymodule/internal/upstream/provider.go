@@ -144,6 +144,11 @@ func (c *Config) isBrief(m *metadata, lasting bool) bool {
 	return len(c.scopes(m, lasting)) < len(c.scopes(m, true))
 }
 
+// isOffline reports whether a refresh token outlives the person's session (OpenID Connect Core §11).
+func (c *Config) isOffline(m *metadata, lasting bool) bool {
+	return c.Offline && c.Google || slices.Contains(c.scopes(m, lasting), offlineAccess)
+}
+
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
 // Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens
 // (RFC 6749 §4.1.2).

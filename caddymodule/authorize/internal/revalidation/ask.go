@@ -39,6 +39,7 @@ type asker struct {
 type question struct {
 	recent time.Duration // how old the last yes may be
 	waits  bool          // for the answer that another gateway gets
+	person bool          // the person is active now
 }
 
 // ask asks a provider about a sign-in: nil is a yes, errEnded a no, and anything else an outage.
@@ -56,7 +57,7 @@ func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q ques
 		case r.Denied:
 			return a.end(ctx, r)
 		case held:
-			return a.askAs(ctx, p, r)
+			return a.askAs(ctx, p, r, q.person)
 		case r.Claim == "" || a.records.age(r) < p.Revalidate.Interval || !q.waits:
 			return nil
 		}
@@ -81,15 +82,16 @@ func (a *asker) claim(ctx context.Context, p *people.Provider, name string, rece
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
-// askAs asks with the claim of a record.
-func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error {
+// askAs asks with the claim of a record. Without the person, it does nothing that the provider takes for their activity, if
+// there is another way.
+func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person bool) error {
 	token, err := a.records.open(ctx, r)
 	if err != nil {
 		return a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
 	}
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if !r.Expires.IsZero() {
+	if !r.Expires.IsZero() || !person && r.isIdle() && r.Introspects {
 		return a.introspect(limited, p, r, token)
 	}
 	next := "" // that is not stored yet
@@ -120,9 +122,14 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 	return a.answered(ctx, r, next, err)
 }
 
-// introspect is askAs by an access token. From its answer no claim changes.
-func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) error {
-	active, _, err := p.Client.Introspect(ctx, token)
+// introspect is askAs by an access token, or a refresh token that is not to be used. From its answer no claim changes.
+func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (err error) {
+	var active bool
+	if r.Expires.IsZero() {
+		active, err = p.Client.IntrospectRefreshToken(ctx, token)
+	} else {
+		active, _, err = p.Client.Introspect(ctx, token)
+	}
 	a.providers.note(p, err)
 	ctx = context.WithoutCancel(ctx) // its time was for the question
 	switch {

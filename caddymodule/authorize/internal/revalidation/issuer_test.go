@@ -57,7 +57,7 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{
 		"check": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
-			_, err := s.check(ctx, p, r.name(), time.Second)
+			_, err := s.check(ctx, p, r.name(), question{recent: time.Second})
 			return err
 		},
 		"claim": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {

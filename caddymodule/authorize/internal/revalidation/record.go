@@ -18,20 +18,23 @@ type SignIn struct {
 
 // record is a sign-in as stored.
 type record struct {
-	SID      string    `json:"sid"`
-	Provider string    `json:"provider"`          // its key
-	Issuer   string    `json:"issuer"`            // its issuer then
-	Subject  string    `json:"subject"`           // the sub there
-	User     string    `json:"user"`              // the sub here
-	Token    string    `json:"token"`             // the refresh token, or an access token, sealed
-	Expires  time.Time `json:"expires,omitzero"`  // of the access token
-	Brief    bool      `json:"brief,omitempty"`   // it ends with the person's session there, and another can be asked for
-	Yes      time.Time `json:"yes"`               // the provider's latest
-	Denied   bool      `json:"denied,omitempty"`  // it said no, and what there is has not ended yet
-	Offline  bool      `json:"offline,omitempty"` // a grant outlives the session
-	Session  time.Time `json:"session"`           // when the session is over, if nobody ends it
-	Active   time.Time `json:"active"`            // until when something given lasts by itself
-	Until    time.Time `json:"until"`             // when nothing refers to the sign-in any more
+	SID         string    `json:"sid"`
+	Provider    string    `json:"provider"`              // its key
+	Issuer      string    `json:"issuer"`                // its issuer then
+	Subject     string    `json:"subject"`               // the sub there
+	User        string    `json:"user"`                  // the sub here
+	Token       string    `json:"token"`                 // the refresh token, or an access token, sealed
+	Expires     time.Time `json:"expires,omitzero"`      // of the access token
+	Brief       bool      `json:"brief,omitempty"`       // it ends with the person's session there, and another can be asked for
+	Bound       bool      `json:"bound,omitempty"`       // see [upstream.Held]
+	Introspects bool      `json:"introspects,omitempty"` // see [upstream.Held]
+	Seen        time.Time `json:"seen,omitzero"`         // when the person was last active here, to about seenPrecision
+	Yes         time.Time `json:"yes"`                   // the provider's latest
+	Denied      bool      `json:"denied,omitempty"`      // it said no, and what there is has not ended yet
+	Offline     bool      `json:"offline,omitempty"`     // a grant outlives the session
+	Session     time.Time `json:"session"`               // when the session is over, if nobody ends it
+	Active      time.Time `json:"active"`                // until when something given lasts by itself
+	Until       time.Time `json:"until"`                 // when nothing refers to the sign-in any more
 
 	Claim   string    `json:"claim,omitempty"`  // of the gateway that is asking
 	Claimed time.Time `json:"claimed,omitzero"` // until when it is
@@ -41,6 +44,9 @@ const (
 	recordPrefix = "upstream:"
 	duePrefix    = "upstream-due:" // marks what the sweep looks at
 )
+
+// seenPrecision is how long a person's activity is not written again.
+const seenPrecision = time.Minute
 
 // closing is how long after its end the sweep has to give a refresh token back.
 const closing = time.Hour
@@ -84,6 +90,19 @@ func (rs records) now() time.Time { return store.Now(rs.store) }
 
 // age is how long ago the provider's last yes is.
 func (rs records) age(r *record) time.Duration { return store.Since(rs.store, r.Yes) }
+
+// isIdle reports whether the person was not active here since the last check, so that to refresh their token there would keep
+// them signed in for nothing.
+func (r *record) isIdle() bool { return r.Bound && !r.Seen.After(r.Yes) }
+
+// isUnseen reports whether it is time to write that the person is active.
+func (rs records) isUnseen(r *record) bool { return store.Since(rs.store, r.Seen) >= seenPrecision }
+
+// see notes that the person is active.
+func (rs records) see(r *record) bool {
+	r.Seen = rs.now()
+	return true
+}
 
 // isMute reports whether nothing can be asked any more: of an access token that has expired, no answer says anything of the person.
 func (rs records) isMute(r *record) bool {

@@ -90,7 +90,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	case token == "":
 		return nil, nil
 	}
-	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Expires: b.Expires, Yes: now, Session: session, Active: active}
+	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Seen: now, Yes: now, Session: session, Active: active}
 	read, err := store.Values(ctx, s.asker.records.store, recordPrefix+r.name())
 	if err != nil {
 		return nil, err
@@ -106,6 +106,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 		return nil, err
 	case before != nil && before.lastsLonger(r): // also while a gateway is replacing it
 		r.Token, r.Brief, r.Expires, r.Claim, r.Claimed = before.Token, before.Brief, before.Expires, before.Claim, before.Claimed
+		r.Bound, r.Introspects = before.Bound, before.Introspects
 	default:
 		if r.Token, err = s.asker.records.seal(ctx, r.name(), token); err != nil {
 			return nil, err
@@ -136,6 +137,7 @@ func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err e
 	}
 	_, err = s.asker.records.change(ctx, key, func(r *record) bool {
 		if r.Brief = false; sealed != "" {
+			r.Bound, r.Introspects = false, false
 			r.Token, r.Expires, r.Yes, r.Claim = sealed, time.Time{}, s.asker.records.now(), "" // whoever asks by the other stores nothing
 		}
 		return true
@@ -163,7 +165,10 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 	if p == nil {
 		return true, nil
 	}
-	_, err := s.check(ctx, p, name(sid, provider), p.Revalidate.Interval)
+	r, err := s.check(ctx, p, name(sid, provider), question{recent: p.Revalidate.Interval, waits: true, person: true})
+	if err == nil && r != nil && s.asker.records.isUnseen(r) {
+		_, err = s.asker.records.change(ctx, r.name(), s.asker.records.see)
+	}
 	if errors.Is(err, errEnded) || errors.Is(err, errSilent) || errors.Is(err, errMute) {
 		return false, nil
 	}
@@ -177,20 +182,24 @@ func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool
 	if p == nil {
 		return nil
 	}
-	r, err := s.check(ctx, p, name(sid, provider), atRefresh)
+	r, err := s.check(ctx, p, name(sid, provider), question{recent: atRefresh, waits: true, person: !kept})
 	if err == nil && r == nil && kept {
 		return errEnded
 	}
-	if lasts := s.asker.records.now().Add(s.accessToken); err == nil && r != nil && r.Active.Before(lasts.Add(-time.Minute)) {
-		_, err = s.asker.records.change(ctx, r.name(), func(r *record) bool { extend(&r.Active, lasts); return true })
+	lasts := s.asker.records.now().Add(s.accessToken)
+	if err == nil && r != nil && (r.Active.Before(lasts.Add(-time.Minute)) || !kept && s.asker.records.isUnseen(r)) {
+		_, err = s.asker.records.change(ctx, r.name(), func(r *record) bool {
+			extend(&r.Active, lasts)
+			return kept || s.asker.records.see(r)
+		})
 	}
 	return err
 }
 
 // check asks about a sign-in unless the last yes is recent enough. Without a record there is nothing to ask.
-func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, recent time.Duration) (*record, error) {
+func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q question) (*record, error) {
 	r, err := s.asker.records.read(ctx, name)
-	if r == nil || err != nil || r.Issuer != p.Issuer || !r.Denied && s.asker.records.age(r) < recent {
+	if r == nil || err != nil || r.Issuer != p.Issuer || !r.Denied && s.asker.records.age(r) < q.recent {
 		return r, err
 	}
 	background := audit.ForReason(context.WithoutCancel(ctx), reason)
@@ -203,7 +212,7 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, re
 		return r, nil
 	}
 	answer := s.asking.DoChan(name, func() (any, error) {
-		return nil, s.asker.ask(background, p, name, question{recent: recent, waits: true})
+		return nil, s.asker.ask(background, p, name, q)
 	})
 	select {
 	case <-ctx.Done():

@@ -131,7 +131,7 @@ func (s *sweeper) due(r *record, name string, inSession bool) func(context.Conte
 		return func(ctx context.Context) { _ = s.asker.end(ctx, r) }
 	}
 	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
-	if s.asker.records.age(r) < recent || s.asker.records.isMute(r) {
+	if s.asker.records.age(r) < recent || s.asker.records.isMute(r) || r.isIdle() && !r.Introspects {
 		return nil
 	}
 	return func(ctx context.Context) { _ = s.asker.ask(ctx, p, name, question{recent: recent}) }
