@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/oauth2"
 )
@@ -65,6 +67,41 @@ func TestKeycloakNextNurse(t *testing.T) {
 					}
 				})
 			}
+		}
+	})
+}
+
+// Keycloak's automatic log-off works although a gateway checks its people in the background: who is inactive is signed out there
+// and here, who is active stays, and who is inactive and disabled loses their access tokens within the interval.
+func TestKeycloakIdle(t *testing.T) {
+	k := emptyHospital(t)
+	k.realm(t, http.MethodPut, "", map[string]any{"ssoSessionIdleTimeout": 120})
+	onOneAndThree(t, func(t *testing.T, name string) {
+		address, idp := mustFreeAddress(t), "idle-"+name
+		k.addClient(t, "https://"+address, idp, nil)
+		g := federatedGateway(t, "gateway-keycloak-idle-"+name, address,
+			[]string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", "revalidate 1m 8h")}, "scope online_access")
+		tokens, people, ids := map[string]*oauth2.Token{}, map[string]*person{}, map[string]string{}
+		for _, who := range []string{"idle", "active", "disabled"} {
+			ids[who], people[who] = k.addUser(t, who+"-"+name), g.newPerson(t)
+			tokens[who] = people[who].signInBy(t, idp, keycloakForm(who+"-"+name)).token
+		}
+		silent := g.demoApp(t, "openid").AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none"))
+		visits := func() bool { return people["active"].walk(t, silent, appCallback, nil).Query().Has("code") }
+		reads := func(who string) bool { return g.expand(t, tokens[who].AccessToken, gender).status == http.StatusOK }
+		k.realm(t, http.MethodPut, "/users/"+ids["disabled"], map[string]any{"enabled": false})
+		(&hospitalized{person: people["disabled"]}).eventually(t, "disabled", 90*time.Second, func() bool { return !reads("disabled") })
+		if !visits() || !reads("idle") {
+			t.Error("signed out before the timeout")
+		}
+		(&hospitalized{person: people["idle"]}).eventually(t, "idle", 6*time.Minute, func() bool {
+			if !visits() {
+				t.Fatal("who is active was signed out")
+			}
+			return !reads("idle")
+		})
+		if end := people["idle"].walk(t, silent, appCallback, nil); end.Query().Get("error") != "login_required" {
+			t.Errorf("who was inactive: %s", end)
 		}
 	})
 }
