@@ -37,6 +37,8 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.Server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.Server(endGrants)}},
+		{Pattern: adminIDPs, Handler: adminMethods{http.MethodGet: a.Server(listIDPs)}},
+		{Pattern: adminIDPs + "/", Handler: adminMethods{http.MethodPost: a.Server(acceptDenials)}},
 		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.Server(resetFactors)}},
 		{Pattern: adminClients, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
 		{Pattern: adminClients + "/", Handler: adminMethods{

@@ -21,6 +21,8 @@ import (
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
+//	GET    /fhir/idps         how identity providers answer whether people may still come
+//	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
 //	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
 //	GET    /fhir/clients      clients of the configuration, of the store, and those that registered themselves
 //	POST   /fhir/clients      adds one to the store; ?secret=new makes a secret

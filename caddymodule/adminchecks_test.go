@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
@@ -47,5 +49,30 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 		if err == nil || secret != "" {
 			t.Errorf("%q: %q, %v", action, secret, err)
 		}
+	}
+}
+
+// Denials are accepted of one provider, which must be suspended.
+func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
+	t.Parallel()
+	server, err := authorize.New(authorize.Config{
+		Issuer: "https://fhir.example.org", Store: store.NewMemory(0, 0), Logger: slog.New(slog.DiscardHandler),
+		IdentityProviders: []authorize.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		adminIDPs + "/hospital/accept": http.StatusConflict, adminIDPs + "/hospital/accept?all=true": http.StatusNotFound,
+		adminIDPs + "/hospital": http.StatusNotFound, adminIDPs + "//accept": http.StatusNotFound,
+	} {
+		_, err := acceptDenials(server, httptest.NewRequest(http.MethodPost, path, nil))
+		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	states, err := listIDPs(server, httptest.NewRequest(http.MethodGet, adminIDPs, nil))
+	if got, _ := json.Marshal(states); err != nil || string(got) != `[{"idp":"hospital","state":"unchecked"}]` {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -105,6 +105,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
+		"sub_issuer":          option.Word(&p.SubIssuer, upstream.CheckIssuer),
 		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
 		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), authorize.CheckMappedACR),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),

@@ -42,6 +42,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
+	config.Checks = state.checks
 	if a.server, err = roster.NewServer(config, roster.New(a.stores.Durable, &state.roster), resolveEntry); err != nil {
 		return err
 	}
@@ -49,6 +50,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	warnWithoutClients(a.logger, a)
+	appsInUse.Store(a, nil)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a)
 	_, err = site.Checks(ctx)
@@ -179,6 +181,7 @@ func (h exitHandler) Handle(context.Context, caddy.Event) error {
 
 // Cleanup releases the keys and the counts of quotas, if Provision got that far.
 func (a *App) Cleanup() error {
+	appsInUse.Delete(a)
 	if a.pooled == "" {
 		return nil
 	}

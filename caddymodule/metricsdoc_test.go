@@ -18,13 +18,14 @@ import (
 func TestMetricsDocumentLabels(t *testing.T) {
 	text := gatewaytest.ReadFile(t, "../docs/operation.md")
 	for metric, want := range map[string][]string{
-		"caddy_fhir_endpoint_duration_seconds": authorize.EndpointNames,
-		"caddy_fhir_bearer_decisions_total":    wordsOf(bearer.Decisions),
-		"caddy_fhir_expand_requests_total":     wordsOf(front.Outcomes),
-		"caddy_fhir_store_operations_total":    append(wordsOf(breaker.Outcomes), breaker.Operations...),
-		"caddy_fhir_store_problem":             wordsOf(store.Causes),
-		"caddy_fhir_store_connections":         {"idle", "used"},
-		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},
+		"caddy_fhir_endpoint_duration_seconds":     authorize.EndpointNames,
+		"caddy_fhir_bearer_decisions_total":        wordsOf(bearer.Decisions),
+		"caddy_fhir_expand_requests_total":         wordsOf(front.Outcomes),
+		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),
+		"caddy_fhir_store_problem":                 wordsOf(store.Causes),
+		"caddy_fhir_store_connections":             {"idle", "used"},
+		"caddy_fhir_idp_checked_timestamp_seconds": wordsOf(authorize.CheckResults),
+		"caddy_fhir_definitions":                   {"concepts", "code_systems", "value_sets"},
 	} {
 		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindStringSubmatch(text)
 		if row == nil {

@@ -51,7 +51,7 @@ func observedGateway(t *testing.T) *gateway {
 	})
 	g := exampleGateway(t, backend,
 		"{\n\tadmin", "{\n\tmetrics\n\tadmin",
-		"fhir {", "fhir {\n\t\tquota observed client 1 1h {\n\t\t\tcount $lookup\n\t\t}\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway observed\n\t\t}")
+		"fhir {", "fhir {\n\t\tidp observed {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id x\n\t\t}\n\t\tquota observed client 1 1h {\n\t\t\tcount $lookup\n\t\t}\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway observed\n\t\t}")
 	app, err := g.Context.App("fhir")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
@@ -22,6 +23,10 @@ type readiness struct {
 	Parts    map[string]string `json:"parts"`              // of each ok, or what kind of trouble it is in
 	Problems []string          `json:"problems,omitempty"` // why it is not ready
 	Warnings []string          `json:"warnings,omitempty"` // what it serves in spite of
+
+	// IdentityProviders are those that are asked again about people, with their latest checks at this gateway. A gateway is
+	// ready whatever they answer.
+	IdentityProviders []authorize.ProviderState `json:"identity_providers,omitempty"`
 }
 
 func (r *readiness) status() int { return statusOf(r.Ready) }
@@ -72,9 +77,24 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 		if err := app.server.Trouble(); err != nil && !errors.Is(err, store.ErrUnavailable) { // of which the store tells
 			answer.is("clients and people", store.CauseFailed, err)
 		}
+		answer.addProviders(ctx, app)
 	}
 	answer.Ready = len(answer.Problems) == 0
 	return answer, nil
+}
+
+// addProviders adds how identity providers answer; nothing while the store, which is a part of its own, does not.
+func (r *readiness) addProviders(ctx context.Context, app *App) {
+	states, err := app.Server().ProviderStates(ctx)
+	if err != nil {
+		return
+	}
+	r.IdentityProviders = states
+	for _, s := range states {
+		if s.State != "ok" && s.State != "unchecked" {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("idp %s: %s", s.Key, s.State))
+		}
+	}
 }
 
 var (

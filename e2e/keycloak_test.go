@@ -24,6 +24,7 @@ const keycloakFolder = "keycloak"
 // keycloakServer is Keycloak of Keycloak with a database of its own, which a restart keeps.
 type keycloakServer struct {
 	address string
+	public  string // its --hostname
 	folder  string // of the database
 	process *process
 }
@@ -41,6 +42,7 @@ func emptyKeycloak(t *testing.T) *keycloakServer {
 			t.Fatal(err)
 		}
 		k := &keycloakServer{address: "http://" + loopback(mustFreeAddress(t)), folder: folder}
+		k.public = k.address
 		k.start(t)
 		sharedKeycloak = k
 		return k
@@ -101,7 +103,7 @@ func (k *keycloakServer) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := keycloak.Command(home, strings.TrimPrefix(k.address, "http://"), mustFreeAddress(t), k.address, filepath.Join(k.folder, "keycloak"))
+	command := keycloak.Command(home, strings.TrimPrefix(k.address, "http://"), mustFreeAddress(t), k.public, filepath.Join(k.folder, "keycloak"))
 	running, err := startProcess("keycloak", keycloak.Environ, command[0], command[1:]...)
 	if err != nil {
 		t.Fatal(err)

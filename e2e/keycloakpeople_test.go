@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -161,6 +162,44 @@ func TestKeycloakPeople(t *testing.T) {
 		k.start(t)
 		each(t, (*ward).outageIsOver)
 	})
+	t.Run("Keycloak has another host name and is repaired", func(t *testing.T) {
+		k.process.stop()
+		k.public = "https://elsewhere.hospital.example"
+		k.start(t)
+		each(t, (*ward).isSuspended)
+		k.process.stop()
+		k.public = k.address
+		k.start(t)
+		each(t, (*ward).mistakeIsOver)
+	})
+}
+
+// isSuspended checks that nothing is served and nothing ends while Keycloak denies everybody.
+func (w *ward) isSuspended(t *testing.T) {
+	for fate, p := range w.people {
+		if !goesOn(fate) {
+			continue
+		}
+		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
+			p.eventually(t, fate+", "+kind, 90*time.Second, func() bool {
+				refused, ok := errors.AsType[*oauth2.RetrieveError](p.refresh(t, token))
+				return ok && refused.Response.StatusCode == http.StatusServiceUnavailable && p.reads(t, *token) == http.StatusServiceUnavailable
+			})
+		}
+	}
+}
+
+// mistakeIsOver checks that a mistake of Keycloak has ended nothing.
+func (w *ward) mistakeIsOver(t *testing.T) {
+	for fate, p := range w.people {
+		if !goesOn(fate) {
+			continue
+		}
+		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
+			p.eventually(t, fate+", "+kind, 90*time.Second, func() bool { return p.refresh(t, token) == nil && p.reads(t, *token) == http.StatusOK })
+		}
+	}
+	w.outageIsOver(t)
 }
 
 func (w *ward) refreshEnds(t *testing.T) {

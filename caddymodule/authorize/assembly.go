@@ -153,7 +153,7 @@ func (a *assembly) addClients(c *Config) error {
 func (a *assembly) addSessions(c *Config) {
 	signIns := revalidation.New(revalidation.Config{
 		Durable: c.Durable, Keys: c.Keys, Accounts: a.accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
-		Refresh: c.RefreshTokenLifetime, SessionKey: session.Key, Logger: c.Logger,
+		Refresh: c.RefreshTokenLifetime, Revocations: a.revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
 		End: func(ctx context.Context, signIn revalidation.SignIn) error {
 			return a.tokens.Revoker.EndSignIn(ctx, signIn)
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -98,6 +99,9 @@ type Config struct {
 	// Records asks the FHIR server in a person's name, for the pages on which they choose a
 	// patient. Default: none can be chosen there.
 	Records Records
+
+	// Checks are the latest of identity providers, which outlive this server. Default: none yet.
+	Checks *revalidation.Checks
 
 	// CountToken counts a request to the token endpoint, first without a client, and again when its client is known; public is
 	// one without secret or key. An error refuses the request. Default: none is.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 )
 
@@ -25,9 +26,18 @@ type (
 	// ScopeLimit gives scopes to the people whom it matches.
 	ScopeLimit = scopelimit.Row
 
+	// ProviderState is how an [IdentityProvider] answers whether people may still come.
+	ProviderState = revalidation.ProviderState
+
+	// ProviderChecks are the latest checks of each [IdentityProvider] at this gateway. The zero value has none.
+	ProviderChecks = revalidation.Checks
+
 	// AllowRule is one way to be allowed in by an [IdentityProvider].
 	AllowRule = people.AllowRule
 )
+
+// CheckResults are what can come of a check of an [IdentityProvider].
+var CheckResults = revalidation.Results
 
 // ErrAmbiguous says that what an operator calls somebody may mean several people, and lists their subs.
 var ErrAmbiguous = people.ErrAmbiguous

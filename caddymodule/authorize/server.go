@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
@@ -60,6 +61,19 @@ func (s *Server) Clients() *client.Registry { return s.clients }
 // AskProvider says why nobody can sign in by an identity provider.
 func (s *Server) AskProvider(ctx context.Context, key string) error {
 	return s.people.Accounts.Providers[key].Client.Check(ctx)
+}
+
+// ErrNotSuspended says that an identity provider is not suspended.
+var ErrNotSuspended = revalidation.ErrNotSuspended
+
+// AcceptDenials lets the denials of a suspended identity provider take effect, within the interval of its checks.
+func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
+	return s.sessions.SignIns.Accept(ctx, provider)
+}
+
+// ProviderStates are how the identity providers answer that are asked again about people.
+func (s *Server) ProviderStates(ctx context.Context) ([]revalidation.ProviderState, error) {
+	return s.sessions.SignIns.ProviderStates(ctx)
 }
 
 // Run asks identity providers in the background whether people may still come, until ctx ends and

@@ -16,6 +16,7 @@ func init() {
 	register(sessionsNoun)
 	register(grantsNoun)
 	register(factorsNoun)
+	register(idpsNoun)
 }
 
 const whoIsMeant = `
@@ -55,6 +56,46 @@ var factorsNoun = noun{
 		use: "reset", short: "Removes all of a person, and ends their sessions", args: cobra.NoArgs, flags: userFlag,
 		run: (*call).resetFactors,
 	}},
+}
+
+var idpsNoun = noun{
+	name: "fhir-idps", short: "Shows how identity providers answer, and accepts the denials of a suspended one", long: `
+A provider that denies nearly everybody is suspended: its people get 503, and nothing is revoked, until it confirms one of
+them again.`,
+	verbs: []verb{
+		{use: "list", short: "Lists the providers that are asked again about people", args: cobra.NoArgs, run: (*call).listIDPs},
+		{use: "accept <idp>", short: "Ends what a suspended provider denies, because it is right", args: cobra.ExactArgs(1), run: (*call).acceptDenials},
+	},
+}
+
+func (c *call) listIDPs() error {
+	var found []struct {
+		Key       string               `json:"idp"`
+		State     string               `json:"state"`
+		Suspended string               `json:"suspended"`
+		Latest    map[string]time.Time `json:"latest"`
+	}
+	return c.do(request{method: http.MethodGet, path: []string{"idps"}}, &found, func(out io.Writer) error {
+		var rows [][]string
+		for _, p := range found {
+			last := "-"
+			if at, ok := p.Latest["answered"]; ok {
+				last = at.Format(time.DateTime)
+			}
+			rows = append(rows, []string{p.Key, p.State, last, p.Suspended})
+		}
+		return table(out, "IDP | STATE | LAST ANSWER | SUSPENDED SINCE", rows)
+	})
+}
+
+func (c *call) acceptDenials() error {
+	var accepted struct {
+		IDP string `json:"accepted"`
+	}
+	return c.do(request{method: http.MethodPost, path: []string{"idps", c.args[0], "accept"}}, &accepted, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "What %s denies ends with the next checks, within the interval of revalidate.\n", accepted.IDP)
+		return err
+	})
 }
 
 func userFlag(cmd *cobra.Command) { cmd.Flags().String("user", "", "whose") }

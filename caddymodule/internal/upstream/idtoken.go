@@ -45,7 +45,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), Held: Held{RefreshToken: tokens.RefreshToken}}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), Held: heldBy(tokens)}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)

@@ -139,3 +139,14 @@ func (m *metadata) checkSignIn() error {
 	}
 	return nil
 }
+
+// NamedIssuer returns the issuer in the provider's discovery document as it is now; "" if there is no such document. An issuer
+// other than the configured one is a fault of the provider, or of the configuration: nothing it answers is about a person.
+func (p *Provider) NamedIssuer(ctx context.Context) string {
+	body, err := discoveryText(ctx, p.client, p.config.Issuer)
+	var m metadata
+	if err != nil || json.Unmarshal(body, &m) != nil {
+		return ""
+	}
+	return m.Issuer
+}

@@ -40,7 +40,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated f
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
-		return &Identity{Issuer: p.config.Issuer, Subject: subject, Held: Held{RefreshToken: tokens.RefreshToken}}, nil
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, Held: heldBy(tokens)}, nil
 	}
 	now, err := p.verify(ctx, m, tokens, nil)
 	if err == nil && now.Subject != subject || errors.Is(err, ErrIDToken) && p.namesAnother(ctx, m, raw, subject) {
@@ -92,6 +92,13 @@ func Denied(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == Refused && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
 		e.Status != http.StatusTooManyRequests && slices.Contains(denials, e.Code)
+}
+
+// Rejected reports whether an error of [Provider.Refresh] is about our client: its secret is wrong, or it may not refresh
+// (RFC 6749 §5.2).
+func Rejected(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == Refused && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
 }
 
 // Revoke gives a refresh token back (RFC 7009), if the provider has an endpoint for that.

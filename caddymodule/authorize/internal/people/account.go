@@ -89,6 +89,11 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 	if err != nil {
 		return err
 	}
+	for _, other := range a.Providers {
+		if other.subIssuer() == p.subIssuer() && other.Issuer != p.Issuer {
+			return fmt.Errorf("idp %s: the people of idp %s have the subs of %s already", c.Key, other.Key, p.subIssuer())
+		}
+	}
 	a.Providers[c.Key] = p
 	a.ProviderKeys = append(a.ProviderKeys, c.Key)
 	return nil
@@ -105,7 +110,7 @@ func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lif
 	}
 	id := user
 	if a.Directory.Users[user] != nil { // linked
-		id = accountID(p.Issuer, subject)
+		id = accountID(p.subIssuer(), subject)
 	}
 	value, err := a.Store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) { // just removed

@@ -44,7 +44,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]
-	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
+	if p == nil || p.subIssuer() != stored.Issuer || !p.allows(stored.identity()) {
 		return nil, nil
 	}
 	return stored, nil
@@ -122,7 +122,7 @@ func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject s
 	if p == nil {
 		return true, nil
 	}
-	return a.UnlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
+	return a.UnlinkedAccount(ctx, user, p, accountID(p.subIssuer(), subject))
 }
 
 // UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
@@ -140,7 +140,7 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	if p == nil || a.Directory.Users[user] == nil {
 		return ""
 	}
-	return accountID(p.Issuer, subject)
+	return accountID(p.subIssuer(), subject)
 }
 
 // resource checks who the provider says that the person is at the FHIR server, and returns what a search finds, if

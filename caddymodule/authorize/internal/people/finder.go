@@ -74,14 +74,14 @@ func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error
 // FirstNamed returns the account that was the first to come by a name since a time, whatever its name is now; none if
 // that is gone.
 func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
-	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.Issuer, name))
+	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(entry.Taken, func(t taking) bool { return !t.Since.Before(since) })
 	switch {
 	case i >= 0:
-		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, entry.Taken[i].ID)
+		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, entry.Taken[i].ID)
 	case entry.Full:
 		return nil, ErrAmbiguous
 	}
@@ -100,9 +100,9 @@ func (f Finder) holder(id string, s *storedAccount) string {
 
 // BySubject returns the accounts of a subject at a provider's issuer: several, if what is used for sub has changed.
 func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
-	return f.find(ctx, []string{subjectKey(p.Issuer, subject)}, func(_ string, s *storedAccount) bool {
-		return s.Issuer == p.Issuer && s.Subject == subject
-	}, accountID(p.Issuer, subject)) // which versions before did not index
+	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
+		return s.Issuer == p.subIssuer() && s.Subject == subject
+	}, accountID(p.subIssuer(), subject)) // which versions before did not index
 }
 
 // ByID returns the accounts of a provider's issuer whose subject there, or sub here, is an id.
@@ -111,13 +111,13 @@ func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, erro
 	if len(found) > 0 || err != nil {
 		return found, err
 	}
-	return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, id)
+	return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, id)
 }
 
 // ByName returns the accounts of a provider's issuer with a sub, user name or verified address.
 func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
-	return f.find(ctx, []string{nameKey(p.Issuer, name)}, func(id string, s *storedAccount) bool {
-		return s.Issuer == p.Issuer && (id == name || s.isNamed(name))
+	return f.find(ctx, []string{nameKey(p.subIssuer(), name)}, func(id string, s *storedAccount) bool {
+		return s.Issuer == p.subIssuer() && (id == name || s.isNamed(name))
 	}, name)
 }
 
@@ -136,7 +136,7 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 	}
 	var keys []string
 	for _, p := range f.Accounts.Providers {
-		if key := nameKey(p.Issuer, term); !slices.Contains(keys, key) {
+		if key := nameKey(p.subIssuer(), term); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}

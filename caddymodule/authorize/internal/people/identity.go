@@ -30,11 +30,11 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
 	sub, _ := from.Claims[p.Sub].(string)
-	id := identity{issuer: from.Issuer, subject: from.Subject, sub: sub}
+	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
 	groups, whole := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.Groups], tokenclaim.Groups))
 	id.groups = groups
 	id.user = User{
-		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		ID: accountID(id.issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
 		Claims: p.furtherClaims(from), Groups: id.groups, provider: p.Key,
 	}

@@ -60,6 +60,10 @@ type IdentityProvider struct {
 	// Default: a hash of the provider's issuer and subject.
 	Sub string `json:"sub,omitempty"`
 
+	// The issuer that the provider had when people first signed in, if it has another now: they keep their `sub`, consents and
+	// records. Whoever runs the new issuer becomes these people. Default: the issuer.
+	SubIssuer string `json:"sub_issuer,omitempty"`
+
 	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Caddy's
 	// placeholders are supported. Default: none, it cannot.
 	SCIM string `json:"scim,omitempty"`
@@ -200,6 +204,9 @@ type Provider struct {
 	Client *upstream.Provider // sends the requests
 }
 
+// subIssuer is the issuer by which accounts are told apart from those of other providers.
+func (p *Provider) subIssuer() string { return cmp.Or(p.SubIssuer, p.Issuer) }
+
 // Endpoint is one of this provider's.
 func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Provider)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -234,6 +241,9 @@ func checkProvider(c *IdentityProvider) error {
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
+	}
+	if c.SubIssuer != "" {
+		errs = append(errs, upstream.CheckIssuer(c.SubIssuer))
 	}
 	for theirs, class := range c.ACRMap {
 		errs = append(errs, CheckMappedACR(theirs, class))

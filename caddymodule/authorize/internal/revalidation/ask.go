@@ -1,6 +1,7 @@
 package revalidation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,11 @@ const (
 	pause = 250 * time.Millisecond
 )
 
-// reason is why sessions end.
-const reason = "the identity provider no longer admits the person, or ended the sign-in"
-
-var errEnded = oauth2.InvalidGrant(reason)
-
 // asker asks providers, and does what follows from their answers.
 type asker struct {
 	records   records
 	providers *providers
+	suspended *suspensions
 	logger    *slog.Logger
 	endSignIn func(context.Context, SignIn) error
 }
@@ -58,7 +55,7 @@ func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q ques
 			return a.end(ctx, r)
 		case held:
 			return a.askAs(ctx, p, r, q.person)
-		case r.Claim == "" || a.records.age(r) < p.Revalidate.Interval || !q.waits:
+		case r.Claim == "" || r.Doubt.IsZero() && a.records.age(r) < p.Revalidate.Interval || !q.waits:
 			return nil
 		}
 		time.Sleep(pause)
@@ -82,12 +79,43 @@ func (a *asker) claim(ctx context.Context, p *people.Provider, name string, rece
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
-// askAs asks with the claim of a record. Without the person, it does nothing that the provider takes for their activity, if
-// there is another way.
+// askAs asks with the claim of a record.
 func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person bool) error {
+	denied, err := a.consult(ctx, p, r, person)
+	if !denied {
+		return err
+	}
+	doubted, err := a.doubt(ctx, r, r.Claim)
+	switch {
+	case err != nil:
+		return err
+	case doubted == nil:
+		return errEnded // meanwhile
+	case doubted.Doubt.IsZero(): // the person has signed in again
+		return nil
+	}
+	if err := a.suspended.weigh(ctx, p, doubted, a.witness); err != nil {
+		_, _ = a.doubt(ctx, doubted, "") // else the claim expires
+		return err
+	}
+	return a.deny(ctx, doubted)
+}
+
+// doubt notes that the provider denies a sign-in, and who has the claim from now on, unless it was lost meanwhile.
+func (a *asker) doubt(ctx context.Context, claimed *record, claim string) (*record, error) {
+	return a.keep(ctx, claimed, "", func(r *record) {
+		if r.Claim = claim; r.Doubt.IsZero() {
+			r.Doubt = a.records.now()
+		}
+	})
+}
+
+// consult asks with the claim of a record, and reports whether the provider denies the person. Any other answer is stored.
+// Without the person, it does nothing that the provider takes for their activity, if there is another way.
+func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, person bool) (denied bool, err error) {
 	token, err := a.records.open(ctx, r)
 	if err != nil {
-		return a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
+		return false, a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
 	}
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -105,7 +133,7 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person
 	})
 	a.providers.note(p, err)
 	if upstream.Denied(err) {
-		return a.deny(ctx, r)
+		return true, nil
 	}
 	if err == nil && identity.Claims != nil {
 		accounts := *a.providers.accounts
@@ -113,17 +141,20 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person
 		var user *people.User
 		user, err = accounts.Admit(limited, p, p.Identity(identity), false)
 		if err == nil && user.ID != r.User { // as whom they would sign in now: nothing would keep this account up to date
-			return a.deny(ctx, r)
+			return true, nil
 		}
 		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrNotForgotten) {
-			return a.deny(ctx, r)
+			return true, nil
 		}
 	}
-	return a.answered(ctx, r, next, err)
+	if err == nil {
+		r.Lapses = identity.RefreshUntil
+	}
+	return false, a.answered(ctx, r, next, err)
 }
 
-// introspect is askAs by an access token, or a refresh token that is not to be used. From its answer no claim changes.
-func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (err error) {
+// introspect is consult by an access token, or a refresh token that is not to be used. From its answer no claim changes.
+func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
 	var active bool
 	if r.Expires.IsZero() {
 		active, err = p.Client.IntrospectRefreshToken(ctx, token)
@@ -134,11 +165,40 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 	ctx = context.WithoutCancel(ctx) // its time was for the question
 	switch {
 	case err != nil, active:
-		return a.answered(ctx, r, "", err)
+		return false, a.answered(ctx, r, "", err)
 	case a.records.isMute(r):
-		return a.answered(ctx, r, "", errMute)
+		return false, a.answered(ctx, r, "", errMute)
 	}
-	return a.deny(ctx, r)
+	return true, nil
+}
+
+// witness is a [witness].
+func (a *asker) witness(ctx context.Context, p *people.Provider, name string, since time.Time) error {
+	for ctx.Err() == nil {
+		if err := a.providers.silent(p.Key); err != nil {
+			return err
+		}
+		r, held, err := a.claim(ctx, p, name, store.Since(a.records.store, since))
+		switch {
+		case err != nil:
+			return err
+		case r == nil || r.Denied || r.Issuer != p.Issuer:
+			return errUnclear
+		case held:
+			denied, err := a.consult(ctx, p, r, false)
+			if denied {
+				_, err := a.doubt(ctx, r, "")
+				return cmp.Or(err, error(errEnded))
+			}
+			return err
+		case r.Claim == "": // confirmed since
+			return nil
+		case !r.Doubt.IsZero(): // another gateway weighs its denial
+			return errEnded
+		}
+		time.Sleep(pause)
+	}
+	return ctx.Err()
 }
 
 // keep stores what came of a question, with the next refresh token, if there is one, unless the claim was lost meanwhile.
@@ -167,11 +227,14 @@ func (a *asker) answered(ctx context.Context, r *record, next string, outcome er
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
-		_, err = a.keep(ctx, r, next, func(r *record) {
-			if r.Claim, r.Claimed = "", (time.Time{}); outcome == nil {
-				r.Yes = a.records.now()
+		_, err = a.keep(ctx, r, next, func(stored *record) {
+			if stored.Claim, stored.Claimed = "", (time.Time{}); outcome == nil {
+				stored.Yes, stored.Doubt, stored.Lapses = a.records.now(), time.Time{}, r.Lapses
 			}
 		})
+		if err == nil && outcome == nil {
+			a.suspended.resume(ctx, r)
+		}
 		if err == nil {
 			return outcome
 		}
@@ -181,13 +244,16 @@ func (a *asker) answered(ctx context.Context, r *record, next string, outcome er
 	return outcome
 }
 
-// deny notes a no, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
-func (a *asker) deny(ctx context.Context, claimed *record) error {
-	r, err := a.keep(ctx, claimed, "", func(r *record) { r.Denied, r.Claim = true, "" })
-	if err == nil && r != nil && !r.Denied {
+// deny notes that a denial is believed, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
+func (a *asker) deny(ctx context.Context, doubted *record) error {
+	r, err := a.records.change(ctx, doubted.name(), func(r *record) bool {
+		r.Denied, r.Claim = !r.Doubt.IsZero(), ""
+		return r.Denied
+	})
+	if err == nil && r != nil && !r.Denied { // such as by the person, who has signed in again
 		return nil
 	}
-	return a.end(ctx, claimed)
+	return a.end(ctx, doubted)
 }
 
 // end ends a sign-in, and its record last: until then, it is tried again.

@@ -18,7 +18,9 @@
 //	ask.go        one question for all gateways, and what follows from the answer
 //	sweep.go      asks in the background, while something lasts that nobody has to come back for
 //	close.go      gives the refresh token of a sign-in back of which nothing is left
-//	providers.go  which providers are asked, and which do not answer
+//	providers.go  which providers are asked
+//	checks.go     which providers do not answer, or reject our client
+//	suspension.go tells a provider that denies everybody from one that denies a person
 //
 // Only one gateway at a time has the claim to send a refresh token: a provider that replaces them
 // takes one sent twice for stolen. FHIR requests ask nothing here.

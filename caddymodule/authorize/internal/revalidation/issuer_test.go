@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -45,8 +46,9 @@ func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept := store.NewMemory(0, 0)
 	return New(Config{
-		Durable: store.NewMemory(0, 0), Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
+		Durable: kept, Revocations: revocation.New(kept, kept, discard), Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
 		SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { *ended++; return nil },
 	}), accounts.Providers[key]
 }

@@ -3,20 +3,9 @@ package revalidation
 import (
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
-)
-
-const (
-	// maxFailures is how many answers in a row may be missing until a provider counts as silent;
-	// one may be the fault of that person's account.
-	maxFailures = 3
-
-	// rest is how long a silent provider is not asked then, so that nobody waits for it.
-	rest = 30 * time.Second
 )
 
 var errRests = errors.New("the identity provider does not answer, and is not asked again yet")
@@ -25,44 +14,29 @@ var errRests = errors.New("the identity provider does not answer, and is not ask
 type providers struct {
 	accounts *people.Accounts
 	logger   *slog.Logger // gets outages, and their ends
-
-	mu    sync.Mutex
-	state map[string]state // by key
-}
-
-type state struct {
-	failures int // in a row
-	next     time.Time
+	checks   *Checks
 }
 
 // silent returns an error if a provider is not to be asked.
 func (ps *providers) silent(key string) error {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if time.Now().Before(ps.state[key].next) {
+	if time.Now().Before(ps.checks.of(key).next) {
 		return errRests
 	}
 	return nil
 }
 
-// note notes an answer, or that it is missing, and logs when a provider stops answering, and when it does again.
+// note notes an answer, or that it is missing, and logs when a provider stops answering, or begins to reject our client, and
+// when it answers again.
 func (ps *providers) note(p *people.Provider, err error) {
-	var now state
-	answered := err == nil || upstream.Denied(err) || errors.Is(err, upstream.ErrIDToken) || errors.Is(err, upstream.ErrUserInfo) // of one person
-	ps.mu.Lock()
-	before := ps.state[p.Key]
-	if !answered {
-		now.failures = before.failures + 1
-	}
-	if now.failures >= maxFailures {
-		now.next = time.Now().Add(rest)
-	}
-	ps.state[p.Key] = now
-	ps.mu.Unlock()
+	result := resultOf(err)
+	before := ps.checks.note(p.Key, result)
 	switch {
-	case answered && before.failures > 0:
+	case result == Answered && before.failing != "":
 		ps.logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
-	case !answered && before.failures == 0:
+	case result == Rejected && before.failing != Rejected:
+		ps.logger.Error("the identity provider rejects the client of this gateway: check client_id and client_secret; people go on until its last yes is too old",
+			"idp", p.Key, "client_id", p.ClientID, "outage", p.Revalidate.Outage, "error", err)
+	case result == Unanswered && before.failing != Unanswered:
 		ps.logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
 			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
 	}

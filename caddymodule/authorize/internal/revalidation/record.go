@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -25,11 +26,14 @@ type record struct {
 	User        string    `json:"user"`                  // the sub here
 	Token       string    `json:"token"`                 // the refresh token, or an access token, sealed
 	Expires     time.Time `json:"expires,omitzero"`      // of the access token
+	Lapses      time.Time `json:"lapses,omitzero"`       // when the refresh token expires, as far as the provider says so
 	Brief       bool      `json:"brief,omitempty"`       // it ends with the person's session there, and another can be asked for
 	Bound       bool      `json:"bound,omitempty"`       // see [upstream.Held]
 	Introspects bool      `json:"introspects,omitempty"` // see [upstream.Held]
 	Seen        time.Time `json:"seen,omitzero"`         // when the person was last active here, to about seenPrecision
+	SignedIn    time.Time `json:"signed_in,omitzero"`    // when the provider issued the first of these tokens
 	Yes         time.Time `json:"yes"`                   // the provider's latest
+	Doubt       time.Time `json:"doubt,omitzero"`        // when it said no, if other people are yet to be checked
 	Denied      bool      `json:"denied,omitempty"`      // it said no, and what there is has not ended yet
 	Offline     bool      `json:"offline,omitempty"`     // a grant outlives the session
 	Session     time.Time `json:"session"`               // when the session is over, if nobody ends it
@@ -51,6 +55,11 @@ const seenPrecision = time.Minute
 // closing is how long after its end the sweep has to give a refresh token back.
 const closing = time.Hour
 
+// reason is why sessions end.
+const reason = "the identity provider no longer admits the person, or ended the sign-in"
+
+var errEnded = oauth2.InvalidGrant(reason)
+
 // name is that of the sign-in of a session at a provider. Someone may sign in to a session again at another.
 func name(sid, provider string) string { return sid + "." + provider }
 
@@ -59,7 +68,7 @@ func (r *record) name() string { return name(r.SID, r.Provider) }
 // lastsLonger reports whether one can be asked by the token of a sign-in for longer than by that of the next in its session.
 func (r *record) lastsLonger(next *record) bool {
 	lasts := next.Brief && !r.Brief || !next.Expires.IsZero()
-	return lasts && r.Expires.IsZero() && r.Subject == next.Subject && r.Issuer == next.Issuer
+	return lasts && r.Doubt.IsZero() && r.Expires.IsZero() && r.Subject == next.Subject && r.Issuer == next.Issuer
 }
 
 // records are those of all sign-ins.
@@ -108,6 +117,9 @@ func (rs records) see(r *record) bool {
 func (rs records) isMute(r *record) bool {
 	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-upstream.Leeway))
 }
+
+// hasLapsed reports whether the refresh token has expired, as the provider announced: a denial is about nothing else.
+func (rs records) hasLapsed(r *record) bool { return !r.Lapses.IsZero() && rs.now().After(r.Lapses) }
 
 // read returns a record, or nil.
 func (rs records) read(ctx context.Context, name string) (*record, error) {

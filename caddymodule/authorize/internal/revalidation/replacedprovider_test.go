@@ -32,7 +32,7 @@ func TestReplacedProviderGetsNoToken(t *testing.T) {
 				inHospital(t, -1, nil, func(h *hospital) {
 					b, tokens := h.signIn(access)
 					time.Sleep(interval + time.Second)
-					successor := replaceProvider(h)
+					successor := replaceProvider(h, "")
 					b.Server = h.servers[0]
 					if strings.HasPrefix(how, "sweep") {
 						ctx, end := context.WithCancel(h.t.Context())
@@ -52,14 +52,48 @@ func TestReplacedProviderGetsNoToken(t *testing.T) {
 	}
 }
 
-// replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store.
-func replaceProvider(h *hospital) *authorizetest.Provider {
+// A provider whose issuer changes keeps the subs of its people by sub_issuer. What they had goes on for as long as an outage, as
+// its old refresh tokens are of no use; then they sign in again.
+func TestIssuerChangeKeepsSubs(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{true, false} {
+		inHospital(t, -1, nil, func(h *hospital) {
+			b, tokens := h.signIn("offline_access")
+			before := b.Claims(tokens.AccessToken)["sub"]
+			subIssuer := ""
+			if keeps {
+				subIssuer = h.Issuer
+			}
+			h.Provider = replaceProvider(h, subIssuer)
+			b.Server = h.servers[0]
+			if keeps {
+				tokens = h.wantWorks(b, tokens)
+			}
+			time.Sleep(outage)
+			if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" || b.SignedIn() {
+				t.Errorf("keeps %t: the session goes on, or %+v", keeps, got)
+			}
+			again, fresh := h.signIn("offline_access")
+			if after := again.Claims(fresh.AccessToken)["sub"]; (after == before) != keeps {
+				t.Errorf("keeps %t: %v, then %v", keeps, before, after)
+			}
+			h.wantWorks(again, fresh)
+		})
+	}
+}
+
+// replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store, and perhaps the
+// subs of an issuer.
+func replaceProvider(h *hospital, subIssuer string) *authorizetest.Provider {
 	successor := &hospital{Provider: authorizetest.New("https://successor.example"), t: h.t}
+	successor.Change(func(s *authorizetest.Settings) {
+		s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"}
+	})
 	h.servers = []*authorize.Server{servertest.NewFederated(h.t, successor.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
 		servertest.Refreshing(c)
 		servertest.SigningFast(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
-		c.Store, p.Transport = h.stored, successor
+		c.Store, p.Transport, p.SubIssuer = h.stored, successor, subIssuer
 		c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
 	})}
 	return successor.Provider

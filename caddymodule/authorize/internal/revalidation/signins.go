@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -20,13 +21,15 @@ import (
 
 // Config is what [New] needs.
 type Config struct {
-	Durable     store.Store      // holds the sign-ins
-	Keys        keyring.Storing  // seal the refresh tokens
-	Accounts    *people.Accounts // get what the providers say of people
-	Session     time.Duration    // how long a session lasts
-	AccessToken time.Duration    // how long an access token lasts
-	Refresh     time.Duration    // how long a grant can be refreshed
-	Logger      *slog.Logger     // gets outages of providers, and their ends
+	Durable     store.Store             // holds the sign-ins
+	Keys        keyring.Storing         // seal the refresh tokens
+	Accounts    *people.Accounts        // get what the providers say of people
+	Session     time.Duration           // how long a session lasts
+	AccessToken time.Duration           // how long an access token lasts
+	Refresh     time.Duration           // how long a grant can be refreshed
+	Revocations *revocation.Revocations // suspend access tokens
+	Checks      *Checks                 // the latest checks; default: new ones
+	Logger      *slog.Logger            // gets outages of providers, and their ends
 
 	SessionKey func(sid string) string             // the key of a session in Durable
 	End        func(context.Context, SignIn) error // ends what came of a sign-in; it can be repeated
@@ -44,14 +47,21 @@ type SignIns struct {
 // New returns the SignIns of a configuration.
 func New(c Config) *SignIns {
 	stored := records{c.Durable, c.Keys}
-	asked := &providers{accounts: c.Accounts, logger: c.Logger, state: map[string]state{}}
-	a := &asker{records: stored, providers: asked, logger: c.Logger, endSignIn: c.End}
+	asked := &providers{accounts: c.Accounts, logger: c.Logger, checks: cmp.Or(c.Checks, new(Checks))}
+	held := &suspensions{records: stored, revocations: c.Revocations, logger: c.Logger, samples: map[string]sample{}}
+	a := &asker{records: stored, providers: asked, suspended: held, logger: c.Logger, endSignIn: c.End}
 	end := &closer{records: stored, providers: asked, lifetime: c.Refresh + c.Session, logger: c.Logger}
 	return &SignIns{session: c.Session, accessToken: c.AccessToken, asker: a, closer: end, sweeper: &sweeper{a, end, c.SessionKey}}
 }
 
 // Run asks in the background until ctx ends, and then waits for the answers that are due.
 func (s *SignIns) Run(ctx context.Context) { s.sweeper.run(ctx) }
+
+// Accept lets the denials of a suspended provider take effect: the next sweeps end what it denies. The error is
+// [ErrNotSuspended] if it is not suspended.
+func (s *SignIns) Accept(ctx context.Context, provider string) error {
+	return s.asker.suspended.accept(ctx, provider)
+}
 
 // Begun is a sign-in that begins.
 type Begun struct {
@@ -90,22 +100,24 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	case token == "":
 		return nil, nil
 	}
-	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Seen: now, Yes: now, Session: session, Active: active}
+	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Lapses: b.RefreshUntil, SignedIn: now, Seen: now, Yes: now, Session: session, Active: active}
 	read, err := store.Values(ctx, s.asker.records.store, recordPrefix+r.name())
 	if err != nil {
 		return nil, err
 	}
 	before, err := store.FromJSON[record](read[0])
+	held := false
 	if before != nil {
 		r.Offline, r.Until = before.Offline, before.Until
+		held, err = s.asker.suspended.holds(ctx, before)
 	} else if err == nil {
 		err = s.closer.expect(ctx, r)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case before != nil && before.lastsLonger(r): // also while a gateway is replacing it
-		r.Token, r.Brief, r.Expires, r.Claim, r.Claimed = before.Token, before.Brief, before.Expires, before.Claim, before.Claimed
+	case before != nil && !held && before.lastsLonger(r): // also while a gateway is replacing it
+		r.Token, r.Brief, r.Expires, r.Lapses, r.Claim, r.Claimed, r.SignedIn = before.Token, before.Brief, before.Expires, before.Lapses, before.Claim, before.Claimed, before.SignedIn
 		r.Bound, r.Introspects = before.Bound, before.Introspects
 	default:
 		if r.Token, err = s.asker.records.seal(ctx, r.name(), token); err != nil {
@@ -138,7 +150,8 @@ func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err e
 	_, err = s.asker.records.change(ctx, key, func(r *record) bool {
 		if r.Brief = false; sealed != "" {
 			r.Bound, r.Introspects = false, false
-			r.Token, r.Expires, r.Yes, r.Claim = sealed, time.Time{}, s.asker.records.now(), "" // whoever asks by the other stores nothing
+			now := s.asker.records.now()
+			r.Token, r.Expires, r.Lapses, r.SignedIn, r.Yes, r.Doubt, r.Claim = sealed, time.Time{}, time.Time{}, now, now, time.Time{}, "" // whoever asks by the other stores nothing
 		}
 		return true
 	})
@@ -169,7 +182,7 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 	if err == nil && r != nil && s.asker.records.isUnseen(r) {
 		_, err = s.asker.records.change(ctx, r.name(), s.asker.records.see)
 	}
-	if errors.Is(err, errEnded) || errors.Is(err, errSilent) || errors.Is(err, errMute) {
+	if _, refused := errors.AsType[*oauth2.Error](err); refused {
 		return false, nil
 	}
 	return err == nil, err
@@ -199,7 +212,16 @@ func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool
 // check asks about a sign-in unless the last yes is recent enough. Without a record there is nothing to ask.
 func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q question) (*record, error) {
 	r, err := s.asker.records.read(ctx, name)
-	if r == nil || err != nil || r.Issuer != p.Issuer || !r.Denied && s.asker.records.age(r) < q.recent {
+	switch {
+	case r == nil || err != nil:
+		return r, err
+	case r.Issuer != p.Issuer && s.asker.records.age(r) >= p.Revalidate.Outage:
+		return r, errMute
+	case r.Issuer != p.Issuer:
+		return r, nil
+	}
+	held, err := s.asker.suspended.holds(ctx, r)
+	if err != nil || !r.Denied && !held && r.Doubt.IsZero() && s.asker.records.age(r) < q.recent {
 		return r, err
 	}
 	background := audit.ForReason(context.WithoutCancel(ctx), reason)
@@ -210,6 +232,10 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 		return r, errMute
 	case s.asker.records.isMute(r):
 		return r, nil
+	case held && !s.asker.suspended.mayRetry(ctx, r):
+		return r, errSuspended
+	case held || !r.Doubt.IsZero():
+		q.recent = 0
 	}
 	answer := s.asking.DoChan(name, func() (any, error) {
 		return nil, s.asker.ask(background, p, name, q)
@@ -220,11 +246,56 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	case result := <-answer:
 		err = result.Err
 	}
+	if held && err == nil { // it was another gateway that asked
+		if held, err = s.asker.suspended.holds(ctx, r); held {
+			err = errSuspended
+		}
+	}
 	switch {
-	case err == nil, errors.Is(err, errEnded):
+	case err == nil, errors.Is(err, errEnded), errors.Is(err, errSuspended), errors.Is(err, errUnclear):
 		return r, err
+	case held:
+		return r, errSuspended
 	case s.asker.records.age(r) >= p.Revalidate.Outage:
 		return r, errSilent
 	}
 	return r, nil
+}
+
+// ProviderStates are those of the providers that are asked.
+func (s *SignIns) ProviderStates(ctx context.Context) (all []ProviderState, err error) {
+	for _, key := range s.asker.providers.accounts.ProviderKeys {
+		p := s.asker.providers.asked(key)
+		if p == nil {
+			continue
+		}
+		state, err := s.stateOf(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+func (s *SignIns) stateOf(ctx context.Context, p *people.Provider) (ProviderState, error) {
+	known := s.asker.providers.checks.of(p.Key)
+	state := ProviderState{Key: p.Key, State: "ok", Latest: map[Result]time.Time{}}
+	for result, at := range known.latest {
+		if !at.IsZero() {
+			state.Latest[result] = at
+		}
+	}
+	suspended, err := s.asker.suspended.revocations.Suspended(ctx, p.Key)
+	switch {
+	case err != nil:
+		return state, err
+	case !suspended.IsZero():
+		state.State, state.Suspended = "suspended", &suspended
+	case known.failing != "":
+		state.State = string(known.failing)
+	case len(state.Latest) == 0:
+		state.State = "unchecked"
+	}
+	return state, nil
 }

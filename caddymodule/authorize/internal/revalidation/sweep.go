@@ -18,9 +18,6 @@ const (
 	// than that in an interval, it takes longer.
 	asksAtOnce, askEach = 4, 50 * time.Millisecond
 
-	// readAtOnce is how many sign-ins are read in one step.
-	readAtOnce = 100
-
 	// sweepsPerInterval makes an answer as old as the interval at most, since those are asked for
 	// that would be older with the next sweep.
 	sweepsPerInterval = 5
@@ -68,15 +65,16 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 	var asking errgroup.Group
 	defer func() { _ = asking.Wait() }() // they log what fails
 	asking.SetLimit(asksAtOnce)
-	for some := range slices.Chunk(keys, readAtOnce) {
-		if err := s.sweepSome(ctx, &asking, some); err != nil {
+	held := held{}
+	for some := range slices.Chunk(keys, maxRead) {
+		if err := s.sweepSome(ctx, &asking, some, held); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.asker.suspended.swept(ctx, s.asker.providers.accounts.ProviderKeys, held)
 }
 
-func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string) error {
+func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string, held held) error {
 	wanted := map[string][]byte{} // of sign-ins, and of their sessions
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
@@ -99,7 +97,11 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", sid, "error", err)
 			continue
 		}
-		if do := s.due(r, name, wanted[s.sessionKey(sid)] != nil); do != nil {
+		waits, err := s.asker.suspended.waits(ctx, r, held)
+		if err != nil {
+			return err
+		}
+		if do := s.due(r, name, wanted[s.sessionKey(sid)] != nil); do != nil && !waits {
 			background := audit.ForReason(context.WithoutCancel(ctx), reason)
 			asking.Go(func() error { do(background); return nil })
 			select {
@@ -131,8 +133,11 @@ func (s *sweeper) due(r *record, name string, inSession bool) func(context.Conte
 		return func(ctx context.Context) { _ = s.asker.end(ctx, r) }
 	}
 	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
-	if s.asker.records.age(r) < recent || s.asker.records.isMute(r) || r.isIdle() && !r.Introspects {
+	switch {
+	case s.asker.records.isMute(r), r.Doubt.IsZero() && (s.asker.records.age(r) < recent || r.isIdle() && !r.Introspects):
 		return nil
+	case !r.Doubt.IsZero():
+		recent = 0
 	}
 	return func(ctx context.Context) { _ = s.asker.ask(ctx, p, name, question{recent: recent}) }
 }

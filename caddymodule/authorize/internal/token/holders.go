@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -86,11 +87,30 @@ func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.C
 	if !h.accounts.Ways(client.IdentityProviders).Has(t.Provider) {
 		return false, nil
 	}
+	if err := h.checkSuspended(ctx, t); err != nil {
+		return false, err
+	}
 	if t.ProviderAccount == "" {
 		return true, nil
 	}
 	unlinked, err := h.accounts.UnlinkedAccount(ctx, user, h.accounts.Providers[t.Provider], t.ProviderAccount)
 	return !unlinked, err
+}
+
+// errSuspended refuses a token of before its identity provider was suspended. It may be good again.
+var errSuspended = &oauth2.Error{
+	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the identity provider of this person is suspended",
+}
+
+func (h *Holders) checkSuspended(ctx context.Context, t AccessToken) error {
+	if t.Provider == "" {
+		return nil
+	}
+	until, err := h.revocations.Suspended(ctx, t.Provider)
+	if err == nil && revocation.IsCutOff(revocation.IssuedAt(t.ID), until) {
+		err = errSuspended
+	}
+	return err
 }
 
 func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {

@@ -1,0 +1,252 @@
+package revalidation_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// member is somebody who has signed in at the hospital.
+type member struct {
+	subject string
+	*servertest.Browser
+	servertest.TokenResponse
+}
+
+// staff signs people in, at one gateway after the other.
+func (h *hospital) staff(n int) (all []*member) {
+	h.t.Helper()
+	for i := range n {
+		subject := fmt.Sprint("person-", i)
+		h.admits(subject)
+		lasting := []string{"offline_access", "online_access"}[i%2]
+		b, tokens := h.signIn(lasting)
+		b.Server = h.servers[i%len(h.servers)]
+		all = append(all, &member{subject, b, tokens})
+	}
+	h.admits(subjects(all)...)
+	return all
+}
+
+// admits makes the provider admit these people, the first of whom signs in next, and nobody else.
+func (h *hospital) admits(subjects ...string) {
+	h.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "another"}}
+		for i, subject := range subjects {
+			if i == 0 {
+				s.People = nil
+			}
+			s.People = append(s.People, authorizetest.Person{Subject: subject, Claims: authorizetest.Alice.Claims})
+		}
+	})
+}
+
+func subjects(of []*member) (all []string) {
+	for _, m := range of {
+		all = append(all, m.subject)
+	}
+	return all
+}
+
+// mistakes are what makes a provider deny everybody, and the repair.
+var mistakes = map[string]func(*hospital) (repair func()){
+	"another host name": func(h *hospital) func() {
+		h.Change(func(s *authorizetest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
+		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		return func() {
+			h.Change(func(s *authorizetest.Settings) { s.Metadata["issuer"] = h.Issuer })
+			h.Fail(authorizetest.Token, nil)
+		}
+	},
+	"another key": func(h *hospital) func() {
+		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		return func() { h.Fail(authorizetest.Token, nil) }
+	},
+}
+
+// A provider that denies everybody by mistake is suspended: nothing is revoked, and once it is repaired everything works again,
+// however long that took.
+func TestMistakeOfProviderEndsNothing(t *testing.T) {
+	t.Parallel()
+	for name, mistake := range mistakes {
+		for _, gateways := range []int{1, 3} {
+			for _, lasts := range []time.Duration{2 * interval, outage + time.Hour} {
+				t.Run(fmt.Sprint(name, ", ", gateways, " gateways, ", lasts), func(t *testing.T) {
+					t.Parallel()
+					inHospital(t, gateways, nil, func(h *hospital) {
+						all := h.staff(5)
+						repair := mistake(h)
+						after(lasts)
+						for _, m := range all {
+							m.wantSuspended(t)
+						}
+						repair()
+						after(interval)
+						for _, m := range all {
+							h.wantWorks(m.Browser, m.TokenResponse)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// wantSuspended checks that nothing works, and that apps are told to try again.
+func (m *member) wantSuspended(t *testing.T) {
+	t.Helper()
+	if m.SignedIn() || m.TokenWorks(m.AccessToken) {
+		t.Errorf("%s: session or access token goes on", m.subject)
+	}
+	m.wantRetry(t)
+}
+
+// wantRetry checks that apps are told to try again.
+func (m *member) wantRetry(t *testing.T) {
+	t.Helper()
+	r := m.Post("/oauth2/token", servertest.RefreshForm(m.TokenResponse.Refresh, nil))
+	if servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: %d", m.subject, r.StatusCode)
+	}
+}
+
+// However few of many are confirmed, a denial of the others is about them, and takes effect at once.
+func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
+	t.Parallel()
+	for _, stay := range []int{1, 5} {
+		for _, gateways := range []int{1, 3} {
+			t.Run(fmt.Sprint(stay, " stay, ", gateways, " gateways"), func(t *testing.T) {
+				t.Parallel()
+				inHospital(t, gateways, nil, func(h *hospital) {
+					all := h.staff(6)
+					h.admits(subjects(all[:stay])...)
+					after(interval)
+					for _, m := range all[stay:] {
+						h.wantGone(m.Browser, m.TokenResponse)
+					}
+					for _, m := range all[:stay] {
+						h.wantWorks(m.Browser, m.TokenResponse)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Where hardly anybody else is signed in, a denial is about one person, unless the provider names another issuer.
+func TestMistakeAtSmallSite(t *testing.T) {
+	t.Parallel()
+	for name, mistake := range mistakes {
+		inHospital(t, 1, nil, func(h *hospital) {
+			all := h.staff(2)
+			repair := mistake(h)
+			after(interval)
+			if name == "another host name" {
+				all[0].wantSuspended(t)
+			} else {
+				h.wantGone(all[0].Browser, all[0].TokenResponse)
+			}
+			repair()
+		})
+	}
+}
+
+// Whoever signs in at a suspended provider is served and checked, while those of before wait.
+func TestSignInAtSuspendedProvider(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 2, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) { s.KeepRefreshToken = true })
+		all := h.staff(4)
+		h.admits("new")
+		after(interval)
+		fresh, tokens := h.signIn("offline_access")
+		after(2 * interval)
+		tokens = h.wantWorks(fresh, tokens)
+		for _, m := range all {
+			m.wantSuspended(t)
+		}
+		h.admits()
+		after(interval)
+		h.wantGone(fresh, tokens)
+		h.admits(subjects(all)...)
+		after(interval)
+		for _, m := range all {
+			h.wantWorks(m.Browser, m.TokenResponse)
+		}
+	})
+}
+
+// An operator can accept that a provider denies everybody.
+func TestAcceptDenials(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 2, nil, func(h *hospital) {
+		if err := h.servers[0].AcceptDenials(t.Context(), "hospital"); !errors.Is(err, authorize.ErrNotSuspended) {
+			t.Errorf("before: %v", err)
+		}
+		all := h.staff(4)
+		h.admits()
+		after(interval)
+		all[0].wantSuspended(t)
+		servertest.NoError(t, h.servers[1].AcceptDenials(t.Context(), "hospital"))
+		after(interval)
+		for _, m := range all {
+			h.wantGone(m.Browser, m.TokenResponse)
+		}
+		if err := h.servers[0].AcceptDenials(t.Context(), "hospital"); !errors.Is(err, authorize.ErrNotSuspended) {
+			t.Errorf("after: %v", err)
+		}
+	})
+}
+
+// While others cannot be checked, a denial is neither believed nor ignored.
+func TestDenialInDoubt(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		all := h.staff(3)
+		time.Sleep(11 * time.Second)
+		h.Fail(authorizetest.UserInfo, authorizetest.Status(http.StatusBadGateway)) // after a refresh
+		h.admits(subjects(all[1:])...)
+		all[0].wantRetry(t)
+		h.Fail(authorizetest.UserInfo, nil)
+		time.Sleep(time.Minute)
+		h.wantGone(all[0].Browser, all[0].TokenResponse)
+		h.wantWorks(all[1].Browser, all[1].TokenResponse)
+	})
+}
+
+// Refresh tokens that have expired when the provider said are no mistake of it, however many there are.
+func TestExpiredTokensAreNoMistake(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { answer["refresh_expires_in"] = 1800 }
+		})
+		all := h.staff(4)
+		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		time.Sleep(31 * time.Minute)
+		for _, m := range all {
+			h.wantGone(m.Browser, m.TokenResponse)
+		}
+	})
+}
+
+// People whom the provider logs off because they are idle, all at once as at the end of a shift, are no mistake of the provider.
+func TestIdleShiftIsNoMistake(t *testing.T) {
+	t.Parallel()
+	inBoundHospital(t, true, func(h *hospital) {
+		all := h.staff(5)
+		after(2 * interval)
+		h.becomes(nil)
+		after(interval)
+		h.admits(subjects(all)...)
+		for _, m := range all {
+			h.wantGone(m.Browser, m.TokenResponse)
+		}
+	})
+}
