@@ -112,22 +112,7 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 			s.count = min(*n, s.limit)
 		}
 	case known:
-		prepare, compare, err := comparison(name, modifier)
-		if err != nil {
-			return err
-		}
-		wanted := strings.Split(in.Value, ",")
-		if err := s.budget.Spend(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
-			return err
-		}
-		for i := range wanted {
-			wanted[i] = prepare(wanted[i])
-		}
-		s.cost += 4 + len(wanted)/2 + len(in.Value)/budget.PlainBytes
-		s.tests = append(s.tests, func(p *published) bool {
-			has := prepare(of(p))
-			return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
-		})
+		return s.text(in, of, name, modifier)
 	case in.Name == "identifier":
 		return s.identifier(in)
 	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
@@ -136,6 +121,28 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 	default:
 		return nil
 	}
+	s.used.Add(in.Name, in.Value)
+	return nil
+}
+
+// text reads a parameter that compares a text of each resource.
+func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, name, modifier string) error {
+	prepare, compare, err := comparison(name, modifier)
+	if err != nil {
+		return err
+	}
+	wanted := strings.Split(in.Value, ",")
+	if err := s.budget.Spend(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+		return err
+	}
+	for i := range wanted {
+		wanted[i] = prepare(wanted[i])
+	}
+	s.cost += 4 + len(wanted)/2 + len(in.Value)/budget.PlainBytes
+	s.tests = append(s.tests, func(p *published) bool {
+		has := prepare(of(p))
+		return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
+	})
 	s.used.Add(in.Name, in.Value)
 	return nil
 }

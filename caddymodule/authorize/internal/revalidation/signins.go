@@ -246,6 +246,12 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	case result := <-answer:
 		err = result.Err
 	}
+	return r, s.settle(ctx, p, r, held, err)
+}
+
+// settle returns what a check comes to after an answer: an outage is endured while the last yes is recent enough, but not
+// for what a suspension holds.
+func (s *SignIns) settle(ctx context.Context, p *people.Provider, r *record, held bool, err error) error {
 	if held && err == nil { // it was another gateway that asked
 		if held, err = s.asker.suspended.holds(ctx, r); held {
 			err = errSuspended
@@ -253,13 +259,13 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	}
 	switch {
 	case err == nil, errors.Is(err, errEnded), errors.Is(err, errSuspended), errors.Is(err, errUnclear):
-		return r, err
+		return err
 	case held:
-		return r, errSuspended
+		return errSuspended
 	case s.asker.records.age(r) >= p.Revalidate.Outage:
-		return r, errSilent
+		return errSilent
 	}
-	return r, nil
+	return nil
 }
 
 // ProviderStates are those of the providers that are asked.
