@@ -121,8 +121,8 @@ func texts(chunks [][]byte) (items []string) {
 
 // A Listing is an item that a list must have.
 type Listing struct {
-	List RecentList
-	Item string
+	List RecentList // where the item must be
+	Item string     // of the size in bytes that the list's items have
 }
 
 // AddMissing adds items to the lists that lack them, in two steps for all of them. It drops nothing: lists may get longer
