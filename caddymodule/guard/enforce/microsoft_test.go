@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"net/http"
+	"slices"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 )
 
 // crossing are two observations that each name both patients: one is about b, one about a.
-var crossing = append(records[:len(records):len(records)],
+var crossing = append(slices.Clip(records),
 	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
 )
