@@ -2,8 +2,8 @@ package enforce_test
 
 import (
 	"net/http"
-	"slices"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
