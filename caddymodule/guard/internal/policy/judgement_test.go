@@ -66,11 +66,16 @@ func TestRequest(t *testing.T) {
 		{"request", "allow request.interaction == 'search-type' && request.type == 'Observation' && request.id == '' && request.operation == '' && request.method == 'GET' && request.parameters['code'] == ['a', 'b']", Decision{Effect: Allow, Rule: "1"}, false},
 		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getHours() == 20 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", Decision{Effect: Allow, Rule: "1"}, false},
 		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", Decision{Effect: Allow, Rule: "1"}, false},
+		{"a denial leaves nothing open", "deny true;deny resource.a == 1;allow resource.a == 1", Decision{Effect: Deny, Rule: "1"}, false},
 		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", Decision{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input())).Decision
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
+			if j.Effect == Deny && (j.MayDeny() || j.MayAllow()) {
+				t.Error("rules are left open")
+			}
+			got := j.Decision
 			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
