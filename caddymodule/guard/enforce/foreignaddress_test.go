@@ -46,6 +46,30 @@ func TestBaseOfClients(t *testing.T) {
 	}
 }
 
+// TestBaseOfOperations checks that the fullUrls in the response to an operation, which may be a client's, are not taken for
+// addresses of the FHIR server.
+func TestBaseOfOperations(t *testing.T) {
+	t.Parallel()
+	const foreign = "https://client.example/r4"
+	s := newSite(t, access.Holder{Scope: "system/*.cruds"}, false, func(w http.ResponseWriter, r *http.Request) {
+		text := `{"resourceType":"Observation","id":"a1","performer":[{"reference":"` + foreign + `/Practitioner/1"}]}`
+		if strings.Contains(r.URL.Path, "$") {
+			text = `{"resourceType":"Bundle","type":"searchset","entry":[{"fullUrl":"` + foreign + `/Patient/1","resource":{"resourceType":"Patient","id":"1"}}]}`
+		}
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = w.Write([]byte(text))
+	})
+	for _, path := range []string{"Patient/a/$everything", "Observation/$lastn", "Observation/a1"} {
+		response, text, err := s.send(t, http.MethodGet, path, "")
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", path, response, err)
+		}
+		if strings.HasSuffix(path, "a1") && !strings.Contains(string(text), foreign) {
+			t.Errorf("rewritten: %s", text)
+		}
+	}
+}
+
 // TestErrorsNameNoBackend checks that the FHIR server's errors show none of its addresses, also where content of any type
 // passes.
 func TestErrorsNameNoBackend(t *testing.T) {

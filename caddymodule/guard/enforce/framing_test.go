@@ -365,6 +365,38 @@ func TestLateFailure(t *testing.T) {
 	}
 }
 
+// TestPartOfResource checks that a part of a resource, in which addresses cannot be rewritten, does not pass.
+func TestPartOfResource(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, access.Holder{Scope: "system/*.cruds"}, false, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, `{"resourceType":"Observation","id":"a1"}`)
+	})
+	response, text, err := s.send(t, http.MethodGet, "Observation/a1", "")
+	if err != nil || response.StatusCode != http.StatusBadGateway || strings.Contains(string(text), `"a1"`) {
+		t.Errorf("%v, %s, %v", response, text, err)
+	}
+}
+
+// TestTrailers checks that no trailer of the FHIR server's reaches the client.
+func TestTrailers(t *testing.T) {
+	t.Parallel()
+	for _, media := range []string{"application/fhir+json", "application/dicom"} {
+		s := newSite(t, access.Holder{Scope: "system/*.cruds"}, false, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.Header().Set("Trailer", "X-Announced")
+			_, _ = io.WriteString(w, `{"resourceType":"Binary","id":"a1"}`)
+			w.Header().Set("X-Announced", "x")
+			w.Header().Set(http.TrailerPrefix+"X-Unannounced", "x")
+		})
+		response, _, err := s.send(t, http.MethodGet, "Binary/a1", "")
+		if err != nil || response.StatusCode != http.StatusOK || len(response.Trailer) > 0 {
+			t.Errorf("%s: %v, %v", media, response, err)
+		}
+	}
+}
+
 // TestNoBackendAddress checks that no response shows an address of the FHIR server, whatever the scope.
 func TestNoBackendAddress(t *testing.T) {
 	t.Parallel()

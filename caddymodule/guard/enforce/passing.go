@@ -97,13 +97,8 @@ type passing struct {
 // holdback is how much of a response is held back, in bytes. Most servers send links first.
 const holdback = 1 << 20
 
-// Header implements http.ResponseWriter.
-func (p *passing) Header() http.Header {
-	if p.sent {
-		return http.Header{} // trailers are dropped
-	}
-	return p.header
-}
+// Header implements http.ResponseWriter. What is set after the header was sent, such as trailers, does not reach the client.
+func (p *passing) Header() http.Header { return p.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (p *passing) WriteHeader(status int) {
