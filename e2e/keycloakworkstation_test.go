@@ -15,16 +15,21 @@ import (
 func onOneAndThree(t *testing.T, test func(t *testing.T, name string)) {
 	t.Helper()
 	t.Run("one", func(t *testing.T) { test(t, "one") })
-	if replicasStore != "" {
-		return
+	if replicasStore == "" {
+		onThree(t, test)
 	}
+}
+
+// onThree runs a test with three gateways on Redis.
+func onThree(t *testing.T, test func(t *testing.T, name string)) {
+	t.Helper()
 	t.Run("three", func(t *testing.T) {
 		for _, program := range []string{"redis-server", "nginx"} {
 			if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "true" {
 				t.Skipf("%s is not installed", program)
 			}
 		}
-		defer func() { replicasStore = "" }()
+		defer func(before string) { replicasStore = before }(replicasStore)
 		replicasStore = "redis"
 		test(t, "three")
 	})
@@ -76,11 +81,11 @@ func TestKeycloakNextNurse(t *testing.T) {
 func TestKeycloakIdle(t *testing.T) {
 	k := emptyHospital(t)
 	k.realm(t, http.MethodPut, "", map[string]any{"ssoSessionIdleTimeout": 120})
-	onOneAndThree(t, func(t *testing.T, name string) {
+	onThree(t, func(t *testing.T, name string) {
 		address, idp := mustFreeAddress(t), "idle-"+name
 		k.addClient(t, "https://"+address, idp, nil)
 		g := federatedGateway(t, "gateway-keycloak-idle-"+name, address,
-			[]string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", "revalidate 1m 8h")}, "scope online_access")
+			[]string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", "revalidate 1m 8h")}, "scope offline_access", "scope online_access offline_access")
 		tokens, people, ids := map[string]*oauth2.Token{}, map[string]*person{}, map[string]string{}
 		for _, who := range []string{"idle", "active", "disabled"} {
 			ids[who], people[who] = k.addUser(t, who+"-"+name), g.newPerson(t)

@@ -195,7 +195,6 @@ func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
 			return false
 		}
 	}
-	seen.bits |= bit
 	if s.names = append(s.names, n); len(s.names) <= seen.full {
 		return true
 	}
