@@ -236,6 +236,26 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 	})
 }
 
+// A refresh token that has expired when the provider said ends at once, although the provider denies everybody else, too.
+func TestExpiredTokenAmongMistakes(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		answered := 0
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) {
+				if answered++; answered == 1 {
+					answer["refresh_expires_in"] = 1800
+				}
+			}
+		})
+		all := h.staff(4)
+		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		time.Sleep(31 * time.Minute)
+		h.wantGone(all[0].Browser, all[0].TokenResponse)
+		all[1].wantSuspended(t)
+	})
+}
+
 // People whom the provider logs off because they are idle, all at once as at the end of a shift, are no mistake of the provider.
 func TestIdleShiftIsNoMistake(t *testing.T) {
 	t.Parallel()
