@@ -57,6 +57,10 @@ type App struct {
 	// How long a session at this server lasts; at most 30d. Default: `8h`.
 	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
 
+	// After how long without activity people are signed out; at most the session lifetime. Requests to the authorization
+	// endpoint and pages are activity, and so are refreshes with online_access; FHIR requests are not. Default: never.
+	SessionIdle caddy.Duration `json:"session_idle,omitempty"`
+
 	// How long a client can refresh a grant, in all; at most 366d. Default: `90d`.
 	RefreshTokenLifetime caddy.Duration `json:"refresh_token_lifetime,omitempty"`
 

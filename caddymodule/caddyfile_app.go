@@ -46,6 +46,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
 //		session_lifetime <duration>
+//		session_idle <duration>
 //		refresh_token_lifetime <duration>
 //		refresh_token_idle_lifetime <duration>
 //		refresh_token_grace <duration>|off
@@ -78,6 +79,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
 		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
+		"session_idle":          lifetime("session_idle", &a.SessionIdle),
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
 		"launch_page":           option.Bareword(&a.LaunchPage),
 		"admin_page":            option.Word(&a.AdminPage, nil),

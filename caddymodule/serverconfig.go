@@ -65,6 +65,7 @@ func (a *App) settings() authorize.Config {
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
+		SessionIdle:         time.Duration(a.SessionIdle),
 
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),

@@ -159,7 +159,7 @@ func (a *assembly) addSessions(c *Config) {
 		},
 	})
 	a.sessions = &session.Sessions{
-		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime,
+		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime, Idle: c.SessionIdle,
 		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: signIns, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),

@@ -48,6 +48,7 @@ var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
 	"code_lifetime":               maxCodeLifetime,
 	"session_lifetime":            maxSessionLifetime,
+	"session_idle":                maxSessionLifetime,
 	"refresh_token_lifetime":      maxRefreshTokenLifetime,
 	"refresh_token_idle_lifetime": maxRefreshTokenLifetime,
 	"refresh_token_grace":         maxRefreshTokenGrace,
@@ -126,6 +127,11 @@ type Config struct {
 	// SessionLifetime is how long people stay signed in. Default:
 	// [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
+
+	// SessionIdle is after how long without activity people are signed out; at most SessionLifetime. Requests to the
+	// authorization endpoint and pages are activity, and so are refreshes with online_access; FHIR requests are not.
+	// Default: 0, never.
+	SessionIdle time.Duration
 
 	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.
 	// Default: 90 days; at most 366 days.
@@ -230,6 +236,11 @@ func (c *Config) completeLifetimes() error {
 		if *l.value == 0 {
 			*l.value = l.normal
 		} else if err := oauth2.CheckLifetime(l.name, *l.value, l.most); err != nil {
+			return err
+		}
+	}
+	if c.SessionIdle != 0 {
+		if err := oauth2.CheckLifetime("session_idle", c.SessionIdle, c.SessionLifetime); err != nil {
 			return err
 		}
 	}

@@ -31,13 +31,15 @@ func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
 // ACR is the class of the sign-in.
 func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
 
-// Session is a session as stored. It is only written when somebody signs in.
+// Session is a session as stored. It is written when somebody signs in, and with [Sessions].Idle while they are active.
 type Session struct {
 	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of root and secret in the cookie
 	User       string            `json:"user"`                 // the sub
 	Credential [sha256.Size]byte `json:"credential"`           // of the user at the time
 	Began      time.Time         `json:"began"`                // when the session began
 	At         time.Time         `json:"at"`                   // of the latest sign-in, here or at the provider
+	Until      time.Time         `json:"until,omitzero"`       // when the session ends, however active the person is
+	Seen       time.Time         `json:"seen,omitzero"`        // when the person was last active, to about a tenth of [Sessions].Idle
 	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password here
 	AMR        []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
 	Address    string            `json:"address,omitempty"`    // of the latest sign-in

@@ -26,6 +26,7 @@ type Sessions struct {
 	Durable      store.Store             // holds the sessions
 	Store        store.Store             // has room reserved for their cutoffs
 	Lifetime     time.Duration           // of a session
+	Idle         time.Duration           // after which an inactive person's session ends; 0: never
 	Accounts     *people.Accounts        // whose sessions they are
 	Devices      *browser.Devices        // learn who signed in
 	SignIns      *revalidation.SignIns   // at identity providers, which are asked again
@@ -52,6 +53,9 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	}
 	user, err := s.User(r.Context(), stored)
 	if user == nil || err != nil {
+		return nil, err
+	}
+	if err := s.Active(r.Context(), stored.SID); err != nil {
 		return nil, err
 	}
 	audit.NoteAuthenticated(r.Context())

@@ -104,12 +104,13 @@ const maxUserAgent = 200 // bytes
 // another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
-	session.Secret = cookie.digest()
+	session.Secret, session.Seen = cookie.digest(), s.Now()
+	session.Until = session.Seen.Add(s.Lifetime)
 	value, err := store.ToJSON(session)
 	if err != nil {
 		return nil, err
 	}
-	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.Lifetime}
+	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.lasts(session)}
 	endings := session.endings()
 	err = s.putListed(ctx, session, func(listing []*store.Call) error {
 		steps := []store.Step{store.In(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}

@@ -12,8 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personindex"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -31,11 +29,10 @@ type families struct {
 	clients     *client.Registry
 	accounts    *people.Accounts
 	grants      *Grants
-	signIns     *revalidation.SignIns
+	sessions    *session.Sessions
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 	logger      *slog.Logger
-	index       *personindex.Index
 }
 
 // Lifetimes are those of what is issued.
@@ -92,11 +89,16 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, err
 	}
 	// First the provider, as it says who the person is now.
-	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
+	if err := fs.sessions.SignIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
 		return nil, err
 	}
 	if err := fs.checkGrant(ctx, f, client); err != nil {
 		return nil, err
+	}
+	if f.Grant.online() {
+		if err := fs.sessions.Active(ctx, f.Grant.Session); err != nil {
+			return nil, err
+		}
 	}
 	g := *f.Grant
 	g.Nonce = "" // of the sign-in only (OpenID Connect Core §12.2)
@@ -214,7 +216,7 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 // keysOf returns the keys of families among which are all of a user, all to a client, or those of the user to the client if
 // both are named. It looks at the person's lists alone, unless there is no user, or some of their apps are not listed.
 func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string, error) {
-	complete, err := fs.index.Complete(ctx)
+	complete, err := fs.sessions.Index.Complete(ctx)
 	clients := []string{clientID}
 	if err == nil && complete && user != "" && clientID == "" {
 		var apps []indexedApp

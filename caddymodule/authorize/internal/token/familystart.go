@@ -76,7 +76,7 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
 	err := fs.accounts.Keep(ctx, g.User, g.Provider, g.Subject, lifetime)
 	if err == nil && !g.online() {
-		g.Asked, err = fs.signIns.Keep(ctx, g.Session, g.Provider, lifetime)
+		g.Asked, err = fs.sessions.SignIns.Keep(ctx, g.Session, g.Provider, lifetime)
 	}
 	if err == nil {
 		start.value, err = store.ToJSON(f)

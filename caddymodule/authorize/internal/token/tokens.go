@@ -73,7 +73,7 @@ func New(c Config) *Tokens {
 	t.Verifier.signatures.MaxEntries = maxSignatures
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
-		signIns: c.Sessions.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger, index: c.Sessions.Index,
+		sessions: c.Sessions, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
 	}
 	t.Revoker.families = t.families
 	t.Apps = &Apps{
