@@ -155,7 +155,7 @@ func checksOfProviders(app *App) (checks []check) {
 	for _, idp := range app.IdentityProviders {
 		checks = append(checks, check{
 			What: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
-			Mend: "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter. Where the hospital has its own certificate authority, set tls_ca",
+			Mend: "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter, and its grant_types_supported need refresh_token unless revalidate is off. Where the hospital has its own certificate authority, set tls_ca",
 			ask:  func(ctx context.Context) error { return app.Server().AskProvider(ctx, idp.Key) },
 		})
 	}

@@ -47,6 +47,7 @@ type metadata struct {
 	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Scopes                []string `json:"scopes_supported"`
+	GrantTypes            []string `json:"grant_types_supported"`
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
 	PromptValues          []string `json:"prompt_values_supported"`

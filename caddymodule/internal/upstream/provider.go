@@ -107,10 +107,14 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// Check says why nobody can sign in by the provider: its discovery document cannot be had, or does not allow it.
+// Check says why nobody can sign in by the provider: its discovery document cannot be had, or does not allow it. It also says if
+// the provider issues no refresh tokens, by which it is asked later whether people may still come.
 func (p *Provider) Check(ctx context.Context) error {
-	_, err := p.discovered(ctx)
-	return err
+	m, err := p.discovered(ctx)
+	if err != nil || !p.config.Offline || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
+		return err
+	}
+	return errors.New("its grant_types_supported lack refresh_token, so it cannot be asked whether people may still come, and apps get no offline_access: enable refresh tokens there, or set revalidate off")
 }
 
 // oauth makes a new configuration for each use, because one has a cache in it.

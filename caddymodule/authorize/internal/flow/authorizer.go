@@ -80,6 +80,11 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.Needed(w, r, &req.signIn, signedIn) {
 		return
 	}
+	var err error
+	if req.scope, err = a.lasting.Limit(r.Context(), req.scope, signedIn); err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
 	person := signedIn.User.Person()
 	page := req.missing(person)
 	switch {

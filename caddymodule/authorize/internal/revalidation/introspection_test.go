@@ -25,7 +25,7 @@ func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 // Who is gone at a provider that can only introspect has nothing here within the interval, while the access token lasts.
 func TestInactiveEndsSignIn(t *testing.T) {
 	t.Parallel()
-	for _, lasting := range []string{"offline_access", "online_access"} {
+	for _, lasting := range []string{"online_access", "online_access offline_access"} {
 		inIntrospecting(t, 2, func(h *hospital) {
 			b, tokens := h.signIn(lasting)
 			after(30 * time.Minute)
@@ -45,7 +45,7 @@ func TestInactiveEndsSignIn(t *testing.T) {
 func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
-		b, tokens := h.signIn("offline_access")
+		b, tokens := h.signIn("online_access")
 		after(time.Hour)
 		asked := len(h.Requests(authorizetest.Introspection))
 		h.becomes(nil)
@@ -69,7 +69,7 @@ func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, -1, func(h *hospital) {
-		b, tokens := h.signIn("offline_access")
+		b, tokens := h.signIn("online_access")
 		h.becomes(nil)
 		time.Sleep(time.Hour - upstream.Leeway - time.Second)
 		h.delay = 2 * time.Second
@@ -91,7 +91,7 @@ func (h *hospital) signInAgain(b *servertest.Browser) {
 func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
-		b, tokens := h.signIn("offline_access")
+		b, tokens := h.signIn("online_access")
 		h.Fail(authorizetest.Introspection, authorizetest.Status(http.StatusForbidden))
 		after(2 * interval)
 		tokens = h.wantWorks(b, tokens)
@@ -102,7 +102,7 @@ func TestIntrospectionFails(t *testing.T) {
 	})
 	inIntrospecting(t, 1, func(h *hospital) {
 		h.Fail(authorizetest.Introspection, authorizetest.JSON(http.StatusOK, map[string]any{"active": false}))
-		b, tokens := h.signIn("offline_access")
+		b, tokens := h.signIn("online_access")
 		after(2 * outage)
 		h.wantWorks(b, tokens)
 		servertest.Equal(t, len(h.keys("upstream")), 0)

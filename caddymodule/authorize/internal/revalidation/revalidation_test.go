@@ -353,18 +353,22 @@ func TestNoNotStored(t *testing.T) {
 	})
 }
 
-// Sign-ins of before the upgrade, and those without a refresh token, go on as they did.
+// People of a provider that issues nothing to ask by get nothing that outlives the session, and keep what they have meanwhile.
 func TestNothingToAskBy(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
 		h.Change(func(s *authorizetest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
 		})
-		b, tokens := h.signIn("offline_access")
+		b, tokens := h.signIn("online_access offline_access")
+		servertest.Equal(t, tokens.Scope, "openid groups user/*.rs online_access")
 		h.becomes(nil)
 		after(2 * interval)
 		h.wantWorks(b, tokens)
 		servertest.Equal(t, len(h.asked()), 0)
+		only := servertest.ByProvider("hospital")
+		only.Set("scope", "offline_access")
+		servertest.WantError(t, servertest.Location(t, b.Authorize(servertest.Request(only))), "invalid_scope")
 	})
 }
 

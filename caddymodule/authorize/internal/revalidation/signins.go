@@ -137,6 +137,20 @@ func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, erro
 	return r != nil && r.Brief, err
 }
 
+// Outlives reports whether apps may get what outlives a session: its provider can be asked about the person for as long, is not
+// to be asked, or is none. An access token there lasts no longer than the session.
+func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, error) {
+	if s.asker.providers.asked(provider) == nil {
+		return true, nil
+	}
+	r, err := s.asker.records.read(ctx, name(sid, provider))
+	if err != nil || r != nil && r.Expires.IsZero() {
+		return err == nil, err
+	}
+	s.asker.logger.WarnContext(ctx, "offline_access is not granted: the identity provider issued no refresh token, so it could not be asked whether the person may still come", "idp", provider, "sid", sid)
+	return false, nil
+}
+
 // Lasts replaces what a sign-in is asked by with a refresh token that outlives the person's session at the provider. If the
 // provider gave none, token is "", and all stays as it is.
 func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err error) {

@@ -1,12 +1,16 @@
 package signin
 
 import (
+	"context"
 	"net/http"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -74,4 +78,20 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	req.AskedFactor = true
 	req.Purpose.Continue(w, r, signedIn)
 	return true
+}
+
+// Limit leaves offline_access out of a scope (RFC 6749 §3.3) if the person's provider cannot be asked about them when their
+// session is over: nobody would notice that they have left.
+func (l *Lasting) Limit(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
+	at := slices.Index(scope, client.OfflineAccess)
+	if at < 0 {
+		return scope, nil
+	}
+	if outlives, err := l.sessions.SignIns.Outlives(ctx, signedIn.SID, signedIn.Provider); err != nil || outlives {
+		return scope, err
+	}
+	if scope = slices.Delete(slices.Clone(scope), at, at+1); len(scope) == 0 {
+		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the person's identity provider issued no refresh token, so the only scope, offline_access, cannot be granted"}
+	}
+	return scope, nil
 }
