@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,6 +35,79 @@ func TestBuiltInBehindEmpty(t *testing.T) {
 		w, _ := call(t, h, "POST", "/CodeSystem/$validate-code", posted(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
 		wantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
 	}
+}
+
+// A part of a built-in code system, loaded or sent with a request, does not hide the rest of it, whatever its version.
+func TestBuiltInBesidePart(t *testing.T) {
+	tests := []struct{ name, system, content, code string }{
+		{"example of a grammar", "http://unitsofmeasure.org", "example", "mg/dL"},
+		{"fragment of a grammar", "http://unitsofmeasure.org", "fragment", "mg/dL"},
+		{"example of languages", "urn:ietf:bcp:47", "example", "de-CH"},
+		{"example of a table", "urn:iso:std:iso:3166", "example", "CH"},
+		{"fragment of a table", "urn:iso:std:iso:3166", "fragment", "CH"},
+		{"example of a fragment", "http://hl7.org/fhir/sid/cvx", "example", "88"},
+	}
+	for _, test := range tests {
+		for _, version := range []string{"2.2", "9999"} {
+			t.Run(test.name+" "+version, func(t *testing.T) {
+				part := `{"resourceType":"CodeSystem","url":"` + test.system + `","version":"` + version + `","content":"` + test.content + `","concept":[{"code":"no-code"}]}`
+				loaded := &Handler{Library: loadedWithCore(t, part)}
+				for where, asked := range map[string]func(code string) string{
+					"loaded": func(code string) string { return validateIn(t, loaded, test.system, code, "") },
+					"sent": func(code string) string {
+						return validateIn(t, &Handler{Library: coreLibrary(t)}, test.system, code, part)
+					},
+				} {
+					if got := asked(test.code); !strings.Contains(got, `{"name":"result","valueBoolean":true}`) || strings.Contains(got, `"issues"`) {
+						t.Errorf("%s: %s: got %s", where, test.code, got)
+					}
+					if got := asked("no-code"); strings.Contains(got, `{"name":"result","valueBoolean":true}`) && !strings.Contains(got, "IN_FRAGMENT") {
+						t.Errorf("%s: no-code: got %s", where, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A complete CodeSystem takes the place of a built-in one, whatever its version; a fragment takes that of a fragment.
+func TestBuiltInReplaced(t *testing.T) {
+	for _, version := range []string{"", "2009", "2008", "20260101"} {
+		for content, unknown := range map[string]string{"complete": "Unknown_Code_in", "fragment": "UNKNOWN_CODE_IN_FRAGMENT"} {
+			t.Run(content+" "+version, func(t *testing.T) {
+				newer := `{"resourceType":"CodeSystem","url":"http://hl7.org/fhir/sid/cvx","version":"` + version + `","content":"` + content + `","concept":[{"code":"208"}]}`
+				loaded, core := &Handler{Library: loadedWithCore(t, newer)}, &Handler{Library: coreLibrary(t)}
+				for code, want := range map[string]string{"208": `{"name":"result","valueBoolean":true}`, "88": unknown} {
+					wantText(t, validateIn(t, loaded, "http://hl7.org/fhir/sid/cvx", code, ""), want)
+					wantText(t, validateIn(t, core, "http://hl7.org/fhir/sid/cvx", code, newer), want)
+				}
+				wantCodes(t, expand(t, loaded.Library, "url", "http://hl7.org/fhir/sid/cvx?fhir_vs"), "208")
+			})
+		}
+	}
+}
+
+// validateIn validates a code in a code system, and returns the answer. Unless it is empty, a resource is sent along.
+func validateIn(t *testing.T, h *Handler, system, code, resource string) string {
+	t.Helper()
+	list := []string{`{"name":"url","valueUri":"` + system + `"}`, `{"name":"code","valueCode":"` + code + `"}`}
+	if resource != "" {
+		list = append(list, brings(resource))
+	}
+	w, _ := call(t, h, "POST", "/CodeSystem/$validate-code", posted(list...))
+	return w.Body.String()
+}
+
+// loadedWithCore loads a resource after the built-in definitions.
+func loadedWithCore(t *testing.T, resource string) *terminology.Library {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "own.json")
+	writeFile(t, file, []byte(resource))
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // HL7 has a value set for each unit: of all that measure the same.

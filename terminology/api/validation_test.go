@@ -310,3 +310,20 @@ func TestInferInAnyCase(t *testing.T) {
 	w, _ := call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/ci-all&code=aBC&inferSystem=true", "")
 	wantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
 }
+
+// A code system that is here only in part does not turn codes of the rest into errors.
+func TestUnknownCodeInPart(t *testing.T) {
+	for _, content := range []string{"fragment", "example"} {
+		h := &Handler{Library: libraryOf(t, versionedSystem("http://x/part", "1", content, "a"), valueSetOf("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
+			valueSetOf("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"b"}]}]}`))}
+		for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/part", "/ValueSet/$validate-code?url=http://x/all&system=http://x/part", "/ValueSet/$validate-code?url=http://x/listed&system=http://x/part"} {
+			t.Run(content+" "+path, func(t *testing.T) {
+				w, _ := call(t, h, "GET", path+"&code=b", "")
+				wantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"severity":"warning"`, "labeled as a")
+				if strings.Contains(w.Body.String(), `"severity":"error"`) {
+					t.Errorf("got an error in %s", w.Body)
+				}
+			})
+		}
+	}
+}

@@ -101,7 +101,16 @@ const (
 
 // HasConcepts reports whether all or some of the code system's own concepts are here.
 func (m contentMode) HasConcepts() bool {
-	return m == ContentComplete || m == ContentFragment || m == ContentExample
+	return m == ContentComplete || m.IsPart()
+}
+
+// IsPart reports whether the code system has more codes than are here, so that a code that is not found may be valid.
+func (m contentMode) IsPart() bool { return m == ContentFragment || m == ContentExample }
+
+// replaces reports whether a definition takes the place of a built-in code system: a complete one always does, and a
+// fragment that of a fragment. An example never does, since it would hide a grammar or a full list.
+func (m contentMode) replaces(builtIn contentMode) bool {
+	return m == ContentComplete || m == ContentFragment && builtIn == ContentFragment
 }
 
 // Parsed is the concept of an entry whose code system reads codes rather than listing them.

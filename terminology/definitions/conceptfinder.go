@@ -28,7 +28,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	if !ok {
 		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
 		missed.MessageID, missed.Text = cs.UnknownCode(c.Code)
-		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content == ContentFragment {
+		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content.IsPart() {
 			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
 		}
 		return e, missed

@@ -62,7 +62,7 @@ func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, erro
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
 func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	for _, s := range sources {
-		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].displaces(s) {
+		if l.Systems.hasReplacement(s.URL, contentOf(s)) {
 			continue
 		}
 		if w, ok := s.System.(weighable); ok && l.Usage.Files.Of(s.URL) != nil {
@@ -77,9 +77,9 @@ func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	return nil
 }
 
-// displaces reports whether a definition takes the place of a source: one with concepts or, of what stands in, with all of them.
-func (cs *CodeSystem) displaces(s codesystem.Source) bool {
-	return cs.Content.HasConcepts() && (s.Content != codesystem.StandIn || cs.Content == ContentComplete)
+// contentOf returns the content mode of a source.
+func contentOf(s codesystem.Source) contentMode {
+	return contentMode(cmp.Or(s.Content, string(ContentComplete)))
 }
 
 // weighable is a [codesystem.System] that can be told how much its concepts are used.
@@ -100,7 +100,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	cs.Concepts, cs.CaseSensitive = codesystem.Of(s.System), s.CaseSensitive
 	cs.Copyright, cs.Common, cs.edition, cs.byValue, cs.builtIn = s.Copyright, s.Common, s.Edition, s.ByValue, true
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
-	cs.Content = contentMode(cmp.Or(s.Content, string(ContentComplete)))
+	cs.Content = contentOf(s)
 	content := cs.Content // in the resource
 	switch {
 	case cs.Concepts.List == nil:

@@ -58,8 +58,8 @@ func (t *SystemTable) internSystem(url string) uint32 {
 // SystemID returns the index of a url in List.
 func (t *SystemTable) SystemID(url string) (uint32, bool) { return t.ids.get(url) }
 
-// AddCodeSystem adds a code system, or replaces the one with the same url and version. What the program knows itself is
-// replaced by concepts only.
+// AddCodeSystem adds a code system, or replaces the one with the same url and version. A built-in one stays if
+// [contentMode.replaces] says so.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
@@ -69,7 +69,7 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	index := uint32(len(t.CodeSystems))
 	versions := slices.Clone(s.Versions) // an overlay shares them with its base
 	same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version })
-	if same >= 0 && t.CodeSystems[versions[same]].builtIn && !cs.Content.HasConcepts() {
+	if same >= 0 && !cs.builtIn && t.CodeSystems[versions[same]].builtIn && !cs.Content.replaces(t.CodeSystems[versions[same]].Content) {
 		return
 	}
 	if same >= 0 {
@@ -104,9 +104,34 @@ func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	}
 }
 
+// hasReplacement reports whether a version of a code system takes the place of a built-in one with the given content.
+func (t *SystemTable) hasReplacement(url string, builtIn contentMode) bool {
+	return slices.ContainsFunc(t.Versions(url), func(id uint32) bool { return t.CodeSystems[id].Content.replaces(builtIn) })
+}
+
+// withoutReplaced returns, of versions with a built-in one, those that take its place or, if there are none, the built-in
+// one.
+func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
+	at := slices.IndexFunc(versions, func(id uint32) bool {
+		return t.CodeSystems[id].builtIn && t.CodeSystems[id].Content != ContentStandIn
+	})
+	if at < 0 {
+		return versions
+	}
+	content := t.CodeSystems[versions[at]].Content
+	others := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
+		return t.CodeSystems[id].builtIn || !t.CodeSystems[id].Content.replaces(content)
+	})
+	if len(others) == 0 {
+		return versions[at : at+1]
+	}
+	return others
+}
+
 // currentVersion chooses what a reference without a version means: the latest version of those that have concepts, R4's
 // frozen copies last. Of two versions that cannot be compared, the one loaded later wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
+	versions = t.withoutReplaced(versions)
 	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })
 	own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
 		return !t.IsOwn(id) || known && !t.CodeSystems[id].Content.HasConcepts()

@@ -48,7 +48,7 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	switch {
 	case set.Enumerated:
 		return c.inList(set, cs, e)
-	case cs != nil && !e.IsKnown() && cs.Content == definitions.ContentFragment && len(set.Filters) == 0:
+	case cs != nil && !e.IsKnown() && cs.Content.IsPart() && len(set.Filters) == 0:
 		return []definitions.Entry{e}, nil // it may be in another fragment
 	case !e.IsKnown():
 		return nil, checkFilters(set, cs)

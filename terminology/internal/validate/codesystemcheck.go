@@ -22,9 +22,9 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		d.member = d.member || v.valueSet == nil
 		v.checkVersion(c, cs)
 		return
-	case cs.Content == definitions.ContentFragment && v.standIn(c, d):
+	case cs.Content.IsPart() && v.standIn(c, d):
 		return
-	case cs.Content == definitions.ContentFragment || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
+	case cs.Content.IsPart() || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
 		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content))))
