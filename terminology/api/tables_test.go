@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
@@ -130,6 +131,51 @@ func TestUserAssigned(t *testing.T) {
 	} {
 		w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?url=urn:iso:std:iso:3166&display=Weird&code="+code, "")
 		wantText(t, w.Body.String(), want...)
+	}
+}
+
+// User-assigned codes are not listed unless a value set lists or selects them, but every value set that has them validates them.
+func TestUserAssignedNotListed(t *testing.T) {
+	const iso = `"system":"urn:iso:std:iso:3166"`
+	listed := `{` + iso + `,"concept":[{"code":"XY"},{"code":"CH"}]}`
+	tests := []struct {
+		name, compose, codes string
+		total                float64
+		isMember             bool
+	}{
+		{"all", `{"include":[{` + iso + `}]}`, "", 747, true},
+		{"by a filter", `{"include":[{` + iso + `,"filter":[{"property":"code","op":"regex","value":"X.|CH"}]}]}`, "CH", 1, true},
+		{"imported", `{"include":[{"valueSet":["urn:iso:std:iso:3166?fhir_vs"]}]}`, "", 747, true},
+		{"selected", `{"include":[{` + iso + `,"filter":[{"property":"user-assigned","op":"=","value":"true"}]}]}`, "", 1234, true},
+		{"listed", `{"include":[` + listed + `]}`, "XY CH", 2, true},
+		{"of a value set", `{"include":[{` + iso + `,"valueSet":["http://x/listed"]}]}`, "CH XY", 2, true},
+		{"excluded", `{"include":[` + listed + `],"exclude":[{` + iso + `}]}`, "", 0, false},
+		{"excluded by import, and all imported", `{"include":[` + listed + `,{"valueSet":["urn:iso:std:iso:3166?fhir_vs"]}],"exclude":[{"valueSet":["urn:iso:std:iso:3166?fhir_vs"]}]}`, "", 0, false},
+	}
+	h := &Handler{Library: coreLibrary(t)}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			list := []string{`{"name":"valueSet","resource":` + valueSetOf("http://x/vs", test.compose) + `}`, brings(valueSetOf("http://x/listed", `{"include":[`+listed+`]}`)), ""}
+			list[2] = `{"name":"count","valueInteger":2000}`
+			w, _ := call(t, h, "POST", "/ValueSet/$expand", posted(list...))
+			var got expanded
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Expansion.Total == nil {
+				t.Fatalf("%v in %.200s", err, w.Body)
+			}
+			isListed := slices.Contains(got.codes(), "XY")
+			if float64(*got.Expansion.Total) != test.total || isListed != (test.total == 1234 || strings.Contains(test.codes, "XY")) {
+				t.Errorf("got %d codes, XY among them: %t", *got.Expansion.Total, isListed)
+			}
+			if test.codes != "" {
+				wantCodes(t, got, test.codes)
+			}
+			if isUnclosed := strings.Contains(w.Body.String(), `User-assigned codes of the code system urn:iso:std:iso:3166 are not listed`); test.isMember && isUnclosed == isListed {
+				t.Errorf("got %.300s", w.Body)
+			}
+			list[2] = `{"name":"coding","valueCoding":{` + iso + `,"code":"XY"}}`
+			w, _ = call(t, h, "POST", "/ValueSet/$validate-code", posted(list...))
+			wantText(t, w.Body.String(), fmt.Sprintf(`{"name":"result","valueBoolean":%t}`, test.isMember))
+		})
 	}
 }
 

@@ -32,6 +32,7 @@ type used struct {
 	wanted      []string // canonicals of the supplements that imported value sets name
 	Unchecked   []string // canonicals of missing code systems whose codes are listed
 	Based       []Basis  // grammars of which only some codes are here
+	Unlisted    []uint32 // code systems whose user-assigned codes are left out
 	relative    bool     // which codes it has depends on those that it is excluded from
 	Applied     []applied
 }

@@ -12,7 +12,7 @@ import (
 
 // ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
 func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
-	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0) {
+	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0 && len(x.Unlisted) == 0) {
 		return x, nil
 	}
 	if err := c.enter(vs); err != nil {
@@ -252,5 +252,6 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	definitions.AddTo(&u.Applied, x.Applied...)
 	definitions.AddTo(&u.wanted, vs.Supplements...)
 	definitions.AddTo(&u.Based, x.Based...)
+	definitions.AddTo(&u.Unlisted, x.Unlisted...)
 	u.relative = u.relative || x.relative
 }

@@ -1,8 +1,10 @@
 package compose
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -63,12 +65,39 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	return c.fromList(set, index)
 }
 
-// fromList returns the concepts that a code system lists, or those that meet the filters of an include.
+// fromList returns the concepts that an include selects of those that a code system lists.
 func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
 	cs := c.library.Systems.CodeSystems[index]
 	if cs.Common != "" {
 		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
 	}
+	entries, err := c.selected(set, index)
+	if err != nil || !c.hidesUserAssigned(set, cs) {
+		return entries, err
+	}
+	definitions.AddTo(&c.used.Unlisted, index)
+	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
+		_, _, flags := cs.Concepts.Concept(codesystem.At(e.Concept))
+		return flags&codesystem.FlagUserAssigned != 0
+	}), c.spend(len(entries))
+}
+
+// hidesUserAssigned reports whether an include leaves out user-assigned codes: they are valid, but nothing to choose from
+// before somebody gives them a meaning. A filter may select them, and codes that another list has are looked for among them.
+func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
+	if !slices.ContainsFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Is("user-assigned") }) {
+		return false
+	}
+	if c.among != nil {
+		c.used.relative = true
+		return false
+	}
+	return len(set.ValueSets) == 0 && !slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "user-assigned" })
+}
+
+// selected returns the concepts that a code system lists, or those that meet the filters of an include.
+func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.library.Systems.CodeSystems[index]
 	if len(set.Filters) > 0 {
 		return c.filters.entries(cs, index, set.Filters)
 	}
