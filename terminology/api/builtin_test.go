@@ -118,7 +118,7 @@ func TestValueSetOfUnit(t *testing.T) {
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg%252FdL":                                              {`"code":"g/L"`},
 		"/ValueSet/$validate-code?url=http://unitsofmeasure.org/vs/mg/dL&system=http://unitsofmeasure.org&code=t/L": {`{"name":"result","valueBoolean":true}`},
 		"/ValueSet/$validate-code?url=http://unitsofmeasure.org/vs/mg/dL&system=http://unitsofmeasure.org&code=t":   {"has canonical form g, not g.m-3"},
-		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg/dLL":                                                 {`unknown unit \"dLL\" at column 4`},
+		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg/dLL":                                                 {`the unit 'dLL' is unknown at character 4`},
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg%7C1":                                                 {"could not be found"},
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/":                                                       {"could not be found"},
 	} {
@@ -140,10 +140,29 @@ func TestBuiltInRefusals(t *testing.T) {
 	for path, want := range map[string]string{
 		"/CodeSystem/$lookup?system=urn:ietf:bcp:47&code=de_CH":                                                        `"text":"Unknown code 'de_CH' in the CodeSystem 'urn:ietf:bcp:47'"`,
 		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":                                                         "is not here but for the SNOMED CT Global Patient Set",
-		"/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code=mg%2FdLL": `unknown unit \"dLL\" at column 4; no translation`,
+		"/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code=mg%2FdLL": `Error processing unit 'mg/dLL': The unit 'dLL' is unknown at character 4; no translation`,
 	} {
 		w, _ := call(t, h, "GET", path, "")
 		wantText(t, w.Body.String(), want)
+	}
+}
+
+// Why a unit is invalid is an issue of its own, in the words of HL7's servers, which have none for languages.
+func TestReasonOfInvalidCode(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	const issue = `{"severity":"information","code":"code-invalid","details":{"coding":[{"system":"http://hl7.org/fhir/tools/CodeSystem/tx-issue-type","code":"invalid-code"}],` +
+		`"text":"Error processing unit 'kgXX': The unit 'kgXX' is unknown at character 1"}`
+	for path, has := range map[string]bool{
+		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=kgXX":                                                      true,
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/ucum-units&system=http://unitsofmeasure.org&code=kgXX":         true,
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/ucum-vitals-common&system=http://unitsofmeasure.org&code=kgXX": true,
+		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=kg":                                                        false,
+		"/CodeSystem/$validate-code?url=urn:ietf:bcp:47&code=de_CH":                                                               false,
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		if got := w.Body.String(); strings.Contains(got, issue) != has || strings.Contains(got, `"severity":"information"`) != has {
+			t.Errorf("%s: got %s", path, got)
+		}
 	}
 }
 

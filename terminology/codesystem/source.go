@@ -24,6 +24,10 @@ type Source struct {
 	// too; empty if it does not.
 	ByValue string
 
+	// ReasonIssue says that $validate-code has an issue of its own for why a code is invalid. HL7's test suite demands it of
+	// units, and forbids it of languages.
+	ReasonIssue bool
+
 	// ValueSets are ValueSet resources that are used with the code system, such as Common, one after the other as JSON, compressed
 	// by zstd. They are read at start, before the definitions that replace them.
 	ValueSets []byte

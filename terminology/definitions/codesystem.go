@@ -26,6 +26,7 @@ type CodeSystem struct {
 	entireValueSet string              // CodeSystem.valueSet
 	Copyright      string              // of a source
 	Common         string              // of a source: see [codesystem.Source]
+	ReasonIssue    bool                // of a source: see [codesystem.Source]
 	edition        string              // of a source: see [codesystem.Source]
 	byValue        string              // of a source, as is Common
 	builtIn        bool                // is a source, whose concepts must not be read before they are needed

@@ -99,6 +99,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	cs := b.CodeSystem
 	cs.Concepts, cs.CaseSensitive = codesystem.Of(s.System), s.CaseSensitive
 	cs.Copyright, cs.Common, cs.edition, cs.byValue, cs.builtIn = s.Copyright, s.Common, s.Edition, s.ByValue, true
+	cs.ReasonIssue = s.ReasonIssue
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentOf(s)
 	content := cs.Content // in the resource

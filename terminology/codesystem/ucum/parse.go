@@ -54,7 +54,7 @@ func parse(code string) ([]part, dimension, error) {
 	return parts, d, nil
 }
 
-// parse returns the factors of an expression, or an error that says at which column it is wrong.
+// parse returns the factors of an expression, or an error that says at which character it is wrong.
 func (e *essence) parse(code string) ([]part, error) {
 	if len(code) > maxLength {
 		return nil, fmt.Errorf("longer than %d bytes", maxLength)
@@ -84,10 +84,10 @@ func (p *parser) column(at int) int { return utf8.RuneCountInString(p.code[:at])
 
 func (p *parser) unexpected() error {
 	if p.at == len(p.code) {
-		return fmt.Errorf("unexpected end at column %d", p.column(p.at))
+		return fmt.Errorf("unexpected end at character %d", p.column(p.at))
 	}
 	r, _ := utf8.DecodeRuneInString(p.code[p.at:])
-	return fmt.Errorf("unexpected %q at column %d", r, p.column(p.at))
+	return fmt.Errorf("unexpected %q at character %d", r, p.column(p.at))
 }
 
 // term reads components with operators between them, of which the first may have been read.
@@ -151,13 +151,13 @@ func (p *parser) annotation() error {
 }
 
 func (p *parser) unclosed(start int) error {
-	return fmt.Errorf("nothing closes %q at column %d", p.code[start], p.column(start))
+	return fmt.Errorf("nothing closes %q at character %d", p.code[start], p.column(start))
 }
 
 func (p *parser) parenthesis() (part, error) {
 	start := p.at
 	if p.depth++; p.depth > maxDepth {
-		return part{}, fmt.Errorf("more than %d parentheses in each other at column %d", maxDepth, p.column(start))
+		return part{}, fmt.Errorf("more than %d parentheses in each other at character %d", maxDepth, p.column(start))
 	}
 	p.at++
 	group, err := p.term(false)
@@ -179,7 +179,7 @@ func (p *parser) number() (part, error) {
 	start := p.at
 	digits := p.digits()
 	if strings.Trim(digits, "0") == "" {
-		return part{}, fmt.Errorf("the number at column %d is not positive", p.column(start))
+		return part{}, fmt.Errorf("the number at character %d is not positive", p.column(start))
 	}
 	return part{number: digits}, nil
 }
@@ -215,7 +215,7 @@ func (p *parser) symbol() (string, error) {
 func (p *parser) powered(symbol string, start int) (part, error) {
 	prefix, unit := p.essence.find(symbol)
 	if unit == nil {
-		return part{}, fmt.Errorf("unknown unit %q at column %d", symbol, p.column(start))
+		return part{}, fmt.Errorf("the unit '%s' is unknown at character %d", symbol, p.column(start))
 	}
 	exponent, err := p.exponent()
 	return part{prefix: prefix, unit: unit, exponent: exponent}, err
@@ -241,7 +241,7 @@ func (p *parser) exponent() (int, error) {
 	n := 0
 	for _, d := range []byte(digits) {
 		if n = n*10 + int(d-'0'); n > maxExponent {
-			return 0, fmt.Errorf("the exponent at column %d is beyond %d", p.column(start), maxExponent)
+			return 0, fmt.Errorf("the exponent at character %d is beyond %d", p.column(start), maxExponent)
 		}
 	}
 	return sign * n, nil

@@ -11,7 +11,7 @@ import (
 
 // Source is the code system.
 var Source = codesystem.Source{
-	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{},
+	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{}, ReasonIssue: true,
 	Common: "http://hl7.org/fhir/ValueSet/ucum-common", ByValue: properties[propertyComparable].Code,
 	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +
 		"Licensed under the UCUM License, Version 1.0 (https://ucum.org/license), without warranties or conditions of any kind.",
@@ -44,10 +44,11 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: bytes.Clone(code)}, true
 }
 
-// Refusal returns why an expression is no code, and at which column.
+// Refusal returns why an expression is no code, and at which character, in the words of HL7's servers.
 func (system) Refusal(code []byte) string {
 	if _, _, err := parse(string(code)); err != nil {
-		return err.Error()
+		why := err.Error()
+		return fmt.Sprintf("Error processing unit '%s': %s%s", code, strings.ToUpper(why[:1]), why[1:])
 	}
 	return ""
 }

@@ -10,20 +10,23 @@ import (
 
 func TestRefusal(t *testing.T) {
 	for code, want := range map[string]string{
-		"": "unexpected end at column 1", "mg/": "unexpected end at column 4", "mg/dL)": "unexpected ')' at column 6",
-		"12h": "unexpected 'h' at column 3", "m²": "unexpected '²' at column 2", "m2-3": "unexpected '-' at column 3", "m//s": "unexpected '/' at column 3",
-		"{µ}": "unexpected 'µ' at column 2", "m\x00": `unexpected '\x00' at column 2`, "(/m)": "unexpected '/' at column 2", "(m)2": "unexpected '2' at column 4",
-		"m+": "unexpected end at column 3", "{a{b}}": "unexpected '{' at column 3", "{a}m": "unexpected 'm' at column 4", "mg dL": "unexpected ' ' at column 3",
-		"mg/kgg": `unknown unit "kgg" at column 4`, "kmin": `unknown unit "kmin" at column 1`, "MIN": `unknown unit "MIN" at column 1`,
-		"kkg": `unknown unit "kkg" at column 1`, "m^2": `unknown unit "m^" at column 1`, "1.[foo]": `unknown unit "[foo]" at column 3`,
-		"(m": "nothing closes '(' at column 1", "m{a": "nothing closes '{' at column 2", "m[iU": "nothing closes '[' at column 2",
-		"00": "the number at column 1 is not positive", "m/0": "the number at column 3 is not positive",
-		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "b499": "", "b-500": "the exponent of m in the canonical form is beyond 999", "m999.m999/m999": "", "m" + strings.Repeat("9", 250): "the exponent at column 2 is beyond 999",
-		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at column 17",
+		"": "unexpected end at character 1", "mg/": "unexpected end at character 4", "mg/dL)": "unexpected ')' at character 6",
+		"12h": "unexpected 'h' at character 3", "m²": "unexpected '²' at character 2", "m2-3": "unexpected '-' at character 3", "m//s": "unexpected '/' at character 3",
+		"{µ}": "unexpected 'µ' at character 2", "m\x00": `unexpected '\x00' at character 2`, "(/m)": "unexpected '/' at character 2", "(m)2": "unexpected '2' at character 4",
+		"m+": "unexpected end at character 3", "{a{b}}": "unexpected '{' at character 3", "{a}m": "unexpected 'm' at character 4", "mg dL": "unexpected ' ' at character 3",
+		"mg/kgg": `the unit 'kgg' is unknown at character 4`, "kmin": `the unit 'kmin' is unknown at character 1`, "MIN": `the unit 'MIN' is unknown at character 1`,
+		"kkg": `the unit 'kkg' is unknown at character 1`, "m^2": `the unit 'm^' is unknown at character 1`, "1.[foo]": `the unit '[foo]' is unknown at character 3`,
+		"(m": "nothing closes '(' at character 1", "m{a": "nothing closes '{' at character 2", "m[iU": "nothing closes '[' at character 2",
+		"00": "the number at character 1 is not positive", "m/0": "the number at character 3 is not positive",
+		"m999": "", "m-1000": "the exponent at character 2 is beyond 999", "b499": "", "b-500": "the exponent of m in the canonical form is beyond 999", "m999.m999/m999": "", "m" + strings.Repeat("9", 250): "the exponent at character 2 is beyond 999",
+		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at character 17",
 		strings.Repeat("(m).", 20) + "m":      "",
 		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "longer than 256 bytes",
 		"kg": "", "{a}{b}": "", "U/(10.g){feces}": "", "/[pi]": "",
 	} {
+		if want != "" {
+			want = "Error processing unit '" + code + "': " + strings.ToUpper(want[:1]) + want[1:]
+		}
 		if got := (system{}).Refusal([]byte(code)); got != want {
 			t.Errorf("%.50q: got %q, want %q", code, got, want)
 		}

@@ -32,16 +32,26 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the rest
 		return
 	case !v.validation.MembershipOnly:
-		id, text := cs.UnknownCode(c.Code)
-		v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
-			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: cs.Concepts.Refuser.Refusal([]byte(c.Code)),
-		}})
-		if cs.Compositional {
-			v.notes.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
-				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL))
-		}
+		v.unknownCode(c, cs)
 	}
 	d.member = false
+}
+
+// unknownCode notes that a code system does not have a code, and why. For units the reason is an issue too, since clients
+// such as HAPI do not show diagnostics.
+func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
+	id, text := cs.UnknownCode(c.Code)
+	why := cs.Concepts.Refuser.Refusal([]byte(c.Code))
+	v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
+		Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: why,
+	}})
+	if why != "" && cs.ReasonIssue {
+		v.notes.note("information", "code-invalid", "invalid-code", "", c, "code", false, why)
+	}
+	if cs.Compositional {
+		v.notes.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
+			"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL))
+	}
 }
 
 // standIn reports whether what stands in for a code system that is not here, or only in part, has a code. Another server may
