@@ -51,14 +51,14 @@ func TestExpandSource(t *testing.T) {
 		{"all", "all", "", allOfMeasures + measuresUsed + draft + unclosed},
 		{"implied", "measures?fhir_vs", "", allOfMeasures + measuresUsed + draft + unclosed},
 		{"imported", "imported", "", allOfMeasures + measuresUsed + draft + " used-valueset=http://x/all" + unclosed},
-		{"filtered", "lengths", "", "1m=1 metres 20cm=20 centimetres 100cm=100 centimetres" + measuresUsed + draft + unclosed},
+		{"filtered", "lengths", "", "1m=1 metres 20cm=20 centimetres 100cm=100 centimetres" + measuresUsed + unclosed},
 		{"bounded by a value set", "length-of-some", "", "5m=5 metres 20cm=20 centimetres" + measuresUsed + " used-valueset=http://x/some"},
 		{"excluded", "some-without-lengths", "", "9min=9 minutes" + measuresUsed},
 		{"excluded value set", "some-without-imported", "", "9min=9 minutes" + measuresUsed + " used-valueset=http://x/lengths"},
 		{"all excluded", "none", "", "used-codesystem=http://x/measures|2 used-valueset=http://x/all"},
-		{"excluded before it is included", "excluded-first", "", "9min=9 minutes 1m=1 metres 20cm=20 centimetres 100cm=100 centimetres" + measuresUsed + draft +
+		{"excluded before it is included", "excluded-first", "", "9min=9 minutes 1m=1 metres 20cm=20 centimetres 100cm=100 centimetres" + measuresUsed +
 			" used-valueset=http://x/some-without-imported used-valueset=http://x/lengths" + unclosed},
-		{"included and excluded", "both", "", "9min=9 minutes used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1" + draft + " used-valueset=http://x/lengths" + unclosed},
+		{"included and excluded", "both", "", "9min=9 minutes used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1 used-valueset=http://x/lengths" + unclosed},
 		{"mixed", "mixed", "", "5m=Five 9min=9 minutes 20cm=20 centimetres square=Square e= used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1 warning-unknown-system=http://x/else"},
 		{"searched", "all", "cent", "20cm=20 centimetres 100cm=100 centimetres filter=cent" + measuresUsed + draft + unclosed},
 		{"searched by a display of the value set that it is based on", "all", "yard", "filter=yard" + measuresUsed + draft + unclosed},

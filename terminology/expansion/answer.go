@@ -155,7 +155,7 @@ func (w *Writer) unclosed() (reasons []string) {
 	}
 	for _, b := range w.x.List.Based {
 		cs := w.x.Library.Systems.CodeSystems[b.CodeSystem]
-		reasons = append(reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.Common))
+		definitions.AddTo(&reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.Common))
 	}
 	for _, index := range w.x.List.Unlisted {
 		reasons = append(reasons, "User-assigned codes of the code system "+w.x.Library.Systems.CodeSystems[index].URL+" are not listed")

@@ -70,7 +70,7 @@ func (w *Writer) listUsed(list *parameterList) {
 		}
 	}
 	for _, b := range w.x.List.Based {
-		if b.On != nil {
+		if b.On != nil { // other servers have no warning if filters select among its codes
 			list.warning(&b.On.Definition, w.x.valueSet)
 		}
 	}

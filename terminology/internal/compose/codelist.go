@@ -40,7 +40,7 @@ type used struct {
 // Basis says that the codes of a grammar are those of a value set.
 type Basis struct {
 	CodeSystem uint32                // its index
-	On         *definitions.ValueSet // the value set; nil: those that the code system lists
+	On         *definitions.ValueSet // the value set; nil: those that the code system lists, or that filters select
 }
 
 // traits say how codes are compared and shown.

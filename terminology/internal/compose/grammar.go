@@ -68,7 +68,11 @@ func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	definitions.AddTo(&c.used.Based, Basis{CodeSystem: g.index, On: vs})
+	basis := Basis{CodeSystem: g.index}
+	if len(g.set.Filters) == 0 {
+		basis.On = vs
+	}
+	definitions.AddTo(&c.used.Based, basis)
 	return x.Entries, nil
 }
 
