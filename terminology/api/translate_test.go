@@ -299,3 +299,18 @@ func TestLargeTranslation(t *testing.T) {
 		}
 	}
 }
+
+// R4's own maps are loaded, but not those that are examples.
+func TestTranslateCore(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	const gender, v3 = "http://hl7.org/fhir/administrative-gender", "http://terminology.hl7.org/CodeSystem/v3-AdministrativeGender"
+	for path, want := range map[string]string{
+		"/ConceptMap/$translate?system=" + gender + "&code=male&targetsystem=" + v3:                                               `{"name":"result","valueBoolean":true}`,
+		"/ConceptMap/$translate?url=http://hl7.org/fhir/ConceptMap/cm-administrative-gender-v3&system=" + gender + "&code=female": `"code":"F"`,
+		"/ConceptMap/cm-administrative-gender-v3/$translate?system=" + gender + "&code=other":                                     `"code":"UN"`,
+		"/ConceptMap/$translate?system=http://snomed.info/sct&code=263204007&targetsystem=http://hl7.org/fhir/sid/icd-10-us":      `{"name":"result","valueBoolean":false}`,
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want)
+	}
+}

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4 and the bindings of its elements, as compressed
+// coreDefinitions are the CodeSystem, ValueSet and ConceptMap resources of FHIR R4 and the bindings of its elements, as compressed
 // NDJSON. core/SOURCE.md says where they are from and how they are made.
 //
 //go:generate go run ./core/generate -out core/r4.ndjson.zst core/package

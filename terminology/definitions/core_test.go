@@ -35,7 +35,7 @@ func TestCoreFile(t *testing.T) {
 		}
 		count[string(resource["resourceType"])]++
 	}
-	if err := lines.Err(); err != nil || count[`"CodeSystem"`] != 1063 || count[`"ValueSet"`] != 1317 || count[`"StructureDefinition"`] != 176 || len(count) != 3 {
+	if err := lines.Err(); err != nil || count[`"CodeSystem"`] != 1063 || count[`"ValueSet"`] != 1317 || count[`"ConceptMap"`] != 16 || count[`"StructureDefinition"`] != 176 || len(count) != 4 {
 		t.Errorf("got %v, %v", count, err)
 	}
 }

@@ -17,6 +17,7 @@ var bundles = []string{
 	"dist/fhir/r4/valuesets.json",
 	"dist/fhir/r4/v2-tables.json",
 	"dist/fhir/r4/v3-codesystems.json",
+	"dist/fhir/r4/conceptmaps.json",
 	"dist/fhir/r4/profiles-types.json",
 	"dist/fhir/r4/profiles-resources.json",
 }

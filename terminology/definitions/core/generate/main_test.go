@@ -17,6 +17,8 @@ const valueSets = `{"resourceType":"Bundle","entry":[
  "extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-fmm","valueInteger":3},
   {"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}]}},
 {"resource":{"resourceType":"Patient","id":"x"}},
+{"resource":{"resourceType":"ConceptMap","experimental":true,"url":"http://x/example"}},
+{"resource":{"resourceType":"ConceptMap","text":{},"group":[{"target":"http://x/t","source":"http://x/s","element":[{"code":"a"}]}],"experimental":false,"url":"http://x/map"}},
 {"resource":{"resourceType":"StructureDefinition","id":"P","url":"http://x/P","snapshot":{"element":[{"id":"P","path":"P","min":0},
  {"id":"P.a","path":"P.a","short":"x","binding":{"strength":"required","description":"x","valueSet":"http://x/vs|1"}},{"id":"P.b","path":"P.b","binding":{"strength":"example"}}]},
  "differential":{"element":[]}}},
@@ -26,6 +28,7 @@ const valueSets = `{"resourceType":"Bundle","entry":[
   {"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group","extension":[{"url":"code","valueCode":"a"}]}]}]},"status":"active","url":"http://x/vs"}}]}`
 
 const lines = `{"resourceType":"CodeSystem","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}],"url":"http://x/cs","content":"complete","concept":[{"code":"a","concept":[{"code":"b"}],"designation":[{"value":"é"}],"display":"A & B","property":[{"code":"p","valueDecimal":1.10}]}]}
+{"resourceType":"ConceptMap","url":"http://x/map","experimental":false,"group":[{"element":[{"code":"a"}],"source":"http://x/s","target":"http://x/t"}]}
 {"resourceType":"StructureDefinition","url":"http://x/P","snapshot":{"element":[{"binding":{"valueSet":"http://x/vs|1"},"path":"P.a"}]}}
 {"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"inactive":true,"include":[{"extension":[{"extension":[{"url":"code","valueCode":"a"}],"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group"}],"system":"http://x/cs"}]}}
 `

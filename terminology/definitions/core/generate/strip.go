@@ -20,6 +20,10 @@ var kept = map[string][]string{
 		"resourceType", "id", "extension", "contained", "url", "identifier", "version", "name", "title", "status",
 		"experimental", "date", "publisher", "immutable", "compose", "expansion",
 	},
+	"ConceptMap": {
+		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
+		"date", "publisher", "sourceUri", "sourceCanonical", "targetUri", "targetCanonical", "group",
+	},
 	"StructureDefinition": {"resourceType", "url", "snapshot"},
 }
 
@@ -46,6 +50,9 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 	members, ok := kept[kind]
 	if !ok {
 		return nil
+	}
+	if kind == "ConceptMap" && resource["experimental"] == true {
+		return nil // an example: $translate must not find it
 	}
 	strip(resource)
 	if kind == "StructureDefinition" && !reduceToBindings(resource) {
