@@ -98,7 +98,11 @@ func lookup(l *definitions.Set, q *Lookup) (*Concept, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConcept(cs, at, l.ShownTexts(nil, e, "", supplements), &q.Language)
+	texts, err := l.AppendCommonName(l.ShownTexts(nil, e, "", supplements), e, func(int) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	c := newConcept(cs, at, texts, &q.Language)
 	c.Missing = missing
 	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
 	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))

@@ -166,6 +166,21 @@ func TestReasonOfInvalidCode(t *testing.T) {
 	}
 }
 
+// A unit has the name that the value set of common units has for it, which is a valid display.
+func TestNameOfUnit(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	const name = `{"name":"use","valueCoding":{"system":"http://snomed.info/sct","code":"900000000000013009","display":"Synonym"}},{"name":"value","valueString":"milligram per deciliter"}`
+	for path, want := range map[string][]string{
+		"/CodeSystem/$lookup?system=http://unitsofmeasure.org&code=mg/dL":                                         {name, `{"name":"display","valueString":"mg/dL"}`, "(milligram) / (deciliter)"},
+		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=mg/dL&display=milligram%20per%20deciliter": {`{"name":"result","valueBoolean":true}`, `{"name":"display","valueString":"mg/dL"}`},
+		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=mg/dL&display=gram%20per%20deciliter":      {`{"name":"result","valueBoolean":false}`, "milligram per deciliter"},
+		"/CodeSystem/$lookup?system=http://unitsofmeasure.org&code=mg/dL%7Bno%20common%20unit%7D":                 {`{"name":"display","valueString":"mg/dL{no common unit}"}`},
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want...)
+	}
+}
+
 // A conversion costs by how long the units are: powers of a long one take a thousand times as long as mg.
 func TestCostOfConversion(t *testing.T) {
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxGathered: 2_000_000})

@@ -35,6 +35,9 @@ var PreferredForLanguage = Use{
 	System: "http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", Code: "preferredForLanguage", Display: "Preferred For Language",
 }
 
+// Synonym is the use of another name of a concept.
+var Synonym = Use{System: "http://snomed.info/sct", Code: synonym, Display: "Synonym"}
+
 // FirstDisplay returns the index of the first display, or -1.
 func FirstDisplay(texts []Text) int {
 	for i := range texts {

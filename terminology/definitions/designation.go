@@ -1,8 +1,10 @@
 package definitions
 
 import (
+	"bytes"
 	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
@@ -25,6 +27,43 @@ func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string,
 		}
 	}
 	return d.ownDesignations(dst, e.Entry)
+}
+
+// AppendCommonName appends the display that the value set of codes in common use has for a concept of a grammar: UCUM's display
+// of mg/dL is mg/dL, and the value set's is milligram per deciliter. spend pays for the rows that are compared.
+func (d *Set) AppendCommonName(dst []codesystem.Text, e LocatedEntry, spend func(int) error) ([]codesystem.Text, error) {
+	cs := d.Systems.CodeSystems[e.CodeSystem]
+	vs, ok := d.ValueSets.Find(cs.Common)
+	if !ok || cs.Concepts.List != nil {
+		return dst, nil
+	}
+	code := cs.Concepts.Code(e.At)
+	for _, set := range vs.Include {
+		if set.System != cs.URL {
+			continue
+		}
+		if err := spend(int(set.Last - set.First)); err != nil {
+			return nil, err
+		}
+		if name := d.displayIn(&set, code); len(name) > 0 && !hasText(dst, name) {
+			dst = append(dst, codesystem.Text{Language: cs.Concepts.Language(), Use: codesystem.Synonym, Value: name})
+		}
+	}
+	return dst, nil
+}
+
+// displayIn returns the display that an include lists for a code, or nil.
+func (d *Set) displayIn(set *ConceptSet, code []byte) []byte {
+	for row := set.First; row < set.Last; row++ {
+		if table, at := d.Row(row); bytes.Equal(table.Texts.At(table.Code[at]), code) {
+			return table.Texts.At(table.display[at])
+		}
+	}
+	return nil
+}
+
+func hasText(texts []codesystem.Text, value []byte) bool {
+	return slices.ContainsFunc(texts, func(t codesystem.Text) bool { return bytes.Equal(t.Value, value) })
 }
 
 // Described yields the code system of an entry and the supplements that have its concept, with the concept in each.

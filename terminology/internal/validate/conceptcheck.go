@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
@@ -59,6 +60,12 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 		language = v.valueSet.Language
 	}
 	texts := v.library.ShownTexts(nil, d.entry, language, supplements)
+	if known {
+		var err error
+		if texts, err = v.library.AppendCommonName(texts, d.entry, func(rows int) error { return v.budget.Spend(rows / budget.PlainBytes) }); err != nil {
+			return nil, err
+		}
+	}
 	return texts, v.budget.Compare(texts)
 }
 
