@@ -87,6 +87,14 @@ func TestBuiltInReplaced(t *testing.T) {
 	}
 }
 
+// The built-in lists of vaccines and their manufacturers say when they end, and what to do.
+func TestVaccinesEnd(t *testing.T) {
+	for _, id := range []string{"cvx", "mvx"} {
+		w, _ := call(t, &Handler{Library: coreLibrary(t)}, "GET", "/CodeSystem/"+id, "")
+		wantText(t, w.Body.String(), `"content":"fragment"`, "This list ends in 2009", "content complete")
+	}
+}
+
 // validateIn validates a code in a code system, and returns the answer. Unless it is empty, a resource is sent along.
 func validateIn(t *testing.T, h *Handler, system, code, resource string) string {
 	t.Helper()
