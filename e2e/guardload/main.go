@@ -3,9 +3,11 @@
 //
 //	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5] [-match text]
 //	go run ./guardload [-caddy ../caddy] -atonce 1000 [-memory 256MiB]
+//	go run ./guardload [-caddy ../caddy] -slow 12 [-memory 256MiB]
 //
 // The former tells more by many short rounds than by few long ones where the machine has other work to do. The latter
-// measures its memory while so many requests are answered at once, with a max_memory.
+// measures its memory while so many requests are answered at once, with a max_memory. The last measures how long other
+// requests take while so many connections do not read their answers.
 //
 // Backend, issuer and client are in this process; all of it stays on loopback.
 package main
@@ -37,11 +39,15 @@ func main() {
 	rounds := flag.Int("rounds", 5, "how many rounds; the median counts")
 	match := flag.String("match", "", "measure only the requests with this `text` in their names")
 	atOnce := flag.Int("atonce", 0, "measure the memory for so `many` requests at once, and not the CPU")
-	memory := flag.String("memory", "256MiB", "max_memory of fhir_bearer when -atonce is set")
+	memory := flag.String("memory", "256MiB", "max_memory of fhir_bearer when -atonce or -slow is set")
+	slow := flag.Int("slow", 0, "measure the latency beside so `many` connections that do not read, and not the CPU")
 	flag.Parse()
 	measure := func() error { return run(*caddy, *match, *requests, *rounds) }
 	if *atOnce > 0 {
 		measure = func() error { return runCrowds(*caddy, *atOnce, *memory) }
+	}
+	if *slow > 0 {
+		measure = func() error { return runSlow(*caddy, *slow, *memory) }
 	}
 	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "guardload:", err)

@@ -44,8 +44,13 @@ func New() (*Issuer, error) {
 
 // Token is an access token of a practitioner for the audience fhir, valid for an hour. The patient may be "".
 func (i *Issuer) Token(clientID, id, scope, patient string) string {
+	return i.TokenFor("1", clientID, id, scope, patient)
+}
+
+// TokenFor is Token for a person with a subject.
+func (i *Issuer) TokenFor(subject, clientID, id, scope, patient string) string {
 	token, err := jwt.Signed(i.signer).Claims(map[string]any{
-		"iss": i.URL, "sub": "1", "aud": "fhir", "client_id": clientID, "jti": id, "scope": scope, "patient": patient,
+		"iss": i.URL, "sub": subject, "aud": "fhir", "client_id": clientID, "jti": id, "scope": scope, "patient": patient,
 		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	}).Serialize()
 	if err != nil {

@@ -34,6 +34,9 @@ type Metadata struct {
 	Limit int64
 	// Memory bounds what all requests hold together. Nil: nothing does.
 	Memory *fairmemory.Memory
+	// Network returns the network of a request, which has a part of the memory, since the request has no token. Nil: all
+	// requests share that part.
+	Network func(r *http.Request) string
 
 	mu   sync.Mutex
 	kept []keptStatement // the latest last
@@ -55,7 +58,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
-	x := server.New(m.Base, server.Limits{Answer: m.Limit}, m.Memory, next, r)
+	x := server.New(m.Base, server.Limits{Answer: m.Limit}, m.share(r), next, r)
 	defer x.Share.Release()
 	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
 		return x.Next.ServeHTTP(w, r)
@@ -67,7 +70,17 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
+	x.Share.ShrinkTo(int64(len(a.Body)))
 	return a.Write(w, r)
+}
+
+// share returns the request's share of the memory.
+func (m *Metadata) share(r *http.Request) *fairmemory.Share {
+	network := ""
+	if m.Network != nil {
+		network = m.Network(r)
+	}
+	return m.Memory.Share(fairmemory.Network(network))
 }
 
 // readMetadata reads the parameters of a request for metadata.

@@ -56,7 +56,8 @@ type Enforcer struct {
 	Metadata *capability.Metadata
 	// Limits bound what one request may cost.
 	Limits Limits
-	// Memory bounds what all requests hold together that is judged: bodies and answers. Nil: nothing does.
+	// Memory bounds what all requests hold together that is judged: bodies and answers. Each client and each person has a
+	// part of it. Nil: nothing bounds it.
 	Memory *fairmemory.Memory
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
 	DecisionHeader string
@@ -195,9 +196,10 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 	return ""
 }
 
-// RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it.
-func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference) ([]string, error) {
-	x, at := server.New(e.Base, e.Limits, e.Memory, next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
+// RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it. The
+// memory counts for the client and the person of the token.
+func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference, t *guard.Token) ([]string, error) {
+	x, at := server.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
 	a, err := x.Ask(r.Context(), message.Get(user.String(), ""))
 	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {
@@ -208,4 +210,17 @@ func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, us
 		return nil, err
 	}
 	return relationship.Patients(res, time.Now()), nil
+}
+
+// share returns a share of the memory that counts for the token's client and person. The token of a client itself has no
+// person.
+func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
+	if t == nil {
+		return e.Memory.Share()
+	}
+	client := fairmemory.Client(t.Issuer, t.ClientID)
+	if t.Subject == t.ClientID {
+		return e.Memory.Share(client)
+	}
+	return e.Memory.Share(fairmemory.Person(t.Issuer, t.Subject), client)
 }

@@ -216,6 +216,95 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
+// unread is a client that does not read: a Write ends when the client has gone.
+type unread struct {
+	*httptest.ResponseRecorder
+	gone chan struct{}
+}
+
+// Write implements http.ResponseWriter.
+func (w unread) Write([]byte) (int, error) {
+	<-w.gone
+	return 0, io.ErrClosedPipe
+}
+
+// TestNeighborsOfSlowClient checks that others do not wait while a client does not read so many answers that they would
+// fill the memory.
+func TestNeighborsOfSlowClient(t *testing.T) {
+	t.Parallel()
+	token := func(issuer, subject, client string) *guard.Token {
+		return &guard.Token{Issuer: issuer, Subject: subject, ClientID: client}
+	}
+	answer := dripping(padded(10_000))
+	for name, ask := range map[string]func(g *gateway, r *http.Request) error{
+		"another client":                      func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "other"), r, answer) },
+		"another person with the same client": func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "app"), r, answer) },
+		"the client itself":                   func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "app", "app"), r, answer) },
+		"the same names of another issuer":    func(g *gateway, r *http.Request) error { return g.serveToken(token("j", "alice", "app"), r, answer) },
+		"the records of a RelatedPerson": func(g *gateway, r *http.Request) error {
+			_, err := g.RelatedPatients(r, answer, interaction.Reference{Type: "RelatedPerson", ID: "r"}, token("i", "bob", "app"))
+			return err
+		},
+		"without a token": func(g *gateway, r *http.Request) error {
+			m := &capability.Metadata{Base: "/fhir/R4", Memory: g.Memory}
+			return m.ServeHTTP(httptest.NewRecorder(), r, dripping(`{"resourceType":"CapabilityStatement"}`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g, gone := newGateway(t), make(chan struct{})
+				g.Memory = fairmemory.New(100_000, server.Patience)
+				for range 12 {
+					go func() {
+						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
+						_ = g.Serve(unread{httptest.NewRecorder(), gone}, r, answer, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token("i", "alice", "app")})
+					}()
+				}
+				synctest.Wait()
+				start := time.Now()
+				if err := ask(g, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)); err != nil || time.Since(start) != 0 {
+					t.Errorf("answered after %v: %v", time.Since(start), err)
+				}
+				close(gone)
+			})
+		})
+	}
+}
+
+// serveToken has a request with a token answered.
+func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handling) error {
+	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token})
+}
+
+// TestSlowMetadata checks that clients without a token that do not read the CapabilityStatement hold its text, and only the
+// part of the memory that is their network's.
+func TestSlowMetadata(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory, gone := fairmemory.New(100_000, server.Patience), make(chan struct{})
+		m := &capability.Metadata{Base: "/fhir/R4", Memory: memory, Network: func(r *http.Request) string { return r.RemoteAddr }}
+		statement := dripping(`{"resourceType":"CapabilityStatement","description":"` + strings.Repeat("x", 10_000) + `"}`)
+		ask := func(w http.ResponseWriter, network string) error {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
+			r.RemoteAddr = network
+			return m.ServeHTTP(w, r, statement)
+		}
+		for range 12 {
+			go ask(unread{httptest.NewRecorder(), gone}, "slow")
+		}
+		synctest.Wait()
+		if held := memory.Held(); held > 50_000 {
+			t.Errorf("a network holds %d bytes", held)
+		}
+		start := time.Now()
+		if err := ask(httptest.NewRecorder(), "other"); err != nil || time.Since(start) != 0 {
+			t.Errorf("answered after %v: %v", time.Since(start), err)
+		}
+		close(gone)
+	})
+}
+
 // TestMemoryOfBatch checks that a batch holds its entries' answers, and not all that was read for them.
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
@@ -286,7 +375,7 @@ func TestMemoryBeforeScopes(t *testing.T) {
 			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripping(padded(501)))
 		},
 		"RelatedPerson": func(r *http.Request) error {
-			_, err := g.RelatedPatients(r, dripping(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"})
+			_, err := g.RelatedPatients(r, dripping(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"}, nil)
 			return err
 		},
 	} {

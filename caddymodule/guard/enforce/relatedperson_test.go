@@ -30,7 +30,7 @@ func TestRelatedPatients(t *testing.T) {
 			if tt.answer != "" {
 				g.server.Answers = map[string]http.HandlerFunc{tt.user + "/r": answering(tt.answer)}
 			}
-			got, err := g.RelatedPatients(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil), g.server, interaction.Reference{Type: tt.user, ID: "r"})
+			got, err := g.RelatedPatients(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil), g.server, interaction.Reference{Type: tt.user, ID: "r"}, nil)
 			if !slices.Equal(got, strings.Fields(tt.want)) || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}

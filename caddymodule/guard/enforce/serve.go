@@ -21,7 +21,7 @@ import (
 // Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
-	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.Memory, next, r)}
+	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.share(b.Token), next, r)}
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
 	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
 	x.rewriting = x.newRewriting()

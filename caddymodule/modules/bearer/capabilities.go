@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
@@ -26,7 +27,7 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 			changes.OAuth.Register = at.issuer + authorize.RegisterPath
 		}
 	}
-	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Answered: operationsBefore}
+	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Network: requester.NetworkOf, Answered: operationsBefore}
 }
 
 // operationsBefore are the operations that fhir_expand has said it answers.

@@ -47,6 +47,7 @@ type Enforcement struct {
 	Policies []AccessPolicy `json:"policies,omitempty"`
 
 	// The memory in bytes for all bodies and answers that are checked at the same time; each of their bytes counts twice.
+	// A client gets at most half of it, and a person a quarter, unless a single request needs more.
 	// Requests that wait longer than 10 s for it get 503. An answer may have a sixteenth of it, and at least 16 MiB; larger
 	// ones are withheld. At least 64 MiB. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`

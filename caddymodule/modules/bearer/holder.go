@@ -82,7 +82,7 @@ func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.T
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
 		var err error
-		if patients, err = e.enforcer.RelatedPatients(r, next, holder.User); err != nil {
+		if patients, err = e.enforcer.RelatedPatients(r, next, holder.User, t); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,8 @@
-// Package fairmemory bounds the memory that all requests take together. Requests that began earlier get it first.
+// Package fairmemory bounds the memory that all requests take together, and gives each client and each person a part of it.
+// Requests that began earlier get it first.
 //
 //	Share.Grow ── more than there is in all ──► ErrTooMuch
-//	   │ at once, if it is free and nobody older waits
+//	   │ at once, if there is room for the person, the client and all, and nobody older waits for the same
 //	   ▼
 //	waits for the most it may need ── too long, or as the youngest of requests that all wait for each other ──► ErrBusy
 //	   │ until others release some
@@ -10,4 +11,7 @@
 //
 // A reader learns the length of an answer only while reading it, and so holds one part while waiting for the next. With a
 // weighted semaphore, all could end up waiting for each other. Here the youngest one then gives way to the oldest.
+//
+// A client that reads its answers slowly holds them until it has them. It uses up its own part only: requests that wait for
+// one owner's part are overtaken by those of others, and take no more than their part of the places.
 package fairmemory

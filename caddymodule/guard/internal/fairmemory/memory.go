@@ -22,14 +22,26 @@ var (
 // Memory is a number of bytes that shares are taken of. Make one with [New]. It is safe for concurrent use. Of a nil
 // Memory, shares may grow without end.
 type Memory struct {
-	size     int64
 	patience time.Duration
 
 	mu      sync.Mutex
-	free    int64
-	begun   uint64    // shares, so far
-	holders int       // shares that hold some bytes
-	waiting []*waiter // the oldest share first
+	all     pool
+	owned   map[Owner]*pool // of owners with shares that have grown
+	begun   uint64          // shares, so far
+	waiting []*waiter       // shares that hold bytes first, and of these the oldest
+}
+
+// pool is memory that a group of shares has in common: all of it, or an owner's part.
+type pool struct {
+	size, held int64
+	holders    int // shares that hold some bytes
+	shares     int // shares that have grown and are not released
+}
+
+// hasRoom reports whether a share may have more bytes. An owner's only holder may exceed the owner's part, so that a small
+// memory suffices for any single request.
+func (p *pool) hasRoom(s *Share, bytes int64) bool {
+	return p.held == s.held || bytes <= p.size-p.held
 }
 
 // waiter is a share that waits to grow.
@@ -37,49 +49,102 @@ type waiter struct {
 	share *Share
 	bytes int64
 	ahead int64      // of these: needed only later
+	lacks *pool      // without room for it, or with an earlier waiter
 	done  chan error // takes the one result without blocking
 }
 
 // New returns a memory of a size in bytes. A share waits for more of it as long as the patience goes, in all.
 func New(size int64, patience time.Duration) *Memory {
-	return &Memory{size: size, free: size, patience: patience}
+	return &Memory{patience: patience, all: pool{size: size}, owned: map[Owner]*pool{}}
 }
 
 // Held is how many bytes all shares hold.
 func (m *Memory) Held() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.size - m.free
+	return m.all.held
 }
 
 // take gives a share more bytes, or has it wait for the most that it may need.
 func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s.released {
+		return nil, ErrBusy
+	}
 	if s.age == 0 {
-		m.begun++
-		s.age = m.begun
+		m.begin(s)
 	}
 	missing := bytes - s.ahead
 	switch {
-	case s.released, s.held == 0 && len(m.waiting) >= Places:
-		return nil, ErrBusy
-	case missing > m.size-s.held:
+	case missing > m.all.size-s.held:
 		return nil, ErrTooMuch
 	case missing <= 0:
 		s.ahead -= bytes
 		return nil, nil
-	case missing <= m.free && (len(m.waiting) == 0 || s.age < m.waiting[0].share.age):
+	case m.mayGrow(s, missing):
 		m.give(s, missing, 0)
 		return nil, nil
+	case s.held == 0 && m.isCrowded(s):
+		return nil, ErrBusy
 	}
-	ahead := max(0, min(most-bytes, m.size-s.held-missing))
+	ahead := max(0, min(most-bytes, m.all.size-s.held-missing))
 	return m.wait(&waiter{share: s, bytes: missing + ahead, ahead: ahead, done: make(chan error, 1)}), nil
 }
 
-// wait has somebody wait behind those who are older.
+// begin gives a share its age and its pools.
+func (m *Memory) begin(s *Share) {
+	m.begun++
+	s.age = m.begun
+	for _, owner := range s.owners {
+		p := m.owned[owner]
+		if p == nil {
+			p = &pool{size: m.all.size / owner.divisor}
+			m.owned[owner] = p
+		}
+		p.shares++
+		s.pools = append(s.pools, p)
+	}
+	s.pools = append(s.pools, &m.all)
+}
+
+// mayGrow reports whether all pools of a share have room, and no waiter that precedes the share lacks one of them.
+func (m *Memory) mayGrow(s *Share, bytes int64) bool {
+	for _, w := range m.waiting {
+		if s.compare(w.share) < 0 {
+			break
+		}
+		if slices.Contains(s.pools, w.lacks) {
+			return false
+		}
+	}
+	return s.lacks(bytes, nil) == nil
+}
+
+// isCrowded reports whether a share without bytes may not wait. A client's shares may take as many places as they leave
+// free, and a person's half as many.
+func (m *Memory) isCrowded(s *Share) bool {
+	free := Places - len(m.waiting)
+	for i, owner := range s.owners {
+		if taken := m.waitersOf(s.pools[i]); taken*int(owner.divisor/clientDivisor) >= free {
+			return true
+		}
+	}
+	return free <= 0
+}
+
+func (m *Memory) waitersOf(p *pool) (n int) {
+	for _, w := range m.waiting {
+		if slices.Contains(w.share.pools, p) {
+			n++
+		}
+	}
+	return n
+}
+
+// wait has a share wait behind those that precede it.
 func (m *Memory) wait(w *waiter) *waiter {
-	at, _ := slices.BinarySearchFunc(m.waiting, w.share.age, func(w *waiter, age uint64) int { return cmp.Compare(w.share.age, age) })
+	at, _ := slices.BinarySearchFunc(m.waiting, w.share, func(w *waiter, s *Share) int { return w.share.compare(s) })
 	m.waiting = slices.Insert(m.waiting, at, w)
 	m.settle()
 	return w
@@ -87,12 +152,14 @@ func (m *Memory) wait(w *waiter) *waiter {
 
 // give gives a share bytes, some of which it will need only later.
 func (m *Memory) give(s *Share, bytes, ahead int64) {
-	if s.held == 0 && bytes > 0 {
-		m.holders++
+	for _, p := range s.pools {
+		if s.held == 0 && bytes > 0 {
+			p.holders++
+		}
+		p.held += bytes
 	}
 	s.held += bytes
 	s.ahead = ahead
-	m.free -= bytes
 }
 
 // shrink takes back what a share holds beyond a size, or does not use.
@@ -100,29 +167,65 @@ func (m *Memory) shrink(s *Share, to int64) {
 	if to = min(to, s.held-s.ahead); to == s.held {
 		return
 	}
-	m.free += s.held - to
-	if s.held, s.ahead = to, 0; to == 0 {
-		m.holders--
+	for _, p := range s.pools {
+		if p.held -= s.held - to; to == 0 {
+			p.holders--
+		}
 	}
+	s.held, s.ahead = to, 0
 	m.settle()
 }
 
-// settle lets those grow for whom enough is free, the oldest first. None overtakes another, or a large one would wait
-// for ever. If all who hold something wait, nothing would be given back: then the youngest of them is refused.
+// settle lets those grow whose pools have room, in order. None overtakes another that lacks the same pool, or a large one
+// would wait for ever; those of other owners pass one whose owner's part is used up. Of holders that wait for each other,
+// which would give nothing back, the youngest is refused.
 func (m *Memory) settle() {
-	for len(m.waiting) > 0 && m.waiting[0].bytes <= m.free {
-		first := m.waiting[0]
-		m.give(first.share, first.bytes, first.ahead)
-		m.dismiss(0, nil)
+	short := map[*pool]bool{}
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *waiter) bool {
+		if w.lacks = w.share.lacks(w.bytes, short); w.lacks != nil {
+			short[w.lacks] = true
+			return false
+		}
+		m.give(w.share, w.bytes, w.ahead)
+		w.done <- nil
+		return true
+	})
+	if w := m.deadlocked(); w != nil {
+		m.dismiss(slices.Index(m.waiting, w), ErrBusy)
 	}
-	holding, youngest := 0, 0
-	for at, w := range m.waiting {
+}
+
+// deadlocked returns the youngest of the holders that wait for each other; nil if there are none. A waiter can go on if a
+// holder of the pool that it lacks does not wait, or can go on.
+func (m *Memory) deadlocked() *waiter {
+	stuck, idle := slices.Clone(m.waiting), map[*pool]int{}
+	for _, w := range stuck {
+		w.count(idle, 1)
+	}
+	for n := -1; n != len(stuck); {
+		n = len(stuck)
+		stuck = slices.DeleteFunc(stuck, func(w *waiter) bool {
+			if idle[w.lacks] == w.lacks.holders {
+				return false
+			}
+			w.count(idle, -1)
+			return true
+		})
+	}
+	for _, w := range slices.Backward(stuck) {
 		if w.share.held > 0 {
-			holding, youngest = holding+1, at
+			return w
 		}
 	}
-	if holding > 0 && holding == m.holders {
-		m.dismiss(youngest, ErrBusy)
+	return nil
+}
+
+// count adds n to the number of holders in each pool that a waiter holds bytes of.
+func (w *waiter) count(holders map[*pool]int, n int) {
+	if w.share.held > 0 {
+		for _, p := range w.share.pools {
+			holders[p] += n
+		}
 	}
 }
 
@@ -151,6 +254,12 @@ func (m *Memory) release(s *Share) {
 		m.settle()
 	}
 	m.shrink(s, 0)
+	for i := range min(len(s.owners), len(s.pools)) {
+		if s.pools[i].shares--; s.pools[i].shares == 0 {
+			delete(m.owned, s.owners[i])
+		}
+	}
+	s.pools = nil
 }
 
 // Share is what one request holds of a [Memory]. Make one with [Memory.Share], and release it. Only Release may be called
@@ -158,20 +267,43 @@ func (m *Memory) release(s *Share) {
 type Share struct {
 	of       *Memory       // nil: there is no bound
 	patience time.Duration // left
+	owners   []Owner
 
 	// The memory's mutex guards what follows.
-	age      uint64 // 1 for the first that grew
+	pools    []*pool // of the owners, then of all; nil before it grows
+	age      uint64  // 1 for the first that grew
 	held     int64
 	ahead    int64 // of what is held: not in use yet
 	released bool
 }
 
-// Share returns an empty share.
-func (m *Memory) Share() *Share {
+// Share returns an empty share that counts for its owners. Without owners, only the size of the memory bounds it.
+func (m *Memory) Share(owners ...Owner) *Share {
 	if m == nil {
 		return &Share{}
 	}
-	return &Share{of: m, patience: m.patience}
+	return &Share{of: m, patience: m.patience, owners: owners}
+}
+
+// lacks returns the first pool that has no room for more bytes, or is short; nil if there is none.
+func (s *Share) lacks(bytes int64, short map[*pool]bool) *pool {
+	for _, p := range s.pools {
+		if short[p] || !p.hasRoom(s, bytes) {
+			return p
+		}
+	}
+	return nil
+}
+
+// compare orders shares that wait: holders first, because they give something back once they can go on, then by age.
+func (s *Share) compare(other *Share) int {
+	if holds := s.held > 0; holds != (other.held > 0) {
+		if holds {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(s.age, other.age)
 }
 
 // Grow adds bytes. If it must wait for them, it waits for the most that the share may still need, so that it need not wait

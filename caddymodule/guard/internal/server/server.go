@@ -29,13 +29,13 @@ type Server struct {
 	Observe func(c message.Call, a *message.Answer)
 }
 
-// New is what asks the server for one request of a client, r.
-func New(base string, l Limits, m *fairmemory.Memory, next message.NextHandler, r *http.Request) Server {
+// New is what asks the server for one request of a client, r, which has a share of the memory.
+func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
 		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
 		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
 	}
-	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: m.Share()}
+	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: share}
 }
 
 // Asked is how many requests the server was sent, since [server.Begin].
