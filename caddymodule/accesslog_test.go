@@ -117,7 +117,7 @@ func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	t.Helper()
 	all, audit = filepath.Join(t.TempDir(), "all.log"), filepath.Join(t.TempDir(), "audit.log")
 	const format = "	log {\n\t\tformat fhir\n"
-	caddyfile := exampleWith(t, format, "	servers {\n\t\ttrusted_proxies static 192.0.2.0/24\n\t}\n	log audit {\n\t\tinclude fhir.audit\n\t\toutput file "+audit+"\n\t}\n"+format+"\t\tlevel DEBUG\n\t\toutput file "+all+"\n")
+	caddyfile := exampleWith(t, serversBlock, serversBlock+"\t\ttrusted_proxies static 192.0.2.0/24\n", format, "	log audit {\n\t\tinclude fhir.audit\n\t\toutput file "+audit+"\n\t}\n"+format+"\t\tlevel DEBUG\n\t\toutput file "+all+"\n")
 	caddyfile = strings.Replace(caddyfile, "	fhir_authorize\n", "	log\n	fhir_authorize\n", 1)
 	caddyfile = strings.Replace(caddyfile, "<code>alice-demo-password</code>", "as you know", 1) // Caddy logs its configuration
 	return newGateway(t, caddyfile), all, audit

@@ -10,8 +10,7 @@ import (
 // Plain HTTP is refused, unless a proxy that trusted_proxies names says https.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
-	const global = "admin {$CADDY_ADMIN:localhost:2019}\n"
-	trusting := strings.Replace(exampleWith(t, global, global+"\tservers {\n\t\ttrusted_proxies static 192.0.2.0/24\n\t}\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)
+	trusting := strings.Replace(exampleWith(t, serversBlock, serversBlock+"\t\ttrusted_proxies static 192.0.2.0/24\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)
 	g := newGateway(t, trusting)
 	tests := []struct {
 		name, from, proto string

@@ -256,3 +256,18 @@ func testSources(t *testing.T) (sources []string) {
 	}
 	return sources
 }
+
+// TestExamplesHaveTimeouts checks that each complete configuration disconnects clients that stop reading or sending.
+func TestExamplesHaveTimeouts(t *testing.T) {
+	t.Parallel()
+	files := []string{"../Caddyfile.example", "../docs/examples/packages/Caddyfile", "../docs/examples/helm/templates/_helpers.tpl"}
+	composed, err := filepath.Glob("../docs/examples/compose/*/Caddyfile")
+	if err != nil || len(composed) == 0 {
+		t.Fatalf("%d Compose examples: %v", len(composed), err)
+	}
+	for _, file := range append(files, composed...) {
+		if text := gatewaytest.ReadFile(t, file); !strings.Contains(text, "\t\ttimeouts {\n\t\t\tread_body_idle 30s\n\t\t\twrite_idle 30s\n\t\t}\n") {
+			t.Errorf("%s has no read_body_idle and write_idle", file)
+		}
+	}
+}

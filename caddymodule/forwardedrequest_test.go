@@ -56,7 +56,7 @@ func TestBearerPasses(t *testing.T) {
 func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 	t.Parallel()
 	for trusted, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
-		g := exampleGateway(t, echo, "	fhir {\n", "	servers {\n\t\ttrusted_proxies static "+trusted+"\n\t}\n	fhir {\n")
+		g := exampleGateway(t, echo, serversBlock, serversBlock+"\t\ttrusted_proxies static "+trusted+"\n")
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 		r.Header.Set("Authorization", "Bearer "+g.token())
 		names := []string{"Forwarded", "X-Real-IP", "True-Client-IP", "X-Forwarded-Port"}

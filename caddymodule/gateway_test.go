@@ -37,6 +37,9 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 	return newGateway(t, exampleWith(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
+// serversBlock begins the server options of Caddyfile.example.
+const serversBlock = "\tservers {\n"
+
 // exampleLog is the first log of Caddyfile.example.
 const exampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
 

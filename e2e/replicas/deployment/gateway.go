@@ -76,7 +76,12 @@ func (c *Config) behind(address, store string) (string, error) {
 		return "", err
 	}
 	text := strings.Replace(c.Caddyfile, site, "\nhttp://:"+port+" {\n\tbind "+host+"\n", 1)
-	return strings.Replace(text, block, "\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32 10.211.0.0/16\n\t}\n\n"+block+store, 1), nil
+	text = strings.Replace(text, block, block+store, 1)
+	const servers = "\tservers {\n"
+	if !strings.Contains(text, servers) {
+		text = strings.Replace(text, block, servers+"\t}\n\n"+block, 1)
+	}
+	return strings.Replace(text, servers, servers+"\t\ttrusted_proxies static 127.0.0.1/32 10.211.0.0/16\n", 1), nil
 }
 
 var readiness = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -57,6 +57,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 	servers {
 		protocols h1
+		# disconnect clients that stop sending or reading for so long
+		timeouts {
+			read_body_idle 30s
+			write_idle 30s
+		}
 {{- with .Values.trustedProxies }}
 		trusted_proxies static {{ join " " . }}
 		trusted_proxies_strict
