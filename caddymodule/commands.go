@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
@@ -87,8 +88,11 @@ func convertKeycloakCommand() *cobra.Command {
 		Long: `
 Prints the fhir global option of a Caddyfile with the people and apps of a realm:
 passwords whose hashes are argon2id, authenticator apps, redirect and logout URIs,
-scopes, secrets. A comment says what was not taken over, and why. Read it before
-you use it.
+scopes, secrets, keys, required PKCE, PAR and request objects, and lifetimes.
+
+Apps and people that would be protected less than at Keycloak, or that this server
+rejects, are omitted. A summary on stderr, and comments in the Caddyfile, list what
+was omitted or changed, and why. Read them before you use it.
 
 Export the realm with its people, and with secrets, while Keycloak is stopped:
 
@@ -98,15 +102,15 @@ Export the realm with its people, and with secrets, while Keycloak is stopped:
     The address of this server, such as https://fhir.hospital.example.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertKeycloak(cmd.OutOrStdout(), args[0], issuer)
+			return convertKeycloak(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], issuer)
 		},
 	}
 	cmd.Flags().StringVar(&issuer, "issuer", "", "address of this server")
 	return cmd
 }
 
-// convertKeycloak prints what a file's realm is here.
-func convertKeycloak(out io.Writer, file, issuer string) error {
+// convertKeycloak prints the fhir block of a file's realm, and a summary of omissions and differences.
+func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
 	if err := authorize.CheckIssuer(issuer); err != nil {
 		return fmt.Errorf("--issuer: %w", err)
 	}
@@ -114,11 +118,22 @@ func convertKeycloak(out io.Writer, file, issuer string) error {
 	if err != nil {
 		return err
 	}
-	converted, err := keycloakrealm.Convert(export, issuer)
+	converted, summary, err := keycloakrealm.Convert(export, issuer, checkCaddyfile)
 	if err != nil {
 		return fmt.Errorf("converting %s: %w", file, err)
 	}
 	_, err = io.WriteString(out, converted)
+	for _, line := range summary {
+		_, writeErr := fmt.Fprintln(summaries, line)
+		err = errors.Join(err, writeErr)
+	}
+	return err
+}
+
+// checkCaddyfile returns the error of a Caddyfile that does not adapt.
+func checkCaddyfile(text string) error {
+	adapter := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}
+	_, _, err := adapter.Adapt([]byte(text), nil)
 	return err
 }
 

@@ -85,7 +85,7 @@ func entrances(t *testing.T) map[string]entrance {
 		return false
 	}
 	converts := func(t *testing.T, realm map[string]any, head string) bool {
-		text, err := keycloakrealm.Convert([]byte(jsonOf(t, realm)), "https://x.example")
+		text, _, err := keycloakrealm.Convert([]byte(jsonOf(t, realm)), "https://x.example", checkCaddyfile)
 		if err != nil {
 			t.Fatal(err)
 		}

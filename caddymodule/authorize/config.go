@@ -31,9 +31,9 @@ const (
 	defaultCodeLifetime        = 5 * time.Minute
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// defaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
+	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
 	// three months.
-	defaultRefreshTokenLifetime = 90 * 24 * time.Hour
+	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
 	DefaultRefreshTokenGrace = 10 * time.Second     // lets a client time out and try again
 	maxRefreshTokenLifetime  = 366 * 24 * time.Hour // people sign in at least once a year
@@ -53,6 +53,9 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_idle_lifetime": maxRefreshTokenLifetime,
 	"refresh_token_grace":         maxRefreshTokenGrace,
 }
+
+// MaxLifetime returns the maximum of a lifetime by its name in a configuration, such as code_lifetime.
+func MaxLifetime(name string) time.Duration { return maxLifetimes[name] }
 
 // CheckLifetime returns an error if a lifetime is out of bounds. Its name is that in a
 // configuration, such as code_lifetime.
@@ -221,7 +224,7 @@ func (c *Config) complete() error {
 }
 
 func (c *Config) completeLifetimes() error {
-	refresh := cmp.Or(c.RefreshTokenLifetime, defaultRefreshTokenLifetime)
+	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
 	for _, l := range []struct {
 		name         string
 		value        *time.Duration

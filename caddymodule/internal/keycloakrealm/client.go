@@ -1,7 +1,12 @@
 package keycloakrealm
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -25,19 +30,18 @@ func (c *conversion) clients() {
 		if slices.Contains(ownClients, app.ClientID) {
 			continue
 		}
-		if reason := app.untakeable(); reason != "" {
-			c.remark("the client %s: %s", app.ClientID, reason)
-			continue
+		reason := cmp.Or(c.unconvertible(app), c.realm.requirement(app), c.realm.shorterLifespan(app))
+		if c.add("client", app.ClientID, reason, func() { c.client(app) }) {
+			c.clientIDs[app.ClientID] = true
 		}
-		c.within("client "+quote(app.ClientID), func() { c.client(app) })
 	}
 }
 
 // isOn reads a member that is true unless it says otherwise.
 func isOn(b *bool) bool { return b == nil || *b }
 
-// untakeable says why an app cannot be taken over; "" if it can. The admin console masks secrets.
-func (app client) untakeable() string {
+// unconvertible returns the reason why an app cannot work here; "" if it can. The admin console masks secrets.
+func (c *conversion) unconvertible(app client) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
 	switch {
 	case app.Protocol != "" && app.Protocol != "openid-connect":
@@ -50,12 +54,18 @@ func (app client) untakeable() string {
 		return "the client_id is empty, or has braces"
 	case subject.CheckConfigured(app.ClientID) != nil:
 		return fmt.Sprintf("the client_id %v", subject.CheckConfigured(app.ClientID))
-	case app.usesKeys() && app.Attributes["jwks.url"] == "":
-		return "its keys are not in the export; give them in jwks or jwks_uri"
+	case c.clientIDs[app.ClientID]:
+		return "another client has its client_id"
+	case !app.Public && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":
+		return "it authenticates by " + app.Authenticator + ", which this server does not support; register it with keys (jwks, jwks_uri)"
+	case app.usesKeys() && app.jwks() == "" && app.jwksURI() == "":
+		return "its key is a certificate, or missing; register it with jwks or jwks_uri"
+	case app.usesKeys() && app.jwks() != "" && !isLiteralJSON(app.jwks()):
+		return "its jwks.string is not JSON that can stand in a Caddyfile; register it with jwks in a file"
 	case !app.Public && !app.usesKeys() && !hasSecret:
 		return "its secret is masked in this export, or has braces; without it, it would be a public client"
 	case len(app.goodRedirectURIs()) == 0 && !app.usesCredentials():
-		return "it has no redirect URI that can be taken over, and no service account"
+		return "it has no redirect URI that is valid here, and no service account"
 	}
 	return ""
 }
@@ -88,11 +98,38 @@ func (app client) absolute(uris []string) (all []string) {
 	return all
 }
 
+// jwks is the JWK Set of a client whose export has it, in one line.
+func (app client) jwks() string {
+	text := app.Attributes["jwks.string"]
+	if app.Attributes["use.jwks.url"] == "true" || app.Attributes["use.jwks.string"] != "true" {
+		return ""
+	}
+	var line bytes.Buffer
+	if json.Compact(&line, []byte(text)) != nil {
+		return text
+	}
+	return line.String()
+}
+
+func (app client) jwksURI() string {
+	if app.Attributes["use.jwks.url"] != "true" {
+		return ""
+	}
+	return app.Attributes["jwks.url"]
+}
+
+// isLiteralJSON reports whether Caddy reads JSON between back-quotes as it is.
+func isLiteralJSON(text string) bool {
+	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
+}
+
 func (c *conversion) client(app client) {
 	c.option("name", nil, app.Name)
 	switch {
+	case app.usesKeys() && app.jwks() != "":
+		c.line("jwks", app.jwks())
 	case app.usesKeys():
-		c.option("jwks_uri", nil, app.Attributes["jwks.url"])
+		c.option("jwks_uri", nil, app.jwksURI())
 	case !app.Public:
 		c.option("secret", nil, app.Secret)
 	}
@@ -101,38 +138,71 @@ func (c *conversion) client(app client) {
 	if app.usesCredentials() {
 		c.raw("grant_type client_credentials")
 	}
-	if app.ImplicitFlow {
-		c.remark("the implicit flow; response_type allows it")
-	}
-	if app.DirectGrants {
-		c.remark("direct access grants: apps do not get people's passwords here")
-	}
-	if app.ConsentRequired {
-		c.raw("consent required")
-	}
-	switch logout := app.Attributes["post.logout.redirect.uris"]; logout {
-	case "+":
-		c.option("post_logout_redirect_uri", nil, app.goodRedirectURIs()...)
-	case "", "-":
-	default:
-		c.option("post_logout_redirect_uri", checkRedirectURI, app.absolute(strings.Split(logout, "##"))...)
-	}
+	c.requirements(app)
+	c.option("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
 	c.option("backchannel_logout_uri", authorize.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
-	for _, mapper := range app.Mappers {
-		c.remark("the mapper %s", mapper.Name)
+	if slices.ContainsFunc(slices.Concat(app.redirectURIs(), app.logoutURIs()), isNative) {
+		c.raw("native")
+	}
+	c.differences(app)
+}
+
+// logoutURIs are where a browser may go after signing out.
+func (app client) logoutURIs() []string {
+	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
+	case "+":
+		return app.goodRedirectURIs()
+	case "", "-":
+		return nil
+	default:
+		return app.absolute(strings.Split(uris, "##"))
 	}
 }
 
-// scopes are those that mean something here.
+// isNative reports whether only a native app can have a URI here: a loopback address or a private-use scheme (RFC 8252 §7).
+func isNative(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && checkRedirectURI(uri) == nil && u.Scheme != "https" && u.Hostname() != "localhost"
+}
+
+// differences notes the settings of a client that have no counterpart here, also those of later versions of Keycloak.
+func (c *conversion) differences(app client) {
+	for _, difference := range []struct {
+		text string
+		is   bool
+	}{
+		{"the implicit flow is off; response_type allows it", app.ImplicitFlow},
+		{"direct access grants are off: apps do not get people's passwords here", app.DirectGrants},
+		{"authorization services (resources, policies, permissions) are not enforced", app.Authorization},
+	} {
+		if difference.is {
+			c.changed("%s", difference.text)
+		}
+	}
+	for _, mapper := range app.Mappers {
+		c.changed("mapper omitted: %s", mapper.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(app.Attributes)) {
+		if value := app.Attributes[name]; !slices.Contains(readAttributes, name) && !slices.Contains([]string{"", "false", "any"}, value) {
+			c.changed("setting omitted, without counterpart: %s (%s)", name, value)
+		}
+	}
+}
+
+// scopes are those that mean something here. A scope that Keycloak gives by role would be everybody's here.
 func (c *conversion) scopes(app client) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
 		switch {
 		case slices.Contains(quietScopes, scope), slices.Contains(scopes, scope):
+		case c.byRole[scope]:
+			c.changed("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
+		case strings.HasSuffix(scope, "line_access") && app.Attributes["use.refresh.tokens"] == "false":
+			c.changed("scope %s omitted: use.refresh.tokens is false", scope)
 		case isResource || slices.Contains(knownScopes, scope):
 			scopes = append(scopes, scope)
 		default:
-			c.remark("the scope %s, which means nothing on a FHIR API", scope)
+			c.changed("scope %s omitted: it means nothing on a FHIR API", scope)
 		}
 	}
 	return scopes

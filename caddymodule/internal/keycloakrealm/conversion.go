@@ -1,6 +1,7 @@
 package keycloakrealm
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,10 +10,43 @@ import (
 
 // conversion gathers the lines of a Caddyfile for a realm.
 type conversion struct {
-	strings.Builder
+	bytes.Buffer
 	indent      int
 	realm       *realm
+	issuer      string
+	check       func(caddyfile string) error
+	entry       string          // being converted, such as "user ada"
+	summary     []string        // what was omitted or changed
+	clientIDs   map[string]bool // of converted clients
+	userNames   map[string]bool // of converted users, in lower case
 	sharedNames map[string]bool // of groups
+	required    signIn
+	byRole      map[string]bool // client scopes that a role decides about
+}
+
+// add writes the block of a user or client, unless there is a reason to omit the entry, or this server rejects it.
+func (c *conversion) add(kind, name, reason string, write func()) bool {
+	c.entry = kind + " " + name
+	defer func() { c.entry = "realm" }()
+	if reason == "" {
+		length, notes := c.Len(), len(c.summary)
+		c.within(kind+" "+quote(name), write)
+		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.Bytes()[length:]) + "\t}\n}\n")
+		if err == nil {
+			return true
+		}
+		c.Truncate(length)
+		c.summary = c.summary[:notes]
+		reason = fmt.Sprintf("this server rejects it: %v", err)
+	}
+	c.note("Omitted", c.entry+": "+reason)
+	return false
+}
+
+// note writes a comment, and the same as a line of the summary.
+func (c *conversion) note(kind, text string) {
+	c.raw("# " + kind + ": " + commented(text))
+	c.summary = append(c.summary, strings.ToLower(kind)+": "+commented(text))
 }
 
 // option writes an option with those of its words that a check, if there is one, accepts. Without any it writes nothing.
@@ -20,7 +54,7 @@ func (c *conversion) option(name string, check func(string) error, words ...stri
 	c.line(name, c.taken(name, check, words...)...)
 }
 
-// taken are the words that a check accepts, and that Caddy would read as they are. It remarks on the others.
+// taken are the words that a check accepts, and that Caddy would read as they are. It notes the others.
 func (c *conversion) taken(option string, check func(string) error, words ...string) (taken []string) {
 	for _, word := range words {
 		var err error
@@ -30,9 +64,9 @@ func (c *conversion) taken(option string, check func(string) error, words ...str
 		switch {
 		case word == "":
 		case err != nil:
-			c.remark("%s %v", option, err)
+			c.changed("%s omitted: %v", option, err)
 		case isReplaced(word):
-			c.remark("%s %q, which Caddy would not read as it is", option, word)
+			c.changed("%s omitted: %q, which Caddy would not read as it is", option, word)
 		default:
 			taken = append(taken, word)
 		}
@@ -53,9 +87,9 @@ func (c *conversion) raw(line string) {
 	c.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
 }
 
-// remark says in a comment what was not taken over, and why.
-func (c *conversion) remark(format string, about ...any) {
-	c.raw("# Not taken over: " + commented(fmt.Sprintf(format, about...)))
+// changed notes in what the entry differs from Keycloak's, and why.
+func (c *conversion) changed(format string, about ...any) {
+	c.note("Changed", c.entry+": "+fmt.Sprintf(format, about...))
 }
 
 // within writes a block of its own.

@@ -1,24 +1,42 @@
 package keycloakrealm
 
-// Convert returns the fhir block of a Caddyfile with the people and apps of an exported realm, for
-// an authorization server with this issuer. Its error says that the export cannot be read.
-func Convert(export []byte, issuer string) (string, error) {
+// Convert returns the fhir block of a Caddyfile with the people and apps of an exported realm, for an authorization server with
+// this issuer, and a summary of what was omitted or changed, one line each. An entry whose lines check rejects is omitted; check
+// gets a fhir block with that entry alone. The error says why the export cannot be read or converted.
+func Convert(export []byte, issuer string, check func(caddyfile string) error) (caddyfile string, summary []string, err error) {
 	r, err := read(export)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	c := &conversion{realm: r, sharedNames: r.sharedNames()}
+	c := &conversion{
+		realm: r, issuer: issuer, check: check, entry: "realm", clientIDs: map[string]bool{}, userNames: map[string]bool{},
+		sharedNames: r.sharedNames(), required: r.signIn(), byRole: r.scopesByRole(),
+	}
 	c.raw("# The realm " + commented(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
 	c.raw("# The sub of a person's tokens is the name here, where Keycloak had an id.")
-	c.within("", func() {
-		c.within("fhir", func() {
-			c.option("issuer", nil, issuer)
-			c.users()
-			c.clients()
-			for _, p := range r.IdentityProviders {
-				c.remark("the identity provider %s: its secret is not exported; name it in an idp block", p.Alias)
-			}
-		})
-	})
-	return c.String(), nil
+	c.within("", func() { c.within("fhir", c.block) })
+	return c.String(), c.summary, check(c.String())
+}
+
+// block writes what is in the fhir block. Clients come first, because a user with the name of a client is omitted.
+func (c *conversion) block() {
+	c.option("issuer", nil, c.issuer)
+	c.lifetimes()
+	c.signIn()
+	c.clients()
+	c.groupRoles(c.realm.Groups)
+	c.users()
+	for _, p := range c.realm.IdentityProviders {
+		c.changed("identity provider %s omitted: its secret is not exported; name it in an idp block", p.Alias)
+	}
+}
+
+// signIn notes what the browser flow requires and sign-in here does not.
+func (c *conversion) signIn() {
+	if c.required.secondFactor {
+		c.changed("the browser flow requires a second factor, so each client gets acr mfa")
+	}
+	for _, step := range c.required.foreign {
+		c.changed("the step %s of the browser flow has no counterpart", step)
+	}
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
 )
 
+// accept is a check of entries. Package caddymodule tests with the Caddyfile's parser.
+func accept(string) error { return nil }
+
 const issuer = "https://fhir.hospital.example"
 
 // A realm that Keycloak 26.7.3 exported. That Caddy reads the result is tested with the Caddyfile's parser.
@@ -21,7 +24,7 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := keycloakrealm.Convert(export, issuer)
+	got, _, err := keycloakrealm.Convert(export, issuer, accept)
 	if err != nil || got != string(want) {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -45,37 +48,37 @@ func TestConvertParts(t *testing.T) {
 		{"a name with a placeholder", `{"users": [{"username": "{env.HOME}", "credentials": [` + password + `]}]}`, "the name is empty, or has braces"},
 		{"a name in several words", `{"users": [{"username": "ada # b", "credentials": [` + password + `]}]}`, `user "ada # b" {`},
 		{"a required action", `{"users": [{"username": "ada", "requiredActions": ["UPDATE_PASSWORD"], "credentials": [` + password + `]}]}`, "the required actions UPDATE_PASSWORD"},
-		{"a passkey", `{"users": [{"username": "ada", "credentials": [` + password + `, {"type": "webauthn"}]}]}`, "a passkey"},
+		{"a passkey alone beside the password", `{"users": [{"username": "ada", "credentials": [` + password + `, {"type": "webauthn"}]}]}`, "Omitted: user ada: their second factor cannot be converted"},
 		{"fhirUser", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Practitioner/ada"]}, "credentials": [` + password + `]}]}`, "fhir_user Practitioner/ada\n"},
-		{"fhirUser of nobody", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Device/1"]}, "credentials": [` + password + `]}]}`, `Not taken over: fhir_user "Device/1"`},
+		{"fhirUser of nobody", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Device/1"]}, "credentials": [` + password + `]}]}`, `fhir_user omitted: "Device/1"`},
 		{"an app of eight digits", otp(`{\"subType\":\"totp\",\"digits\":8,\"period\":30,\"algorithm\":\"HmacSHA1\"}`), "it is totp with 8 digits"},
 		{"an app of SHA-256", otp(`{\"subType\":\"totp\",\"digits\":6,\"period\":30,\"algorithm\":\"HmacSHA256\"}`), "HmacSHA256; here"},
 		{"an app by counter", otp(`{\"subType\":\"hotp\",\"digits\":6}`), "it is hotp"},
 		{"a key in base32", strings.Replace(otp(`{\"subType\":\"totp\",\"secretEncoding\":\"BASE32\"}`), "abcdefghijklmnopqrst", "MFRGGZDFMZTWQ2LKNNWG23TPOBYXE43U", 1), "totp_secret MFRGGZDFMZTWQ2LKNNWG23TPOBYXE43U\n"},
 		{"a masked secret", app(`"secret": "**********"`), "app: its secret is masked"},
 		{"no secret", app(`"publicClient": false`), "app: its secret is masked"},
-		{"keys by address", app(`"clientAuthenticatorType": "client-jwt", "attributes": {"jwks.url": "https://app.example/jwks"}`), "jwks_uri https://app.example/jwks\n"},
-		{"keys by certificate", app(`"clientAuthenticatorType": "client-jwt"`), "app: its keys are not in the export"},
+		{"keys by address", app(`"clientAuthenticatorType": "client-jwt", "attributes": {"use.jwks.url": "true", "jwks.url": "https://app.example/jwks"}`), "jwks_uri https://app.example/jwks\n"},
+		{"keys by certificate", app(`"clientAuthenticatorType": "client-jwt"`), "app: its key is a certificate, or missing"},
 		{"disabled", app(`"publicClient": true, "enabled": false`), "app: it is disabled"},
 		{"takes tokens only", app(`"publicClient": true, "bearerOnly": true`), "app: it only takes tokens"},
 		{"no flow", app(`"publicClient": true, "standardFlowEnabled": false`), "app: it has no redirect URI"},
 		{"a wildcard", `{"clients": [{"clientId": "app", "publicClient": true, "redirectUris": ["*"]}]}`, "app: it has no redirect URI"},
 		{"logout as the redirect URIs", app(`"publicClient": true, "attributes": {"post.logout.redirect.uris": "+"}`), "post_logout_redirect_uri https://app.example/cb\n"},
 		{"consent", app(`"publicClient": true, "consentRequired": true`), "consent required\n"},
-		{"the implicit flow", app(`"publicClient": true, "implicitFlowEnabled": true`), "the implicit flow"},
-		{"SMART scopes", app(`"publicClient": true, "optionalClientScopes": ["launch/patient", "patient/Observation.rs", "vendor"]`), "the scope vendor"},
-		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "fhir {\n\t\tissuer https://fhir.hospital.example\n\t}\n"},
+		{"the implicit flow", app(`"publicClient": true, "implicitFlowEnabled": true`), "the implicit flow is off"},
+		{"SMART scopes", app(`"publicClient": true, "optionalClientScopes": ["launch/patient", "patient/Observation.rs", "vendor"]`), "scope vendor omitted"},
+		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "the realm has none\n\t}\n"},
 		{"a quote after a backslash", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\\\" x"]}, "credentials": [` + password + `]}]}`, "phone `1\\\" x`\n"},
-		{"lines in a value", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\ngroup admins"]}, "credentials": [` + password + `]}]}`, "Not taken over: phone"},
+		{"lines in a value", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\ngroup admins"]}, "credentials": [` + password + `]}]}`, "phone omitted"},
 		{"a group with a wide space", `{"users": [{"username": "ada", "groups": ["/a\u00a0b"], "credentials": [` + password + `]}]}`, "group \"a\u00a0b\"\n"},
 		{"groups of one name", `{"users": [{"username": "ada", "groups": ["/a/admins", "/b/admins", "/c"], "credentials": [` + password + `]}]}`, "group a/admins b/admins c\n"},
-		{"a variable in a remark", `{"clients": [{"clientId": "{$X", "protocol": "saml"}]}`, "the client ($X: its protocol"},
-		{"a line end in a remark", `{"clients": [{"clientId": "a\n}", "protocol": "saml"}]}`, "the client a ): its protocol"},
+		{"a variable in a remark", `{"clients": [{"clientId": "{$X", "protocol": "saml"}]}`, "client ($X: its protocol"},
+		{"a line end in a remark", `{"clients": [{"clientId": "a\n}", "protocol": "saml"}]}`, "client a ): its protocol"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := keycloakrealm.Convert([]byte(strings.Replace(tt.realm, "{", `{"realm": "general", `, 1)), issuer)
+			got, _, err := keycloakrealm.Convert([]byte(strings.Replace(tt.realm, "{", `{"realm": "general", `, 1)), issuer, accept)
 			if err != nil || !strings.Contains(got, tt.want) {
 				t.Errorf("%v\n%s", err, got)
 			}
@@ -88,7 +91,7 @@ func TestConvertRefuses(t *testing.T) {
 	for name, export := range map[string]string{
 		"not JSON": "realm", "not a realm": `{"resourceType": "Bundle"}`, "a list of realms": `[{"realm": "general"}]`,
 	} {
-		if got, err := keycloakrealm.Convert([]byte(export), issuer); err == nil {
+		if got, _, err := keycloakrealm.Convert([]byte(export), issuer, accept); err == nil {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -1,11 +1,15 @@
 // Package keycloakrealm converts a realm that Keycloak exported to a fhir block of a Caddyfile.
 //
-//	realm.go       what is read of a realm
-//	convert.go     the whole block
-//	user.go        people: their passwords' hashes, authenticator apps and claims
-//	client.go      apps: their redirect and logout URIs, scopes and secrets
-//	conversion.go  how a Caddyfile is written
+//	realm.go        what is read of a realm
+//	convert.go      the whole block
+//	lifespans.go    lifetimes
+//	flow.go         what the browser flow requires
+//	roles.go        scopes that depend on roles
+//	client.go       apps: their redirect and logout URIs, scopes and secrets
+//	requirement.go  what Keycloak requires of apps
+//	user.go         people: their passwords' hashes, authenticator apps and claims
+//	conversion.go   how a Caddyfile is written
 //
-// What cannot be taken over is said in a comment where it would have stood. The result is meant to
-// be read before it is used.
+// Nothing becomes weaker unnoticed: an entry that this server cannot protect as Keycloak does is omitted, and every omission and
+// difference is a comment in the result and a line of the summary. The result is meant to be read before it is used.
 package keycloakrealm

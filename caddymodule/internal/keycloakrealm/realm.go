@@ -16,7 +16,34 @@ type realm struct {
 	IdentityProviders []struct {
 		Alias string `json:"alias"`
 	} `json:"identityProviders"`
-	OTPAlgorithm string `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
+	Groups       []group `json:"groups"`
+	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
+	VerifyEmail  bool    `json:"verifyEmail"`        // people sign in after they have verified their address
+
+	lifespans
+	roleMappings
+
+	BrowserFlow string `json:"browserFlow"`
+	Flows       []flow `json:"authenticationFlows"`
+
+	ClientPolicies struct {
+		Policies []clientPolicy `json:"policies"`
+	} `json:"clientPolicies"`
+}
+
+// clientPolicy applies profiles, such as required PKCE, to the clients that meet its conditions.
+type clientPolicy struct {
+	Name     string   `json:"name"`
+	Enabled  bool     `json:"enabled"`
+	Profiles []string `json:"profiles"`
+}
+
+// group is a group of the realm.
+type group struct {
+	Path        string              `json:"path"`
+	RealmRoles  []string            `json:"realmRoles"`
+	ClientRoles map[string][]string `json:"clientRoles"`
+	SubGroups   []group             `json:"subGroups"`
 }
 
 // user is a person of the realm.
@@ -34,7 +61,10 @@ type user struct {
 	Federated     []struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
-	ServiceAccount string `json:"serviceAccountClientId"`
+	ServiceAccount string              `json:"serviceAccountClientId"`
+	FederationLink string              `json:"federationLink"` // the LDAP directory or the like that the person comes from
+	RealmRoles     []string            `json:"realmRoles"`
+	ClientRoles    map[string][]string `json:"clientRoles"`
 }
 
 // credential is what somebody proves themselves by. Its two parts are JSON in a string.
@@ -80,6 +110,8 @@ type client struct {
 	RootURL         string            `json:"rootUrl"`
 	RedirectURIs    []string          `json:"redirectUris"`
 	Attributes      map[string]string `json:"attributes"`
+	FlowOverrides   map[string]string `json:"authenticationFlowBindingOverrides"`
+	Authorization   bool              `json:"authorizationServicesEnabled"`
 	DefaultScopes   []string          `json:"defaultClientScopes"`
 	OptionalScopes  []string          `json:"optionalClientScopes"`
 	Mappers         []struct {

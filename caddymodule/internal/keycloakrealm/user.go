@@ -17,21 +17,66 @@ import (
 // users writes the blocks of people, but for service accounts, which belong to clients and sign nobody in.
 func (c *conversion) users() {
 	for _, u := range c.realm.Users {
+		if u.ServiceAccount != "" {
+			continue
+		}
 		hash, err := u.passwordHash()
-		switch {
-		case u.ServiceAccount != "":
-		case u.Username == "" || isReplaced(u.Username):
-			c.remark("the user %s: the name is empty, or has braces", u.Username)
-		case subject.CheckConfigured(u.Username) != nil:
-			c.remark("the user %s: the name, which is the sub of tokens here, %v", u.Username, subject.CheckConfigured(u.Username))
-		case err != nil && len(u.Federated) > 0:
-			c.remark("the user %s: they sign in by %s; name it in an idp block", u.Username, u.Federated[0].Provider)
-		case err != nil:
-			c.remark("the user %s: %v", u.Username, err)
-		default:
-			c.within("user "+quote(u.Username), func() { c.user(u, hash) })
+		reason := c.unusable(u)
+		if reason == "" && err != nil {
+			reason = err.Error()
+		}
+		if c.add("user", u.Username, reason, func() { c.user(u, hash) }) {
+			c.userNames[strings.ToLower(u.Username)] = true
 		}
 	}
+	if len(c.userNames) > 0 {
+		c.changed("people sign in by the name as it stands here: its case counts, and an e-mail address is not a name")
+	}
+}
+
+// unusable returns the reason why a person cannot be a user here, or could sign in with less than at Keycloak; "" if there is none.
+func (c *conversion) unusable(u user) string {
+	switch name := u.Username; {
+	case name == "" || isReplaced(name):
+		return "the name is empty, or has braces"
+	case subject.CheckConfigured(name) != nil:
+		return fmt.Sprintf("the name, which is the sub of tokens here, %v", subject.CheckConfigured(name))
+	case c.clientIDs[name]:
+		return "a client has this name: their tokens would have the same sub"
+	case c.userNames[strings.ToLower(name)]:
+		return "another user has this name; Keycloak ignores its case"
+	case u.FederationLink != "":
+		return "they come from a directory, which would no longer decide about them"
+	case len(u.Federated) > 0 && !u.has("password"):
+		return fmt.Sprintf("they sign in by %s; name it in an idp block", u.Federated[0].Provider)
+	case len(u.Required) > 0:
+		return "Keycloak lets them in after the required actions " + strings.Join(u.Required, ", ")
+	case c.realm.VerifyEmail && !u.EmailVerified:
+		return "Keycloak lets them in after they have verified their e-mail address"
+	}
+	return c.lostFactor(u)
+}
+
+func (u user) has(kind string) bool {
+	return slices.ContainsFunc(u.Credentials, func(held credential) bool { return held.Type == kind })
+}
+
+// lostFactor returns the reason why a person with a second factor would sign in with the password alone; "" if they would not.
+func (c *conversion) lostFactor(u user) (reason string) {
+	for _, held := range u.Credentials {
+		if held.Type == "password" {
+			continue
+		}
+		err := fmt.Errorf("it is a credential of type %s", held.Type)
+		if held.Type == "otp" {
+			_, err = c.otpKey(held)
+		}
+		if err == nil {
+			return ""
+		}
+		reason = fmt.Sprintf("their second factor cannot be converted, and the password alone would be enough: %v", err)
+	}
+	return reason
 }
 
 func (c *conversion) user(u user, hash string) {
@@ -59,11 +104,11 @@ func (c *conversion) user(u user, hash string) {
 	if !u.Enabled {
 		c.raw("disabled")
 	}
-	if len(u.Required) > 0 {
-		c.remark("the required actions %s", strings.Join(u.Required, ", "))
-	}
 	for _, federated := range u.Federated {
-		c.remark("the link to %s; an idp block with \"link email\" makes it anew", federated.Provider)
+		c.changed("link to %s omitted; an idp block with \"link email\" makes it anew", federated.Provider)
+	}
+	if roles := c.realm.notableRoles(u.RealmRoles, u.ClientRoles); len(roles) > 0 {
+		c.changed("roles omitted: %s; use a group, and scope_limit", strings.Join(roles, ", "))
 	}
 }
 
@@ -87,17 +132,17 @@ func (c *conversion) factors(u user) {
 			key, err := c.otpKey(held)
 			switch {
 			case err != nil:
-				c.remark("an authenticator app: %v", err)
+				c.changed("authenticator app omitted: %v", err)
 			case written:
-				c.remark("a further authenticator app; it can be enrolled again at /oauth2/account")
+				c.changed("further authenticator app omitted; it can be enrolled again at /oauth2/account")
 			default:
 				c.option("totp_secret", nil, key)
 				written = true
 			}
 		case "webauthn", "webauthn-passwordless":
-			c.remark("a passkey, which is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
+			c.changed("passkey omitted: it is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
 		default:
-			c.remark("a credential of type %s", held.Type)
+			c.changed("credential omitted: type %s", held.Type)
 		}
 	}
 }
