@@ -141,10 +141,21 @@ func (c *conversion) client(app client) {
 	c.requirements(app)
 	c.option("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
 	c.option("backchannel_logout_uri", authorize.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
-	if slices.ContainsFunc(slices.Concat(app.redirectURIs(), app.logoutURIs()), isNative) {
+	c.native(slices.Concat(app.redirectURIs(), app.logoutURIs()))
+	c.differences(app)
+}
+
+// native writes the option that a client with URIs of a native app needs.
+func (c *conversion) native(uris []string) {
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return !isNative(uri) })
+	if len(uris) > 0 {
 		c.raw("native")
 	}
-	c.differences(app)
+	for _, uri := range uris {
+		if u, err := url.Parse(uri); err == nil && u.Port() != "" {
+			c.changed("%s matches with any port (RFC 8252 section 7.3)", uri)
+		}
+	}
 }
 
 // logoutURIs are where a browser may go after signing out.
@@ -197,7 +208,7 @@ func (c *conversion) scopes(app client) (scopes []string) {
 		case slices.Contains(quietScopes, scope), slices.Contains(scopes, scope):
 		case c.byRole[scope]:
 			c.changed("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
-		case strings.HasSuffix(scope, "line_access") && app.Attributes["use.refresh.tokens"] == "false":
+		case slices.Contains([]string{"offline_access", "online_access"}, scope) && app.Attributes["use.refresh.tokens"] == "false":
 			c.changed("scope %s omitted: use.refresh.tokens is false", scope)
 		case isResource || slices.Contains(knownScopes, scope):
 			scopes = append(scopes, scope)

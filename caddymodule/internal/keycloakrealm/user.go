@@ -6,12 +6,18 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+var (
+	phoneAttributes    = []string{"phoneNumber", "phone_number"}
+	fhirUserAttributes = []string{"fhirUser", "fhir_user", "fhirUserReference"}
 )
 
 // users writes the blocks of people, but for service accounts, which belong to clients and sign nobody in.
@@ -88,8 +94,8 @@ func (c *conversion) user(u user, hash string) {
 		email = append(email, "verified")
 	}
 	c.line("email", email...)
-	c.option("phone", nil, first(u.Attributes, "phoneNumber", "phone_number"))
-	c.option("fhir_user", authorize.CheckFHIRUser, first(u.Attributes, "fhirUser", "fhir_user", "fhirUserReference"))
+	c.option("phone", nil, first(u.Attributes, phoneAttributes...))
+	c.option("fhir_user", authorize.CheckFHIRUser, first(u.Attributes, fhirUserAttributes...))
 	var groups []string
 	for _, path := range u.Groups {
 		name := groupName(path)
@@ -106,6 +112,11 @@ func (c *conversion) user(u user, hash string) {
 	}
 	for _, federated := range u.Federated {
 		c.changed("link to %s omitted; an idp block with \"link email\" makes it anew", federated.Provider)
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Attributes)) {
+		if !slices.Contains(slices.Concat(phoneAttributes, fhirUserAttributes), name) {
+			c.changed("attribute omitted: %s", name)
+		}
 	}
 	if roles := c.realm.notableRoles(u.RealmRoles, u.ClientRoles); len(roles) > 0 {
 		c.changed("roles omitted: %s; use a group, and scope_limit", strings.Join(roles, ", "))
