@@ -10,7 +10,7 @@ import (
 
 // conversion gathers the lines of a Caddyfile for a realm.
 type conversion struct {
-	bytes.Buffer
+	text        bytes.Buffer
 	indent      int
 	realm       *realm
 	issuer      string
@@ -29,13 +29,13 @@ func (c *conversion) add(kind, name, reason string, write func()) bool {
 	c.entry = kind + " " + name
 	defer func() { c.entry = "realm" }()
 	if reason == "" {
-		length, notes := c.Len(), len(c.summary)
+		length, notes := c.text.Len(), len(c.summary)
 		c.within(kind+" "+quote(name), write)
-		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.Bytes()[length:]) + "\t}\n}\n")
+		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.text.Bytes()[length:]) + "\t}\n}\n")
 		if err == nil {
 			return true
 		}
-		c.Truncate(length)
+		c.text.Truncate(length)
 		c.summary = c.summary[:notes]
 		reason = fmt.Sprintf("this server rejects it: %v", err)
 	}
@@ -84,7 +84,7 @@ func (c *conversion) line(option string, words ...string) {
 }
 
 func (c *conversion) raw(line string) {
-	c.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
+	c.text.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
 }
 
 // changed notes in what the entry differs from Keycloak's, and why.

@@ -1,8 +1,8 @@
 // Package keycloakrealm converts a realm that Keycloak exported to a fhir block of a Caddyfile.
 //
 //	realm.go        what is read of a realm
-//	convert.go      the whole block
-//	lifespans.go    lifetimes
+//	convert.go      the whole block, with the lifetimes
+//	lifespans.go    the realm's and the clients' lifetimes
 //	flow.go         what the browser flow requires
 //	roles.go        scopes that depend on roles
 //	client.go       apps: their redirect and logout URIs, scopes and secrets

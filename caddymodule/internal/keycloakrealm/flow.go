@@ -8,6 +8,8 @@ type flow struct {
 	Executions []execution `json:"authenticationExecutions"`
 }
 
+type flows []flow
+
 // execution is a step of a flow: an authenticator, or another flow.
 type execution struct {
 	Authenticator string `json:"authenticator"`
@@ -31,25 +33,25 @@ type signIn struct {
 	foreign      []string // steps without a counterpart
 }
 
-// signIn reads what the realm's browser flow requires.
-func (r *realm) signIn() (required signIn) {
-	r.walk(r.BrowserFlow, true, map[string]bool{}, &required)
+// signIn reads what a flow requires.
+func (all flows) signIn(alias string) (required signIn) {
+	all.walk(alias, true, map[string]bool{}, &required)
 	return required
 }
 
 // walk visits a flow and the flows below it, each once. A second factor that counts for everybody is required; one behind the
 // condition that the person has one is what sign-in here does anyway.
-func (r *realm) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
-	i := slices.IndexFunc(r.Flows, func(f flow) bool { return f.Alias == alias })
+func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
+	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {
 		return
 	}
 	visited[alias] = true
-	for _, step := range r.Flows[i].Executions {
+	for _, step := range all[i].Executions {
 		switch {
 		case step.Requirement == "DISABLED":
 		case step.FlowAlias != "":
-			r.walk(step.FlowAlias, everybody && !r.isOnlyForOwners(step), visited, required)
+			all.walk(step.FlowAlias, everybody && !all.isOnlyForOwners(step), visited, required)
 		case slices.Contains(secondFactors, step.Authenticator):
 			required.secondFactor = required.secondFactor || everybody
 		case !slices.Contains(ownSteps, step.Authenticator):
@@ -59,9 +61,9 @@ func (r *realm) walk(alias string, everybody bool, visited map[string]bool, requ
 }
 
 // isOnlyForOwners reports whether a flow counts only for people who have the factor. Other conditions, such as a role, count as met.
-func (r *realm) isOnlyForOwners(step execution) bool {
-	i := slices.IndexFunc(r.Flows, func(f flow) bool { return f.Alias == step.FlowAlias })
-	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(r.Flows[i].Executions, func(e execution) bool {
+func (all flows) isOnlyForOwners(step execution) bool {
+	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == step.FlowAlias })
+	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(all[i].Executions, func(e execution) bool {
 		return e.Authenticator == "conditional-user-configured" && e.Requirement == "REQUIRED"
 	})
 }

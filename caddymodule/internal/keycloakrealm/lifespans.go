@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // lifespans are a realm's lifetimes in seconds; 0 means unset.
@@ -52,55 +49,20 @@ func shortest(seconds ...int) int {
 	return least
 }
 
-// lifetimes writes the realm's lifetimes.
-func (c *conversion) lifetimes() {
-	r := c.realm
-	c.lifetime("access_token_lifetime", r.AccessToken)
-	c.lifetime("code_lifetime", r.Code)
-	c.lifetime("session_lifetime", r.session())
-	if r.session() > 0 && r.session() < cmp.Or(r.SessionMax, math.MaxInt) {
-		c.changed("session_lifetime is the idle timeout of %s, so that nobody is signed in for longer without activity; activity does not extend it", seconds(r.session()))
-	}
-	refresh := c.lifetime("refresh_token_lifetime", r.offlineMax())
-	idle := shortest(r.OfflineIdle, r.ClientOfflineIdle)
-	if maximum := int(cmp.Or(refresh, authorize.DefaultRefreshTokenLifetime) / time.Second); idle > maximum {
-		c.changed("refresh_token_idle_lifetime is shorter than the %s there", seconds(idle))
-		idle = maximum
-	}
-	c.lifetime("refresh_token_idle_lifetime", idle)
-}
-
-// lifetime writes a lifetime, at most the longest that is possible here, and returns it.
-func (c *conversion) lifetime(name string, length int) time.Duration {
-	if length <= 0 {
-		c.changed("%s is this server's default: the realm has none", name)
-		return 0
-	}
-	lifetime := time.Duration(length) * time.Second
-	if maximum := authorize.MaxLifetime(name); lifetime > maximum {
-		c.changed("%s is %v, the maximum here, and not %s", name, maximum, seconds(length))
-		lifetime = maximum
-	}
-	c.raw(name + " " + lifetime.String())
-	return lifetime
-}
-
-func seconds(s int) string { return (time.Duration(s) * time.Second).String() }
-
-// shorterLifespan returns the reason why a client's own lifetimes would be exceeded here, where all clients have the realm's; ""
+// shorter returns the reason why a client's own lifetimes would be exceeded here, where all clients have the realm's; ""
 // if they would not.
-func (r *realm) shorterLifespan(app client) string {
+func (l lifespans) shorter(attributes map[string]string) string {
 	for _, own := range []struct {
 		attribute string
 		realm     int
 	}{
-		{"access.token.lifespan", r.AccessToken},
-		{"client.session.idle.timeout", r.session()},
-		{"client.session.max.lifespan", r.session()},
-		{"client.offline.session.idle.timeout", shortest(r.OfflineIdle, r.ClientOfflineIdle)},
-		{"client.offline.session.max.lifespan", r.offlineMax()},
+		{"access.token.lifespan", l.AccessToken},
+		{"client.session.idle.timeout", l.session()},
+		{"client.session.max.lifespan", l.session()},
+		{"client.offline.session.idle.timeout", shortest(l.OfflineIdle, l.ClientOfflineIdle)},
+		{"client.offline.session.max.lifespan", l.offlineMax()},
 	} {
-		text := app.Attributes[own.attribute]
+		text := attributes[own.attribute]
 		length, err := strconv.Atoi(cmp.Or(text, "0"))
 		if err != nil || length > 0 && length < cmp.Or(own.realm, math.MaxInt) {
 			return fmt.Sprintf("its %s of %s seconds is shorter than the realm's; lifetimes are the same for all clients here", own.attribute, text)

@@ -24,7 +24,7 @@ type realm struct {
 	roleMappings
 
 	BrowserFlow string `json:"browserFlow"`
-	Flows       []flow `json:"authenticationFlows"`
+	Flows       flows  `json:"authenticationFlows"`
 
 	ClientPolicies struct {
 		Policies []clientPolicy `json:"policies"`
