@@ -30,7 +30,7 @@ func (c *conversion) clients() {
 		if slices.Contains(ownClients, app.ClientID) {
 			continue
 		}
-		reason := cmp.Or(c.unconvertible(app), c.realm.requirement(app), c.realm.shorter(app.Attributes))
+		reason := cmp.Or(c.unconvertible(app), c.realm.requirement(app), c.realm.lifespans.shorter(app.Attributes))
 		if c.add("client", app.ClientID, reason, func() { c.client(app) }) {
 			c.clientIDs[app.ClientID] = true
 		}

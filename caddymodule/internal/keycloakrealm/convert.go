@@ -51,7 +51,7 @@ func (c *conversion) signIn() {
 
 // lifetimes writes the realm's lifetimes.
 func (c *conversion) lifetimes() {
-	r := c.realm
+	r := c.realm.lifespans
 	c.lifetime("access_token_lifetime", r.AccessToken)
 	c.lifetime("code_lifetime", r.Code)
 	c.lifetime("session_lifetime", r.session())

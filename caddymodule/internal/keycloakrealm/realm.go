@@ -20,8 +20,8 @@ type realm struct {
 	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
 	VerifyEmail  bool    `json:"verifyEmail"`        // people sign in after they have verified their address
 
-	lifespans
 	roleMappings
+	lifespans lifespans // top-level members, too
 
 	BrowserFlow string `json:"browserFlow"`
 	Flows       flows  `json:"authenticationFlows"`
@@ -122,7 +122,7 @@ type client struct {
 // read decodes an export.
 func read(export []byte) (*realm, error) {
 	r := new(realm)
-	err := json.Unmarshal(export, r)
+	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))
 	if err == nil && r.Realm == "" {
 		err = errors.New("it has no member \"realm\"")
 	}
