@@ -75,7 +75,7 @@ func (c *conversion) lostFactor(u user) (reason string) {
 		}
 		err := fmt.Errorf("it is a credential of type %s", held.Type)
 		if held.Type == "otp" {
-			_, err = c.otpKey(held)
+			_, err = held.otpKey(c.realm.OTPAlgorithm)
 		}
 		if err == nil {
 			return ""
@@ -140,7 +140,7 @@ func (c *conversion) factors(u user) {
 		switch held.Type {
 		case "password":
 		case "otp":
-			key, err := c.otpKey(held)
+			key, err := held.otpKey(c.realm.OTPAlgorithm)
 			switch {
 			case err != nil:
 				c.changed("authenticator app omitted: %v", err)
@@ -160,12 +160,12 @@ func (c *conversion) factors(u user) {
 
 // otpKey is the key of an authenticator app in base32. Keycloak uses the bytes of the text that it
 // stores, unless it says that they are base32.
-func (c *conversion) otpKey(held credential) (string, error) {
-	data, err := held.decode()
+func (c credential) otpKey(defaultAlgorithm string) (string, error) {
+	data, err := c.decode()
 	if err != nil {
 		return "", err
 	}
-	algorithm := cmp.Or(data.Algorithm, c.realm.OTPAlgorithm, "HmacSHA1")
+	algorithm := cmp.Or(data.Algorithm, defaultAlgorithm, "HmacSHA1")
 	if data.SubType != "totp" || cmp.Or(data.Digits, 6) != 6 || cmp.Or(data.Period, 30) != 30 || algorithm != "HmacSHA1" {
 		return "", fmt.Errorf("it is %s with %d digits, %d s and %s; here they are totp with 6 digits, 30 s and HmacSHA1", data.SubType, data.Digits, data.Period, algorithm)
 	}
