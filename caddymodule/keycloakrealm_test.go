@@ -204,7 +204,7 @@ func TestConvertKeycloakRealm(t *testing.T) {
 	)
 	for _, tt := range []struct{ name, realm, want, summary string }{
 		{"lifetimes", `"accessTokenLifespan": 300, "accessCodeLifespan": 60, "ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 36000, `, "access_token_lifetime 5m0s\n\t\tcode_lifetime 1m0s\n\t\tsession_lifetime 10h0m0s\n", "refresh_token_lifetime is this server's default"},
-		{"an idle timeout", `"ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 1800, `, "session_lifetime 30m0s\n", "idle timeout of 30m0s"},
+		{"an idle timeout", `"ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 1800, `, "session_lifetime 10h0m0s\n\t\tsession_idle 30m0s\n", ""},
 		{"offline access", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 864000, "offlineSessionIdleTimeout": 86400, `, "refresh_token_lifetime 240h0m0s\n\t\trefresh_token_idle_lifetime 24h0m0s\n", ""},
 		{"an idle timeout beyond the lifetime", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 86400, "offlineSessionIdleTimeout": 864000, `, "refresh_token_idle_lifetime 24h0m0s\n", "shorter than the 240h0m0s"},
 		{"lifetimes beyond the maximum", `"accessTokenLifespan": 864000, "accessCodeLifespan": 6000, `, "access_token_lifetime 24h0m0s\n\t\t# Changed: realm: code_lifetime", "code_lifetime is 10m0s"},

@@ -2,7 +2,6 @@ package keycloakrealm
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -54,9 +53,9 @@ func (c *conversion) lifetimes() {
 	r := c.realm.lifespans
 	c.lifetime("access_token_lifetime", r.AccessToken)
 	c.lifetime("code_lifetime", r.Code)
-	c.lifetime("session_lifetime", r.session())
-	if r.session() > 0 && r.session() < cmp.Or(r.SessionMax, math.MaxInt) {
-		c.changed("session_lifetime is the idle timeout of %s, so that nobody is signed in for longer without activity; activity does not extend it", seconds(r.session()))
+	session := c.lifetime("session_lifetime", r.sessionMax())
+	if idle := r.sessionIdle(); idle > 0 && idle < int(cmp.Or(session, authorize.DefaultSessionLifetime)/time.Second) {
+		c.lifetime("session_idle", idle)
 	}
 	refresh := c.lifetime("refresh_token_lifetime", r.offlineMax())
 	idle := shortest(r.OfflineIdle, r.ClientOfflineIdle)

@@ -30,10 +30,9 @@ func (l lifespans) offlineMax() int {
 	return l.ClientOfflineMax
 }
 
-// session is the lifetime of sessions here. Sessions have no idle timeout of their own here, so the idle timeout limits them.
-func (l lifespans) session() int {
-	return shortest(l.SessionIdle, l.SessionMax, l.ClientSessionIdle, l.ClientSessionMax)
-}
+// sessionMax is the lifetime of sessions, and sessionIdle that of sessions without activity.
+func (l lifespans) sessionMax() int  { return shortest(l.SessionMax, l.ClientSessionMax) }
+func (l lifespans) sessionIdle() int { return shortest(l.SessionIdle, l.ClientSessionIdle) }
 
 // shortest is the shortest of the lifetimes that are set, or 0.
 func shortest(seconds ...int) int {
@@ -57,8 +56,8 @@ func (l lifespans) shorter(attributes map[string]string) string {
 		realm     int
 	}{
 		{"access.token.lifespan", l.AccessToken},
-		{"client.session.idle.timeout", l.session()},
-		{"client.session.max.lifespan", l.session()},
+		{"client.session.idle.timeout", l.sessionIdle()},
+		{"client.session.max.lifespan", l.sessionMax()},
 		{"client.offline.session.idle.timeout", shortest(l.OfflineIdle, l.ClientOfflineIdle)},
 		{"client.offline.session.max.lifespan", l.offlineMax()},
 	} {
