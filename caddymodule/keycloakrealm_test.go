@@ -227,7 +227,7 @@ func TestConvertKeycloakRealm(t *testing.T) {
 			if !strings.Contains(got.caddyfile, tt.want) || !strings.Contains(got.summary, tt.summary) {
 				t.Errorf("want %q and %q in:\n%s\n%s", tt.want, tt.summary, got.caddyfile, got.summary)
 			}
-			for _, line := range strings.Split(strings.TrimSpace(got.summary), "\n") {
+			for line := range strings.SplitSeq(strings.TrimSpace(got.summary), "\n") {
 				if !strings.Contains(strings.ToLower(got.caddyfile), strings.ToLower(line)) {
 					t.Errorf("no comment says %q", line)
 				}
