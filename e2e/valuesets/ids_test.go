@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/go-json-experiment/json"
 )
 
 // terminologyPackage is HL7's; e2e/valuesets_test.go says how to fetch it.
