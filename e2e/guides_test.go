@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"io"
 	"net"
@@ -67,16 +65,19 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 	return g
 }
 
-// "HAPI in ten minutes" to the letter: from an archive of the release in an empty folder to alice's first record. HAPI's
-// image needs a registry, so that HAPI itself is that of these tests.
+// "HAPI in ten minutes" to the letter: from a clone in an empty folder to alice's first record. The binary and HAPI itself are
+// those of these tests, because the build takes minutes and HAPI's image needs a registry.
 func TestGuideHAPI(t *testing.T) {
 	alone(t, "the guide starts one gateway")
 	h, home, address := hapiServer(t), t.TempDir(), mustFreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	release := httptest.NewServer(http.HandlerFunc(sendRelease))
-	defer release.Close()
+	source, err1 := filepath.Abs("..")
+	binary, err2 := filepath.Abs(caddyBinary)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
 	guide := readGuide(t, "guides", "HAPI in ten minutes", "localhost:8080", strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
-		"https://github.com/caddy-fhir/caddy-fhir/releases/download", release.URL, "=localhost:2020", "")
+		"git clone https://github.com/caddy-fhir/caddy-fhir", "git clone -q "+source+" caddy-fhir", "go run ./caddymodule/build", "cp "+binary+" caddy", "=localhost:2020", "")
 	_, hint, _ := strings.Cut(guide.text, "If a port is taken: `")
 	hint, _, _ = strings.Cut(hint, "`")
 	_, script, _ := strings.Cut(guide.blocks("sh"), "hapiproject/hapi:latest\n")
@@ -107,39 +108,6 @@ func launchesAda(t *testing.T, g *gateway) {
 		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), chromedp.Click(chromedp.CSS("button[value=allow]")),
 		chromedp.WaitVisible(chromedp.CSS("#record .answers li")))
 	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
-}
-
-// sendRelease sends an archive with what the guide takes from the release's.
-func sendRelease(w http.ResponseWriter, r *http.Request) {
-	if !strings.HasSuffix(r.URL.Path, "/v0.1.0/caddy-fhir_0.1.0_linux_amd64.tar.gz") {
-		http.NotFound(w, r)
-		return
-	}
-	packed, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	archive := tar.NewWriter(packed)
-	for name, path := range map[string]string{"caddy": caddyBinary, "Caddyfile.example": "../Caddyfile.example"} {
-		if err := addFile(archive, name, path); err != nil {
-			panic(http.ErrAbortHandler) // curl says so
-		}
-	}
-	_ = errors.Join(archive.Close(), packed.Close())
-}
-
-func addFile(archive *tar.Writer, name, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, file)
-	return err
 }
 
 // The gateway that only answers $expand answers what the guide asks.
