@@ -17,7 +17,7 @@ import (
 
 const adminIDPs = "/fhir/idps"
 
-// listIDPs says how the identity providers answer.
+// listIDPs returns the state of each identity provider.
 func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
 	states, err := server.ProviderStates(r.Context())
 	if states == nil {
@@ -26,7 +26,7 @@ func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
 	return states, err
 }
 
-// acceptDenials serves POST /fhir/idps/{idp}/accept: what the suspended provider denies, ends.
+// acceptDenials serves POST /fhir/idps/{idp}/accept: it lifts the suspension, so that the provider's denials take effect.
 func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	key, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, adminIDPs+"/"), "/accept")
 	if !ok || key == "" || len(r.URL.RawQuery) > 0 {
@@ -39,7 +39,7 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// appsInUse are those of which metrics report: while a configuration is replaced, two.
+// appsInUse are the apps that the metrics cover: two during a reload, otherwise one.
 var appsInUse sync.Map
 
 // providerCollector reports how identity providers answer.

@@ -159,8 +159,8 @@ func end(a *App) error {
 	return a.closeHealth()
 }
 
-// listenForExit tells the stores that the process exits: Caddy stops its apps in any order, and its servers take their whole
-// grace period to stop.
+// listenForExit notifies the stores that the process exits. Stop would be too late: Caddy stops its servers first in some runs,
+// and they use their whole grace period.
 func (a *App) listenForExit(ctx caddy.Context) error {
 	events, err := ctx.App("events")
 	if err != nil {

@@ -175,8 +175,8 @@ func told(t *testing.T, spans <-chan []*trace.Span) string {
 
 func isTraced(s *trace.Span) bool { return hex.EncodeToString(s.GetTraceId()) == traceID }
 
-// checkSilent checks that a span of ours names nobody and nothing that was asked for, and holds no token: each begins with eyJ.
-// Random ids may have shorter texts.
+// checkSilent checks that a span contains no user, client, requested resource or token. JWTs begin with eyJ; random ids may
+// contain shorter words.
 func checkSilent(t *testing.T, s *trace.Span) {
 	t.Helper()
 	text := prototext.Format(s)

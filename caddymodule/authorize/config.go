@@ -104,7 +104,7 @@ type Config struct {
 	// patient. Default: none can be chosen there.
 	Records Records
 
-	// Checks are the latest of identity providers, which outlive this server. Default: none yet.
+	// Checks are the latest results of checks with identity providers. They outlive this server. Default: empty.
 	Checks *revalidation.Checks
 
 	// CountToken counts a request to the token endpoint, first without a client, and again when its client is known; public is

@@ -63,7 +63,7 @@ func (s *Server) AskProvider(ctx context.Context, key string) error {
 	return s.people.Accounts.Providers[key].Client.Check(ctx)
 }
 
-// ErrNotSuspended says that an identity provider is not suspended.
+// ErrNotSuspended is returned for an identity provider that is not suspended.
 var ErrNotSuspended = revalidation.ErrNotSuspended
 
 // AcceptDenials lets the denials of a suspended identity provider take effect, within the interval of its checks.

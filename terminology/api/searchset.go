@@ -177,7 +177,7 @@ func (i identifier) matches(token string) bool {
 func (p *published) identifiers() (list []identifier) {
 	for _, m := range p.rest {
 		if m.Name == "identifier" {
-			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // what is malformed has none
+			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // malformed definitions have no identifiers
 		}
 	}
 	return list

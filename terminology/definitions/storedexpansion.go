@@ -24,8 +24,8 @@ type storedExpansion struct {
 	builder *valueSetBuilder
 	StoredExpansion
 	include []ConceptSet
-	total   int    // as the expansion says; -1: unknown
-	partial string // why it may lack codes; "" if it is complete
+	total   int    // ValueSet.expansion.total; -1 if absent
+	partial string // reason why codes may be missing; "" if complete
 	depth   int
 }
 
@@ -34,7 +34,7 @@ const maxStoredDepth = 64
 
 var errStoredDepth = errors.New("entries of the expansion are nested more than " + strconv.Itoa(maxStoredDepth) + " deep")
 
-// expansion reads a stored expansion; one beside a compose is of no use.
+// expansion reads a stored expansion. A value set with compose ignores it.
 func (b *valueSetBuilder) expansion(r *fhirjson.Reader) error {
 	if b.vs.Composed {
 		return r.Skip()
@@ -88,7 +88,7 @@ func (s *storedExpansion) member(r *fhirjson.Reader, name string) error {
 	return r.Skip()
 }
 
-// parameter reads one of expansion.parameter: some leave out codes.
+// parameter reads an entry of expansion.parameter. Some parameters exclude codes.
 func (s *storedExpansion) parameter(r *fhirjson.Reader) error {
 	var in parameters.Input
 	err := r.Object(func(name []byte) error { return in.Member(r, name, 0) })
@@ -120,7 +120,7 @@ type storedEntry struct {
 	within          jsontext.Value
 }
 
-// entry reads one of expansion.contains, then those nested in it. One without a code is a heading.
+// entry reads an entry of expansion.contains and its nested entries. An entry without a code is a heading.
 func (s *storedExpansion) entry(r *fhirjson.Reader) error {
 	e, err := s.read(r)
 	if err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -128,39 +129,35 @@ type Listing struct {
 // AddMissing adds items to the lists that lack them, in two steps for all of them. It drops nothing: lists may get longer
 // than their Max. All lists are in one store.
 func AddMissing(ctx context.Context, s Store, all []Listing) error {
-	missing, order := map[string]*Call{}, []*Call(nil)
-	var keys []string
+	byKey := map[string][]Listing{}
 	for _, l := range all {
-		if missing[l.List.Key] == nil {
-			missing[l.List.Key] = &Call{Op: Append, Key: l.List.Key, Max: math.MaxInt32, TTL: l.List.TTL}
-			keys = append(keys, l.List.Key)
-		}
+		byKey[l.List.Key] = append(byKey[l.List.Key], l)
 	}
+	keys := slices.Collect(maps.Keys(byKey))
 	stored, err := Values(ctx, s, keys...)
 	if err != nil {
 		return err
 	}
+	var calls []*Call
 	for i, key := range keys {
-		missing[key].Old = stored[i]
-	}
-	for _, l := range all {
-		c := missing[l.List.Key]
-		if c.lacks(l.Item) {
-			if c.Value == nil {
-				order = append(order, c)
-			}
-			c.Value = append(c.Value, l.Item...)
+		if missing := missingIn(stored[i], byKey[key]); len(missing) > 0 {
+			calls = append(calls, &Call{Op: Append, Key: key, Value: missing, Max: math.MaxInt32, TTL: byKey[key][0].List.TTL})
 		}
 	}
-	return s.Do(ctx, order...)
+	return Do(ctx, In(s, calls...))
 }
 
-// lacks reports whether neither the stored list nor what a call appends to it has an item.
-func (c *Call) lacks(item string) bool {
-	for chunk := range slices.Chunk(slices.Concat(c.Old, c.Value), len(item)) {
-		if string(chunk) == item {
-			return false
-		}
+// missingIn returns the items that a stored list lacks, each once.
+func missingIn(stored []byte, wanted []Listing) (missing []byte) {
+	listed := map[string]bool{}
+	for item := range slices.Chunk(stored, len(wanted[0].Item)) {
+		listed[string(item)] = true
 	}
-	return true
+	for _, l := range wanted {
+		if !listed[l.Item] {
+			missing = append(missing, l.Item...)
+		}
+		listed[l.Item] = true
+	}
+	return missing
 }

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// RunningPrefix begins the keys of the entries by which gateways announce that they use a store, each with one of its own.
+	// RunningPrefix is the key prefix of the entries by which gateways announce that they use a store, one per gateway.
 	RunningPrefix = "running:"
 
-	// ListingPrefix begins those of gateways that list all entries of people.
+	// ListingPrefix is the key prefix of gateways that list all entries of people.
 	ListingPrefix = RunningPrefix + "2."
 
-	// IndexKey is the key of the entry that says that all entries of people are listed. It is not copied to another store,
-	// and a copy deletes it: what comes from elsewhere may not be listed.
+	// IndexKey is the key of the entry that marks all entries of people as listed. It is not copied to another store, and a
+	// copy deletes it: copied entries may not be listed.
 	IndexKey = "index:people"
 )
 

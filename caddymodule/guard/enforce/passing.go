@@ -97,7 +97,7 @@ type passing struct {
 // holdback is how much of a response is held back, in bytes. Most servers send links first.
 const holdback = 1 << 20
 
-// Header implements http.ResponseWriter. What is set after the header was sent, such as trailers, does not reach the client.
+// Header implements http.ResponseWriter. Values set after the header was sent, such as trailers, are dropped.
 func (p *passing) Header() http.Header { return p.header }
 
 // WriteHeader implements http.ResponseWriter.

@@ -9,7 +9,7 @@ import (
 
 // Convert returns the fhir block of a Caddyfile with the people and apps of an exported realm, for an authorization server with
 // this issuer, and a summary of what was omitted or changed, one line each. An entry whose lines check rejects is omitted; check
-// gets a fhir block with that entry alone. The error says why the export cannot be read or converted.
+// gets a fhir block with that entry alone. Convert fails if the export cannot be parsed or converted.
 func Convert(export []byte, issuer string, check func(caddyfile string) error) (caddyfile string, summary []string, err error) {
 	r, err := read(export)
 	if err != nil {

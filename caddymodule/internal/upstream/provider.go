@@ -107,8 +107,8 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// Check says why nobody can sign in by the provider: its discovery document cannot be had, or does not allow it. It also says if
-// the provider issues no refresh tokens, by which it is asked later whether people may still come.
+// Check returns an error if the provider's discovery document cannot be fetched, does not allow sign-in, or excludes refresh
+// tokens although revalidation needs them.
 func (p *Provider) Check(ctx context.Context) error {
 	m, err := p.discovered(ctx)
 	if err != nil || !p.config.Offline || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {

@@ -65,7 +65,7 @@ type Consents struct {
 	// Between says who has a sub and a client_id now.
 	Between func(user, clientID string) Between
 
-	Index *personindex.Index // says whether all consents are listed
+	Index *personindex.Index // reports whether all consents are listed
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }

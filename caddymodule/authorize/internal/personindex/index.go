@@ -1,8 +1,8 @@
-// Package personindex tells whether the lists of each person's sessions, grants and consents are complete.
+// Package personindex reports whether the lists of each person's sessions, grants and consents are complete.
 //
 // Each of these entries is listed in the step that stores it, so that revoking one person reads that person's entries
 // alone. Versions of caddy-fhir before this one listed some entries only. So the first gateway of this version lists, in
-// the background, all entries that it finds. Until that is done, whoever needs a person's entries looks through all of them.
+// the background, all entries that it finds. Until that is done, readers of a person's entries search all entries.
 package personindex
 
 import (
@@ -48,7 +48,7 @@ func (ix *Index) Run(ctx context.Context, list ...func(context.Context) error) {
 		if done {
 			return
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // of which the store tells
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
 			ix.Logger.WarnContext(ctx, "entries of people not listed, trying again; until then revoking one person reads the whole store", "error", err)
 		}
 		select {

@@ -13,18 +13,18 @@ const (
 	// one may be the fault of that person's account.
 	maxFailures = 3
 
-	// rest is how long a silent provider is not asked then, so that nobody waits for it.
+	// rest is the pause in checks of a silent provider, so that requests do not wait for it.
 	rest = 30 * time.Second
 )
 
-// Result is what came of a check whether somebody may still come.
+// Result is the outcome of a check with an identity provider.
 type Result string
 
 // The results. An answer is a yes or a no.
 const (
 	Answered   Result = "answered"
 	Rejected   Result = "rejected"   // the provider refuses our client: its secret is wrong, or it may not refresh
-	Unanswered Result = "unanswered" // no answer, or one that says nothing about a person
+	Unanswered Result = "unanswered" // no answer, or an answer about no person
 )
 
 // Results are all of them.
@@ -43,7 +43,7 @@ type state struct {
 	failing  Result // of the latest check; "" if it was answered
 }
 
-// note notes a result, and returns what was known before.
+// note records a result and returns the previous state.
 func (c *Checks) note(key string, result Result) (before state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

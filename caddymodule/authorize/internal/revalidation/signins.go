@@ -137,8 +137,8 @@ func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, erro
 	return r != nil && r.Brief, err
 }
 
-// Outlives reports whether apps may get what outlives a session: its provider can be asked about the person for as long, is not
-// to be asked, or is none. An access token there lasts no longer than the session.
+// Outlives reports whether apps may get grants that outlive a session: the session is local, revalidate is off, or the provider
+// issued a refresh token. An access token of the provider expires too early to check such a grant.
 func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, error) {
 	if s.asker.providers.asked(provider) == nil {
 		return true, nil
@@ -282,7 +282,7 @@ func (s *SignIns) settle(ctx context.Context, p *people.Provider, r *record, hel
 	return nil
 }
 
-// ProviderStates are those of the providers that are asked.
+// ProviderStates returns the states of the providers with revalidate.
 func (s *SignIns) ProviderStates(ctx context.Context) (all []ProviderState, err error) {
 	for _, key := range s.asker.providers.accounts.ProviderKeys {
 		p := s.asker.providers.asked(key)

@@ -57,7 +57,7 @@ var errUnclear = &oauth2.Error{
 	Description: "the identity provider denies this person, and cannot be asked about others",
 }
 
-// ErrNotSuspended says that there are no denials to accept.
+// ErrNotSuspended is returned for a provider without a suspension to lift.
 var ErrNotSuspended = errors.New("the identity provider is not suspended")
 
 // suspensions tell a provider's mistake from a denial of one person. A provider that runs under another host name, or lost the
@@ -86,7 +86,7 @@ type sample struct {
 	until time.Time
 }
 
-// holds reports whether a sign-in is from before its provider was suspended. Whoever has signed in since then was confirmed.
+// holds reports whether a sign-in predates the suspension of its provider. Later sign-ins were confirmed by the provider.
 func (s *suspensions) holds(ctx context.Context, r *record) (bool, error) {
 	until, err := s.revocations.Suspended(ctx, r.Provider)
 	return !until.IsZero() && !r.SignedIn.After(until), err
@@ -121,7 +121,7 @@ func (s *suspensions) accept(ctx context.Context, provider string) error {
 	return s.records.store.Put(ctx, acceptedPrefix+provider, value, revocation.SuspensionLifetime)
 }
 
-// resume lifts the suspension of a provider that has confirmed somebody of before.
+// resume lifts the suspension of a provider that has confirmed a sign-in from before the suspension.
 func (s *suspensions) resume(ctx context.Context, r *record) {
 	if held, err := s.holds(ctx, r); !held || err != nil {
 		return

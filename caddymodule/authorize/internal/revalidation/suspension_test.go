@@ -139,7 +139,7 @@ func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 	}
 }
 
-// Where hardly anybody else is signed in, a denial is about one person, unless the provider names another issuer.
+// With fewer than two other people signed in, a denial takes effect, unless the discovery document names another issuer.
 func TestMistakeAtSmallSite(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {
@@ -236,7 +236,7 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 	})
 }
 
-// A refresh token that has expired when the provider said ends at once, although the provider denies everybody else, too.
+// The denial of a refresh token past its announced expiry takes effect at once, even while the provider denies everyone else.
 func TestExpiredTokenAmongMistakes(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -256,7 +256,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 	})
 }
 
-// People whom the provider logs off because they are idle, all at once as at the end of a shift, are no mistake of the provider.
+// A provider that logs off many idle people at once, as at the end of a shift, is not suspended.
 func TestIdleShiftIsNoMistake(t *testing.T) {
 	t.Parallel()
 	inBoundHospital(t, true, func(h *hospital) {

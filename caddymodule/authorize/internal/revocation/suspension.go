@@ -9,12 +9,13 @@ import (
 
 // A suspension is a cutoff of an identity provider's people that can be lifted: their tokens are neither valid nor revoked.
 
-// SuspensionLifetime is how long a suspension lasts that nobody renews: less than a day, so that followers of a shared store know it.
+// SuspensionLifetime is the lifetime of a suspension that is not renewed. It is below a day, so that followers of a shared
+// store receive the value.
 const SuspensionLifetime = 12 * time.Hour
 
 func suspensionKey(provider string) string { return cutoffPrefix + "idp:" + provider }
 
-// Suspend suspends what was issued until a time to the people of a provider, or renews that.
+// Suspend suspends the tokens that a provider's people got up to a time, or renews the suspension.
 func (r *Revocations) Suspend(ctx context.Context, provider string, until time.Time) error {
 	text, err := until.MarshalText()
 	if err != nil {

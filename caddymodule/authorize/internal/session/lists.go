@@ -29,8 +29,8 @@ func (s *Sessions) listsOf(stored *Session) []store.RecentList {
 	return lists
 }
 
-// ListAll adds all sessions to the lists that lack them (package personindex). Nobody can be signed in by a record that
-// cannot be read, and nothing says whose it is: it is left out.
+// ListAll adds all sessions to the lists that lack them (package personindex). Unreadable records are skipped: their user is
+// unknown, and they sign nobody in.
 func (s *Sessions) ListAll(ctx context.Context) error {
 	keys, err := s.Durable.List(ctx, Key(""))
 	if err != nil {
@@ -56,28 +56,17 @@ func (s *Sessions) ListAll(ctx context.Context) error {
 	return nil
 }
 
-// listed yields the sessions of a list, or all if the lists are not complete, and the errors of reading them.
-func (s *Sessions) listed(ctx context.Context, list store.RecentList) iter.Seq2[*Session, error] {
-	return func(yield func(*Session, error) bool) {
-		complete, err := s.Index.Complete(ctx)
-		var sids []string
-		if err == nil {
-			sids, err = list.Items(ctx, sidSize)
-		}
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		found := (records{s.Durable}).of(ctx, keysOfSIDs(sids))
-		if !complete {
-			found = (records{s.Durable}).all(ctx)
-		}
-		for stored, err := range found {
-			if !yield(stored, err) {
-				return
-			}
-		}
+// listed returns the sids in a list and the sessions with these sids, or all sessions if the lists are not complete.
+func (s *Sessions) listed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
+	complete, err := s.Index.Complete(ctx) // before the list is read, which other gateways may be completing
+	if err != nil {
+		return nil, nil, err
 	}
+	sids, err = list.Items(ctx, sidSize)
+	if !complete {
+		return sids, (records{s.Durable}).all(ctx), err
+	}
+	return sids, (records{s.Durable}).of(ctx, keysOfSIDs(sids)), err
 }
 
 // keysOfSIDs are the keys of sessions, each once.
@@ -92,16 +81,16 @@ func keysOfSIDs(sids []string) (keys []string) {
 	return keys
 }
 
-// ofUser yields the sessions of a user, and the errors of reading them. One whose record cannot be read is the user's if
-// it is in their list, and else somebody else's.
+// ofUser yields the sessions of a user, and the errors of reading them. An unreadable session belongs to the user whose list
+// has its sid.
 func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		sids, err := s.listOf(user).Items(ctx, sidSize)
+		sids, sessions, err := s.listed(ctx, s.listOf(user))
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		for stored, err := range s.listed(ctx, s.listOf(user)) {
+		for stored, err := range sessions {
 			if sid := unreadableSID(err); sid != "" {
 				if !slices.Contains(sids, sid) {
 					continue
@@ -116,14 +105,18 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 }
 
 // ofUpstream yields the sessions that a provider names by subject, session or both, and the errors of reading them. The
-// lists are by subject: without one, it looks through all sessions.
+// lists are by subject: without a subject, it reads all sessions.
 func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
-	all := (records{s.Durable}).all(ctx)
-	if subject != "" {
-		all = s.listed(ctx, s.upstreamList(p.Key, subject))
-	}
 	return func(yield func(*Session, error) bool) {
-		for stored, err := range all {
+		sessions := (records{s.Durable}).all(ctx)
+		if subject != "" {
+			var err error
+			if _, sessions, err = s.listed(ctx, s.upstreamList(p.Key, subject)); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		for stored, err := range sessions {
 			if (err != nil || stored.beganWith(p, subject, session)) && !yield(stored, err) {
 				return
 			}

@@ -31,7 +31,7 @@ func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
 // ACR is the class of the sign-in.
 func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
 
-// Session is a session as stored. It is written when somebody signs in, and with [Sessions].Idle while they are active.
+// Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the person is active.
 type Session struct {
 	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of root and secret in the cookie
 	User       string            `json:"user"`                 // the sub

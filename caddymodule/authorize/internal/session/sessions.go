@@ -26,14 +26,14 @@ type Sessions struct {
 	Durable      store.Store             // holds the sessions
 	Store        store.Store             // has room reserved for their cutoffs
 	Lifetime     time.Duration           // of a session
-	Idle         time.Duration           // after which an inactive person's session ends; 0: never
+	Idle         time.Duration           // time without activity until a session expires; 0: no limit
 	Accounts     *people.Accounts        // whose sessions they are
 	Devices      *browser.Devices        // learn who signed in
 	SignIns      *revalidation.SignIns   // at identity providers, which are asked again
 	Revocations  *revocation.Revocations // void what ended sessions gave
 	Participants *Participants           // clients that got something
 	Notifier     *Notifier               // tells them of the end
-	Index        *personindex.Index      // says whether all sessions are listed
+	Index        *personindex.Index      // reports whether all sessions are listed
 	Trail        *audit.Recorder         // records ended sessions
 	Logger       *slog.Logger            // gets failures to limit sessions
 }
@@ -55,8 +55,10 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	if user == nil || err != nil {
 		return nil, err
 	}
-	if err := s.Active(r.Context(), stored.SID); err != nil {
-		return nil, err
+	if !stored.isRecorded(s.Now(), s.Idle) {
+		if err := s.RecordActivity(r.Context(), stored.SID); err != nil {
+			return nil, err
+		}
 	}
 	audit.NoteAuthenticated(r.Context())
 	return s.signedIn(stored, user), nil

@@ -110,7 +110,7 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	if err != nil {
 		return nil, err
 	}
-	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.lasts(session)}
+	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.ttl(session)}
 	endings := session.endings()
 	err = s.putListed(ctx, session, func(listing []*store.Call) error {
 		steps := []store.Step{store.In(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}

@@ -80,8 +80,8 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return true
 }
 
-// Limit leaves offline_access out of a scope (RFC 6749 §3.3) if the person's provider cannot be asked about them when their
-// session is over: nobody would notice that they have left.
+// Limit removes offline_access from a scope (RFC 6749 §3.3) if the person's provider cannot be asked about them after the
+// session: the grant would survive the person's removal at the provider.
 func (l *Lasting) Limit(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
 	at := slices.Index(scope, client.OfflineAccess)
 	if at < 0 {

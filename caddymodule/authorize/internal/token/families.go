@@ -96,7 +96,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, err
 	}
 	if f.Grant.online() {
-		if err := fs.sessions.Active(ctx, f.Grant.Session); err != nil {
+		if err := fs.sessions.RecordActivity(ctx, f.Grant.Session); err != nil {
 			return nil, err
 		}
 	}

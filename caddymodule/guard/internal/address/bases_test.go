@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBases checks what is remembered as a base of the FHIR server's, and for whom.
+// TestBases checks which texts are accepted as base URLs, and that each host name has its own.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	var b Bases

@@ -176,10 +176,13 @@ func (m *Memory) shrink(s *Share, to int64) {
 	m.settle()
 }
 
-// settle lets those grow whose pools have room, in order. None overtakes another that lacks the same pool, or a large one
-// would wait for ever; those of other owners pass one whose owner's part is used up. Of holders that wait for each other,
-// which would give nothing back, the youngest is refused.
+// settle grants waiting shares, in order, as long as their pools have room. A share does not overtake one that waits for the
+// same pool, or large shares would starve. Shares of other owners overtake one whose owner's part is used up. If holders wait
+// for each other, so that none would release memory, the youngest is rejected.
 func (m *Memory) settle() {
+	if len(m.waiting) == 0 {
+		return
+	}
 	short := map[*pool]bool{}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *waiter) bool {
 		if w.lacks = w.share.lacks(w.bytes, short); w.lacks != nil {
@@ -285,7 +288,7 @@ func (m *Memory) Share(owners ...Owner) *Share {
 	return &Share{of: m, patience: m.patience, owners: owners}
 }
 
-// lacks returns the first pool that has no room for more bytes, or is short; nil if there is none.
+// lacks returns the first pool of the share that is short or has no room for more bytes; nil if all pools have room.
 func (s *Share) lacks(bytes int64, short map[*pool]bool) *pool {
 	for _, p := range s.pools {
 		if short[p] || !p.hasRoom(s, bytes) {
