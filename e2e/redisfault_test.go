@@ -344,7 +344,7 @@ func TestRedisLongLived(t *testing.T) {
 		}
 		if !began {
 			began = true
-			if err := r.Put(ctx, "account:1", []byte("v"), 26*time.Hour); err != nil {
+			if err := r.Put(ctx, "account:1", []byte("v"), 50*time.Hour); err != nil {
 				t.Error(err)
 			}
 		}
