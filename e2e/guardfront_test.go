@@ -75,11 +75,24 @@ func frontOf(t *testing.T, server fhirAPI) *serverFront {
 		if f.before != nil && f.before(w, r) {
 			return
 		}
+		if err := readBody(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	f.fhirAPI = fhirAPI{s.URL + "/fhir"}
 	return f
+}
+
+// readBody reads the whole body before the request is forwarded. Go's HTTP/1 server closes a request's body once the
+// response begins. If a fast server responds while the transport still looks for the end of the body, the transport then
+// gives up the connection, and the response is cut off.
+func readBody(r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err
 }
 
 // change applies body and compress to a response.
