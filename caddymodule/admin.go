@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
@@ -67,7 +68,7 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer, err := handle(r)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) {
-		authorize.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
+		oauth2.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
 	}
 	if errors.Is(err, authorize.ErrAmbiguous) {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 
@@ -12,7 +13,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -178,5 +181,35 @@ func (a *App) QuotaSet() *quota.Set {
 // Events returns the audit trail.
 func (a *App) Events() *audit.Log { return a.events }
 
-// Registers reports whether clients may register themselves.
-func (a *App) Registers() bool { return a.Registration != nil }
+// Holder returns the holder of an access token; nil if the grant behind the token has ended.
+func (a *App) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
+	return a.Server().Holder(ctx, t)
+}
+
+// Revoked reports whether an access token was revoked, by its jti.
+func (a *App) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	return a.Server().Revoked(ctx, tokenID)
+}
+
+// Person returns a person's account at their identity provider; the zero value for users of the configuration.
+func (a *App) Person(ctx context.Context, sub string) audit.Person {
+	return a.Server().Person(ctx, sub)
+}
+
+// TokenClaims returns the names of the claims kept of people, by the identity provider that supplies them.
+func (a *App) TokenClaims() map[string][]string { return a.Server().TokenClaims() }
+
+// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+func (a *App) AllowsOrigin(origin string) bool { return a.Server().AllowsOrigin(origin) }
+
+// OAuthURIs returns the endpoints for the CapabilityStatement.
+func (a *App) OAuthURIs() smart.OAuthURIs {
+	uris := smart.OAuthURIs{
+		Authorize: a.Issuer + authorize.AuthorizePath, Token: a.Issuer + authorize.TokenPath, Introspect: a.Issuer + authorize.IntrospectPath,
+		Revoke: a.Issuer + authorize.RevokePath, Manage: a.Issuer + authorize.AccountPath,
+	}
+	if a.Registration != nil {
+		uris.Register = a.Issuer + authorize.RegisterPath
+	}
+	return uris
+}

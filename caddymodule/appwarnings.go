@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
 // warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
@@ -18,7 +18,7 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
 	for _, c := range clients {
 		for _, scope := range c.Scopes {
-			if meant := suggestion.Scope(scope); meant != "" {
+			if meant := scopeoption.Suggest(scope); meant != "" {
 				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
 			}
 		}

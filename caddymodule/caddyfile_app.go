@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
@@ -92,7 +93,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"store":                 stores.ParseName(&a.StoreRaw),
 		"durable_store":         stores.ParseName(&a.DurableRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
-		"store_key":             parseStoreKeys(&a.StoreKeys),
+		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
 		"health":                option.Word(&a.Health, checkHealthAddress),
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),

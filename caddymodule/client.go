@@ -12,6 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
@@ -38,7 +41,8 @@ func (c *Client) resolved() (none authorize.Client, err error) {
 	if resolved.Secret, err = option.ResolveSecret("secret", c.Secret); err != nil {
 		return none, err
 	}
-	resolved.Transport, err = c.TLS.Transport()
+	config, err := c.TLS.ClientConfig()
+	resolved.Transport = upstream.Transport(config)
 	return resolved, err
 }
 
@@ -78,7 +82,7 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"secret":          option.Word(&c.Secret, option.CheckPlaceholders),
 		"redirect_uri":    option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
 		"native":          option.Bareword(&c.Native),
-		"scope":           option.Scopes(&c.Scopes, authorize.CheckScope),
+		"scope":           scopeoption.Words(&c.Scopes, smart.CheckScope),
 		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
 		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
 		"pkce":            option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),

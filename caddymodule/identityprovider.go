@@ -11,7 +11,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
@@ -73,7 +76,8 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret, "scim": &c.SCIM}); err != nil {
 		return none, err
 	}
-	c.Transport, err = p.TLS.Transport()
+	config, err := p.TLS.ClientConfig()
+	c.Transport = upstream.Transport(config)
 	return c, err
 }
 
@@ -99,7 +103,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"issuer":              option.Word(&p.Issuer, upstream.CheckIssuer),
 		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
 		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
-		"scopes":              option.Scopes(&p.Scopes, authorize.CheckScope),
+		"scopes":              scopeoption.Words(&p.Scopes, smart.CheckScope),
 		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(upstream.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
 		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
@@ -111,7 +115,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"fhir_user_search":    p.parseSearch,
-		"token_claim":         option.ClaimNames(&p.TokenClaims),
+		"token_claim":         option.ClaimNames(&p.TokenClaims, tokenclaim.CheckAll),
 		"link":                option.Only("email", &p.LinkEmail),
 		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
 		"revalidate":          p.parseRevalidate,

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -22,7 +23,7 @@ import (
 // Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
 // validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger, a.events = ctx, fhirapp.NewLogger(ctx, "fhir"), fhirapp.NewEventLog(ctx)
+	a.ctx, a.logger, a.events = ctx, fhirapp.NewLogger(ctx, "fhir"), audit.NewLog(fhirapp.NewLogger(ctx, fhirapp.AuditLogger))
 	a.closeHealth = func() error { return nil }
 	if err := a.check(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
@@ -53,7 +54,7 @@ func parseRegistration(to **Registration) option.Setter {
 		*to = r
 		err := option.Block{
 			"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
-			"scope":                option.Scopes(&r.Scopes, authorize.CheckRegistrationScope),
+			"scope":                scopeoption.Words(&r.Scopes, authorize.CheckRegistrationScope),
 			"max_clients":          option.Gone("1000 clients may register"),
 			"pkce":                 option.Word(&r.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
 			"approval":             option.Only("required", &r.Approval),

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -41,7 +41,7 @@ func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error)
 	if s.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	return option.SharedKeys("store_key", configured, sealedstorage.NewKeys)
+	return sharedkey.Resolve("store_key", configured, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
@@ -50,11 +50,4 @@ func clientStore(s *stores.Set, storeKeys []string) store.Store {
 		return nil
 	}
 	return s.Durable
-}
-
-// parseStoreKeys reads the store keys. Syntax:
-//
-//	store_key <secret> [<previous...>]
-func parseStoreKeys(to *[]string) option.Setter {
-	return option.Words(to, option.Literal(option.CheckSharedKey("store_key")))
 }

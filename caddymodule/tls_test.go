@@ -114,12 +114,12 @@ func TestTLSFaults(t *testing.T) {
 		"key without its certificate": {option.TLS{ClientKey: file("client.key")}, "tls_client needs both a certificate and its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := tt.tls.Transport(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := tt.tls.ClientConfig(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
 	}
-	if transport, err := new(option.TLS).Transport(); transport != nil || err != nil {
-		t.Errorf("nothing set: %v, %v", transport, err)
+	if config, err := new(option.TLS).ClientConfig(); config != nil || err != nil {
+		t.Errorf("nothing set: %v, %v", config, err)
 	}
 }

@@ -26,19 +26,19 @@ var fullStores = []struct {
 }{
 	{"redis at maxmemory", func(t *testing.T) (store.Store, func()) {
 		server := startRedis(t)
-		r := openRedis(t, redisstore.Options{Address: server.address(), Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds})
+		r := openRedis(t, redisstore.Options{Address: server.address(), Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds})
 		return r, func() { server.do(t, "CONFIG", "SET", "maxmemory", "1") }
 	}},
 	{"redis at max_entries", func(t *testing.T) (store.Store, func()) {
 		r := openRedis(t, redisstore.Options{
-			Address: startRedis(t).address(), MaxEntries: maxInFullStore, Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds,
+			Address: startRedis(t).address(), MaxEntries: maxInFullStore, Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds,
 		})
 		return r, func() { fillStore(t, r) }
 	}},
 	{"postgres at max_entries", func(t *testing.T) (store.Store, func()) {
 		p := openPostgres(t, postgresstore.Config{
 			DSN: startPostgres(t).dsn(""), Table: postgresTable(), MaxEntries: maxInFullStore, Timeout: 10 * time.Second,
-			Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds,
+			Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds,
 		})
 		return p, func() { fillStore(t, p) }
 	}},

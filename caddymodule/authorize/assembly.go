@@ -30,6 +30,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // assembly puts a Server together, from the ground up.
@@ -272,7 +273,7 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 		endpoint.JWKS:                                       discovery.jwks,
 		"/.well-known/openid-configuration":                 openid,
 		"/.well-known/oauth-authorization-server":           openid,
-		endpoint.ProtectedResource + c.FHIRBasePath:         resource,
+		oauth2.ProtectedResourcePath + c.FHIRBasePath:       resource,
 		c.FHIRBasePath + "/.well-known/smart-configuration": smart,
 	} {
 		routes[path] = a.responder.Handler(document, http.MethodGet, http.MethodHead)

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 const smartConfiguration = "/fhir/R4/.well-known/smart-configuration"
@@ -148,7 +149,7 @@ func TestCapabilities(t *testing.T) {
 			t.Parallel()
 			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true, ehr: true}, {scopes: resourceScopes, launchPage: true}, {}} {
 				b := c.browser(t)
-				m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+				m := servertest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
 				announced, works := slices.Contains(m.Capabilities, tt.name), tt.works(c.browser(t))
 				if announced != works {
 					t.Errorf("with scopes %q: announced %t, works %t", c.scopes, announced, works)
@@ -163,7 +164,7 @@ func TestScopesSupported(t *testing.T) {
 	t.Parallel()
 	c := capable{scopes: []string{"user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "patient/*.rs", "launch/patient"}}
 	b := c.browser(t)
-	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	m := servertest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
 	for _, want := range []string{"user/*.rs", "user/*.read", "user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "fhirUser", "openid", "launch/patient", "patient/*.rs"} {
 		if !slices.Contains(m.Scopes, want) {
 			t.Errorf("%s is missing in %q", want, m.Scopes)
@@ -182,7 +183,7 @@ func TestScopesSupportedAreBounded(t *testing.T) {
 	for i := range 5000 {
 		c.scopes = append(c.scopes, fmt.Sprintf("user/Observation.rs?code=%d", i), fmt.Sprintf("demo.%d", i))
 	}
-	m := servertest.Decode[authorize.SMARTConfiguration](t, c.browser(t).Get(smartConfiguration))
+	m := servertest.Decode[smart.Configuration](t, c.browser(t).Get(smartConfiguration))
 	if len(m.Scopes) != 200 || !slices.Contains(m.Scopes, "user/*.rs") {
 		t.Errorf("%d scopes: %q", len(m.Scopes), m.Scopes)
 	}
@@ -192,7 +193,7 @@ func TestScopesSupportedAreBounded(t *testing.T) {
 func TestManagementEndpoint(t *testing.T) {
 	t.Parallel()
 	b := capable{}.browser(t)
-	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	m := servertest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
 	if want := served("/oauth2/account")(b); (m.ManagementEndpoint == servertest.Issuer+"/oauth2/account") != want {
 		t.Errorf("management_endpoint %q, served %t", m.ManagementEndpoint, want)
 	}
@@ -202,7 +203,7 @@ func TestManagementEndpoint(t *testing.T) {
 func TestAsymmetricDiscovery(t *testing.T) {
 	t.Parallel()
 	b := capable{}.browser(t)
-	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	m := servertest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
 	if m.TokenEndpoint == "" || len(m.Scopes) == 0 || !slices.Contains(m.Capabilities, "client-confidential-asymmetric") ||
 		!slices.Contains(m.ClientAuthentication, client.PrivateKeyJWT) {
 		t.Errorf("%+v", m)

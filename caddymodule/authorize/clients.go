@@ -27,19 +27,11 @@ const (
 // SecretCommand makes a client's secret.
 const SecretCommand = client.SecretCommand
 
-var (
-	// ResponseTypes are those that a client can have.
-	ResponseTypes = client.ResponseTypes
-
-	// ReservedScopes are open to every client.
-	ReservedScopes = client.ReservedScopes
-)
+// ResponseTypes are those that a client can have.
+var ResponseTypes = client.ResponseTypes
 
 // ErrNotRegistered says that no client with that client_id has registered itself.
 var ErrNotRegistered = client.ErrNotRegistered
-
-// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like a SMART scope but is not one.
-func CheckScope(scope string) error { return client.CheckScope(scope) }
 
 // CheckRegistrationScope refuses a scope that apps cannot have by registration.
 func CheckRegistrationScope(scope string) error { return client.CheckRegistrationScope(scope) }

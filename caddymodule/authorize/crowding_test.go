@@ -85,8 +85,8 @@ func TestEndingsInAFullStore(t *testing.T) {
 	t.Parallel()
 	const most = 150
 	for name, full := range map[string]store.Store{
-		"memory": store.NewMemory(most, 0, authorize.EndingKinds...),
-		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, authorize.EndingKinds...),
+		"memory": store.NewMemory(most, 0, store.EndingKinds...),
+		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, store.EndingKinds...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servertest.New(t, func(c *authorize.Config) {

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
@@ -56,29 +57,6 @@ type metadata struct {
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
-}
-
-// SMARTConfiguration is the document of SMART App Launch 2.2, Conformance. All members but the
-// capabilities are also in an issuer's discovery document.
-type SMARTConfiguration struct {
-	Issuer                string   `json:"issuer"`                                                     // the iss of tokens
-	JWKSURI               string   `json:"jwks_uri"`                                                   // of the keys that sign them
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                     // RFC 6749 §3.1
-	TokenEndpoint         string   `json:"token_endpoint"`                                             // RFC 6749 §3.2
-	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`                              // RFC 7009
-	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`                           // RFC 7662
-	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                            // RFC 7591
-	ManagementEndpoint    string   `json:"management_endpoint,omitempty"`                              // where people see which clients have access
-	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // RFC 8414 §2
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // of client assertions (RFC 7523)
-	GrantTypes            []string `json:"grant_types_supported"`                                      // of the token endpoint
-	Scopes                []string `json:"scopes_supported,omitempty"`                                 // some of those that can be requested
-	ResponseTypes         []string `json:"response_types_supported,omitempty"`                         // of the authorization endpoint
-	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                           // of PKCE (RFC 7636): S256 alone
-	Capabilities          []string `json:"capabilities"`                                               // by their names in SMART App Launch 2.2
-
-	UserAccessBrandBundle     string             `json:"user_access_brand_bundle,omitempty"`     // the URL of the Bundle
-	UserAccessBrandIdentifier *brands.Identifier `json:"user_access_brand_identifier,omitempty"` // of this server's brand in it
 }
 
 // discovery serves the documents that describe this server.
@@ -164,9 +142,9 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	return names
 }
 
-func (d *discovery) smartConfiguration() SMARTConfiguration {
+func (d *discovery) smartConfiguration() smart.Configuration {
 	m := d.metadata()
-	c := SMARTConfiguration{
+	c := smart.Configuration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
@@ -180,7 +158,7 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 		c.ManagementEndpoint = m.Issuer + endpoint.Account
 	}
 	if d.brands != nil {
-		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()
+		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, (*smart.Identifier)(d.brands.Primary())
 	}
 	return c
 }

@@ -38,7 +38,7 @@ func (g *gateways) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // newGateways starts n gateways in a bubble of synctest.
 func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways {
 	t.Helper()
-	kinds := slices.Concat(authorize.MirroredKinds, authorize.CachedKinds)
+	kinds := slices.Concat(store.MirroredKinds, store.CachedKinds)
 	g := &gateways{shared: storetest.NewShared(kinds...)}
 	for range n {
 		handle := g.shared.Gateway()
@@ -51,7 +51,7 @@ func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways 
 
 func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) *authorize.Server {
 	copied := replica.New(s, replica.Config{
-		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Logger: slog.New(slog.DiscardHandler),
+		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})

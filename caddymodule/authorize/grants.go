@@ -6,12 +6,6 @@ import (
 )
 
 type (
-	// AccessToken holds the claims of a verified access token that decide whether its grant still stands.
-	AccessToken = token.AccessToken
-
-	// Holder is whom an access token stands for.
-	Holder = token.Holder
-
 	// RevokedGrants counts what [Server.RevokeGrants] revoked beside codes and access tokens.
 	RevokedGrants = token.RevokedGrants
 )

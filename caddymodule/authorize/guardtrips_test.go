@@ -13,18 +13,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // replicated makes a replica of a store that a test's server uses for everything.
 func replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
 	t.Helper()
-	g := storetest.NewShared(slices.Concat(authorize.MirroredKinds, authorize.CachedKinds)...).Gateway()
+	g := storetest.NewShared(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
 	r := replica.New(g, replica.Config{
-		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Logger: slog.New(slog.DiscardHandler),
+		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.SetMaxLag(time.Hour)
 	go r.Run(t.Context())
@@ -32,10 +33,10 @@ func replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
 }
 
 // accessToken is what the guard asks about a token.
-func accessToken(b *servertest.Browser, raw string) token.AccessToken {
+func accessToken(b *servertest.Browser, raw string) tokenclaim.AccessToken {
 	claims := b.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
-	return token.AccessToken{
+	return tokenclaim.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	}
@@ -82,7 +83,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 }
 
 // guarding asks what the guard asks about a token, which must be valid.
-func guarding(t *testing.T, server *authorize.Server, asked token.AccessToken) func() {
+func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
 	return func() {
 		revoked, err1 := server.Revoked(t.Context(), asked.ID)
 		holder, err2 := server.Holder(t.Context(), asked)

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // earlierRecords are what a version without versions of records stored on 1 January 2000,
@@ -137,7 +137,7 @@ func TestEarlierAccount(t *testing.T) {
 	})
 	for key := range r.Durable {
 		_, sub, _ := strings.Cut(key, ":")
-		holder, err := s.Holder(t.Context(), token.AccessToken{ID: "a.b", Subject: sub, ClientID: "app", Scope: "openid", Provider: "hospital"})
+		holder, err := s.Holder(t.Context(), tokenclaim.AccessToken{ID: "a.b", Subject: sub, ClientID: "app", Scope: "openid", Provider: "hospital"})
 		if holder == nil || err != nil {
 			t.Errorf("%s: %v, %v", key, holder, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // Server is the authorization server of one issuer. It serves the paths in the package
@@ -203,7 +204,7 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 }
 
 // Holder is [token.Holders.Find]. For the token itself, see [Server.Revoked].
-func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
+func (s *Server) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return s.holders.Find(ctx, t)
 }
 

@@ -15,7 +15,7 @@ const maxScopes = 200
 // supportedScopes are those that some client may be granted: first those with a meaning of
 // their own, then wildcards, then all others.
 func (o *offer) supportedScopes() []string {
-	scopes := append(slices.Clone(client.ReservedScopes), "fhirUser")
+	scopes := append(slices.Clone(smart.ReservedScopes), "fhirUser")
 	for _, well := range []struct {
 		scope string
 		known bool

@@ -6,12 +6,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
@@ -25,9 +24,8 @@ func negotiate(r *http.Request, inputs []parameters.Input) (f format, err error)
 	for i := range inputs {
 		switch in := &inputs[i]; in.Name {
 		case "_format":
-			kind, _, _ := strings.Cut(in.Value, ";")
-			kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
-			named, known := negotiation.FormatOf(strings.ToLower(kind))
+			kind := negotiation.FormatName(in.Value)
+			named, known := negotiation.FormatOf(kind)
 			switch f.xml = named == negotiation.XML; {
 			case kind == "":
 				continue // as if it were not there
@@ -41,29 +39,8 @@ func negotiate(r *http.Request, inputs []parameters.Input) (f format, err error)
 			f.pretty = in.Value == "true"
 		}
 	}
-	f.xml = prefersXML(r.Header["Accept"])
+	f.xml = negotiation.AcceptsXML(r.Header["Accept"])
 	return f, nil
-}
-
-// prefersXML reports whether Accept prefers XML. Most requests do not name it, which is seen faster.
-func prefersXML(accept []string) bool {
-	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
-	if !named {
-		return false
-	}
-	preferred, _ := negotiation.Accepted(accept)
-	return preferred == negotiation.XML
-}
-
-// AsksForXML reports whether a request asks for XML, by _format in its query or by the header Accept. An invalid request
-// counts as one for JSON.
-func AsksForXML(r *http.Request) bool {
-	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
-	if err != nil {
-		return false
-	}
-	f, err := negotiate(r, inputs)
-	return err == nil && f.xml
 }
 
 // write answers with a resource given in JSON.

@@ -258,29 +258,6 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// RFC 9110 §12.5.1: the greater weight counts, and of equal ones the first; 0 is none.
-func TestAccept(t *testing.T) {
-	for accept, xml := range map[string]bool{
-		"": false, "*/*": false, "garbage": false, "text/csv": false, "text/html": false, "application/fhir+turtle": false,
-		"application/xml": true, "text/xml": true, "Application/FHIR+XML": true, "application/fhir+xml; fhirVersion=4.0": true,
-		"application/fhir+xml;q=0.5, application/fhir+json": false, "application/fhir+json;q=0.1, application/fhir+xml;q=0.9": true,
-		"application/fhir+json;q=0, application/fhir+xml": true, "application/fhir+xml;q=0": false,
-		"application/fhir+json, application/fhir+xml": false, "application/fhir+xml, application/fhir+json": true, "application/fhir+xml, */*": true,
-		"text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8": false, "image/svg+xml, application/json": false,
-	} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("Accept", accept)
-		if AsksForXML(r) != xml {
-			t.Errorf("%s: got XML %t", accept, !xml)
-		}
-	}
-	r := httptest.NewRequest("GET", "/?_format=", nil)
-	r.Header["Accept"] = []string{"application/json;q=0.5", "application/fhir+xml"}
-	if !AsksForXML(r) {
-		t.Error("of two lines of Accept, the second is not read")
-	}
-}
-
 func TestEntityTags(t *testing.T) {
 	h := &Handler{Library: coreLibrary(t)}
 	path := "/ValueSet/$expand?url=" + gender

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -35,7 +34,15 @@ func New(options Options) *Cache {
 
 // ErrNotKept is returned for a request with only-if-cached if there is no stored answer for it: status 504 (RFC 9111
 // §5.2.1.7).
-var ErrNotKept = errors.New("no answer is kept, and the request forbids to ask for one")
+var ErrNotKept error = notKept{}
+
+type notKept struct{}
+
+// Error implements error.
+func (notKept) Error() string { return "no answer is kept, and the request forbids to ask for one" }
+
+// LoggedElsewhere keeps the error out of the log of failures: it is what the client asked for.
+func (notKept) LoggedElsewhere() {}
 
 // Serve answers a request with a stored answer, or with what call.Produce makes, which it then stores if allowed. If it
 // returns the producer's error, it has written nothing.

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // coding is a content coding (RFC 9110 §8.4.1).

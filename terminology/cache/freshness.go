@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // directives are those of a Cache-Control header; names are in lower case.

@@ -56,13 +56,22 @@ var (
 	ErrNotFound = errors.New("not in the store")               // or expired
 	ErrExists   = errors.New("already in the store")           // of Add
 	ErrChanged  = errors.New("changed in the store meanwhile") // of Swap
-	ErrFull     = errors.New("the store is full")              // of Put, Add and Append
+	ErrFull     = error(outage("the store is full"))           // of Put, Add and Append
 	ErrTooLong  = errors.New("too long for the store")         // of Append
 
 	// ErrUnavailable says that a store elsewhere did not answer in time. A change may have
 	// happened all the same.
-	ErrUnavailable = errors.New("the store cannot be reached")
+	ErrUnavailable = error(outage("the store cannot be reached"))
 )
+
+// An outage is an error of the store as a whole. The store's breaker logs its beginning and end.
+type outage string
+
+// Error implements error.
+func (o outage) Error() string { return string(o) }
+
+// LoggedElsewhere keeps each request that fails by an outage from being logged.
+func (outage) LoggedElsewhere() {}
 
 // Lost reports whether an error says that another was faster to change an entry.
 func Lost(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -18,7 +19,7 @@ type Changes struct {
 	// BaseURL is the URL that clients know the API by, and takes the place of the server's own. Empty: that stays.
 	BaseURL string
 	// OAuth are the endpoints of the authorization server. Without Token none is told.
-	OAuth OAuthURIs
+	OAuth smart.OAuthURIs
 	// CORS says that browsers may call the API from other origins.
 	CORS bool
 	// Operations are those that may be called. Those of the server that may not are not told. Nil: those of
@@ -212,23 +213,6 @@ func answeredOn(resourceType, name string) AnsweredOperation {
 // oauthURIs is the extension that tells apps the endpoints (SMART App Launch 1, still read by many).
 const oauthURIs = "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
 
-// OAuthURIs are endpoints of an authorization server, as the extension oauth-uris names them (SMART App Launch 2.2,
-// "Conformance"). Empty ones are not told.
-type OAuthURIs struct {
-	// Authorize is the authorization endpoint (RFC 6749 §3.1).
-	Authorize string
-	// Token is the token endpoint (RFC 6749 §3.2).
-	Token string
-	// Register is where clients register themselves (RFC 7591).
-	Register string
-	// Manage is where users see and end what they have granted.
-	Manage string
-	// Introspect is the introspection endpoint (RFC 7662).
-	Introspect string
-	// Revoke is the revocation endpoint (RFC 7009).
-	Revoke string
-}
-
 // extension is an Extension with a URI, or with more of its kind.
 type extension struct {
 	URL       string      `json:"url"`
@@ -237,12 +221,12 @@ type extension struct {
 }
 
 // security is CapabilityStatement.rest.security. What the server says of its own security is about others than clients.
-func security(o OAuthURIs, cors bool) []byte {
+func security(o smart.OAuthURIs, cors bool) []byte {
 	security := struct {
 		Extension []extension `json:"extension,omitempty"`
 		CORS      bool        `json:"cors"`
 		Service   any         `json:"service"`
-	}{o.extensions(), cors, []any{map[string]any{
+	}{extensionsOf(o), cors, []any{map[string]any{
 		"coding": []map[string]string{{
 			"system": "http://terminology.hl7.org/CodeSystem/restful-security-service", "code": "SMART-on-FHIR", "display": "SMART-on-FHIR",
 		}},
@@ -256,7 +240,7 @@ func security(o OAuthURIs, cors bool) []byte {
 }
 
 // extensions is the extension oauth-uris, which must have a token endpoint.
-func (o OAuthURIs) extensions() []extension {
+func extensionsOf(o smart.OAuthURIs) []extension {
 	if o.Token == "" {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // statement is a CapabilityStatement such as HAPI's.
@@ -47,7 +48,7 @@ func TestCapabilities(t *testing.T) {
 		{"the server's own security", capability.Changes{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`,
 			`{"code":"IUA","system":"http://profiles.ihe.net/fhir/ihe.securityTypes/CodeSystem/securityTypes"}`},
 			[]string{`"description":"none"`, "oauth-uris"}},
-		{"endpoints", capability.Changes{CORS: true, OAuth: capability.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
+		{"endpoints", capability.Changes{CORS: true, OAuth: smart.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
 			`"cors":true`, `{"url":"http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris","extension":[{"url":"authorize","valueUri":"https://a.example/authorize"},{"url":"token","valueUri":"https://a.example/token"},{"url":"revoke","valueUri":"https://a.example/revoke"}]}`,
 		}, []string{`"introspect"`, `"register"`}},
 		{"the server's address", capability.Changes{BaseURL: "https://gateway.example/fhir/R4"}, []string{

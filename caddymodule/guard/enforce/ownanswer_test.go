@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 )
@@ -37,9 +38,9 @@ func (l *late) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// TestBeginOwn checks that only an answer to an operation on definitions passes unread, and only as far as it was begun by
+// TestWriteOwnHeader checks that only an answer to an operation on definitions passes unread, and only as far as it was begun by
 // the process itself: nothing that another server sends makes its answer one.
-func TestBeginOwn(t *testing.T) {
+func TestWriteOwnHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"
 	for _, tt := range []struct {
@@ -47,8 +48,8 @@ func TestBeginOwn(t *testing.T) {
 		answer     paging
 		passes     bool
 	}{
-		{"our own", expand, func(w http.ResponseWriter) { enforce.BeginOwn(w, http.StatusOK) }, true},
-		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { enforce.BeginOwn(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
+		{"our own", expand, func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, true},
+		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { guard.WriteOwnHeader(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
 		{"the next handler's", expand, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, false},
 		{"the next handler's, begun by its body", expand, func(http.ResponseWriter) {}, false},
 		{"the next handler's, with headers", expand, func(w http.ResponseWriter) {
@@ -59,17 +60,17 @@ func TestBeginOwn(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"the next handler's, after one of ours that came to nothing", expand, func(w http.ResponseWriter) {
-			enforce.BeginOwn(&late{ResponseWriter: w}, http.StatusOK)
+			guard.WriteOwnHeader(&late{ResponseWriter: w}, http.StatusOK)
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"held back by a handler in between", expand, func(w http.ResponseWriter) {
 			l := &late{ResponseWriter: w}
-			enforce.BeginOwn(l, http.StatusOK)
+			guard.WriteOwnHeader(l, http.StatusOK)
 			_, _ = l.Write(nil)
 		}, false},
-		{"an operation on records", everything, func(w http.ResponseWriter) { enforce.BeginOwn(w, http.StatusOK) }, false},
-		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { enforce.BeginOwn(w, http.StatusOK) }, false},
-		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { enforce.BeginOwn(w, http.StatusOK) }, false},
+		{"an operation on records", everything, func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
+		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
+		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +86,7 @@ func TestBeginOwn(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	if enforce.BeginOwn(w, http.StatusTeapot); w.Code != http.StatusTeapot {
+	if guard.WriteOwnHeader(w, http.StatusTeapot); w.Code != http.StatusTeapot {
 		t.Errorf("without a guard: %d", w.Code)
 	}
 }

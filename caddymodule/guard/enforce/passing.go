@@ -82,7 +82,7 @@ type passing struct {
 	i       interaction.Interaction
 	asked   string      // the path below the FHIR base
 	raw     bool        // content of a Binary, of which nothing is rewritten
-	own     bool        // the header that is being written is of a response of this process: see [BeginOwn]
+	own     bool        // the header that is being written is of a response of this process: see [passing.BeginOwn]
 	header  http.Header // until it is sent
 	status  int         // 0 before WriteHeader
 	rewrite bool        // the body is FHIR JSON or XML
@@ -298,28 +298,9 @@ func withoutAsync(header http.Header) {
 	}
 }
 
-// BeginOwn writes the header of an answer that this process has made of definitions, such as an expansion: no link in it
-// needs to be sealed, so it passes as it comes. It says so of this one header alone, at the moment when it is written: what a
-// FHIR server has answered, or a handler in between holds back, goes the way that answers go. Nothing that is sent can
-// take its place.
-func BeginOwn(w http.ResponseWriter, status int) {
-	if p := passingFrom(w); p != nil {
-		p.own = operation.AsksDefinitions(p.i)
-		defer func() { p.own = false }()
-	}
-	w.WriteHeader(status)
-}
-
-// passingFrom finds the guard's writer below those of the handlers behind it; nil if there is none.
-func passingFrom(w http.ResponseWriter) *passing {
-	for {
-		switch at := w.(type) {
-		case *passing:
-			return at
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = at.Unwrap()
-		default:
-			return nil
-		}
-	}
+// BeginOwn marks the header that is written until end is called as one of a response that this process made from
+// definitions, which has no link to seal. The mark has no effect for interactions that do not ask for definitions.
+func (p *passing) BeginOwn() (end func()) {
+	p.own = operation.AsksDefinitions(p.i)
+	return func() { p.own = false }
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 func get(t testing.TB, p *brands.Publication, header http.Header) *httptest.ResponseRecorder {
@@ -188,11 +189,11 @@ const brandsPath = "/fhir/R4/.well-known/user-access-brands"
 func TestUserAccessBrands(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
-	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	m := servertest.Decode[smart.Configuration](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
 	if m.UserAccessBrandBundle != servertest.Issuer+brandsPath {
 		t.Errorf("bundle %q", m.UserAccessBrandBundle)
 	}
-	if got := m.UserAccessBrandIdentifier; got == nil || *got != (brands.Identifier{System: "urn:ietf:rfc:3986", Value: "https://hospital.example"}) {
+	if got := m.UserAccessBrandIdentifier; got == nil || *got != (smart.Identifier{System: "urn:ietf:rfc:3986", Value: "https://hospital.example"}) {
 		t.Errorf("identifier %v", got)
 	}
 	r := b.Get(brandsPath)

@@ -15,9 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 const (
@@ -67,8 +65,7 @@ const failureLogged = "fhir.failure_logged"
 func (l *Log) Request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
-	_, logged := errors.AsType[*loggedError](err)
-	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || isTrouble(err) || hasLeft(r, err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+	if status < http.StatusInternalServerError || isLoggedElsewhere(err) || hasLeft(r, err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
@@ -84,10 +81,25 @@ func hasLeft(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
 }
 
-// loggedError is an error that has been logged, so that the requests that fail by it are not.
+// loggedElsewhere is an error that is not logged for each request that fails by it: its origin logs it, such as a store's
+// breaker, or it is not worth a line.
+type loggedElsewhere interface {
+	error
+	LoggedElsewhere()
+}
+
+func isLoggedElsewhere(err error) bool {
+	_, is := errors.AsType[loggedElsewhere](err)
+	return is
+}
+
+// loggedError is an error that [Log.Server] has logged.
 type loggedError struct{ error }
 
 func (e *loggedError) Unwrap() error { return e.error }
+
+// LoggedElsewhere implements loggedElsewhere.
+func (*loggedError) LoggedElsewhere() {}
 
 // Server logs that a server did not answer, since the client may get an older answer instead of an error. It returns the
 // error marked as logged.
@@ -161,25 +173,20 @@ func Limit(logger *slog.Logger) *slog.Logger {
 }
 
 func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelError && (isOutage(record) || !h.bound.admit(record.Message)) {
+	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.bound.admit(record.Message)) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, record)
 }
 
-// isTrouble reports whether a store is away or full.
-func isTrouble(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)
-}
-
-// isOutage reports whether a record is about that.
-func isOutage(record slog.Record) (is bool) {
+// hasLoggedError reports whether an attribute of a record is a loggedElsewhere error.
+func hasLoggedError(record slog.Record) (has bool) {
 	record.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		is = ok && isTrouble(err)
-		return !is
+		has = ok && isLoggedElsewhere(err)
+		return !has
 	})
-	return is
+	return has
 }
 
 func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {

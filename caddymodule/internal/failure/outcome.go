@@ -8,19 +8,18 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Write writes an error as an OperationOutcome. What fhir_bearer refuses is JSON, as all that it answers.
+// Write writes an error as an OperationOutcome, in the format that the request asks for.
 func Write(w http.ResponseWriter, r *http.Request, failure error) error {
 	status, outcome, err := describe(failure)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
-	if _, refused := errors.AsType[*guard.Error](failure); !refused && api.AsksForXML(r) {
+	if _, isJSON := errors.AsType[jsonError](failure); !isJSON && negotiation.PrefersXML(r) {
 		if outcome, err = fhirxml.Append(nil, outcome); err != nil {
 			return err
 		}
@@ -51,6 +50,13 @@ type issueError interface {
 	error
 	IssueType() string
 	Diagnostics() string
+}
+
+// jsonError is an error whose OperationOutcome is JSON in every case: a rejection by fhir_bearer, which does not look at
+// what else a request asks for.
+type jsonError interface {
+	error
+	OnlyJSON()
 }
 
 // outcomeError is an error with an OperationOutcome of its own, for more than one issue's code and text.

@@ -5,15 +5,10 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
 
 // AuditLogger names the audit trail for `include` and `exclude` of Caddy's global option log.
 const AuditLogger = "fhir.audit"
-
-// NewEventLog is the audit trail of a configuration.
-func NewEventLog(ctx caddy.Context) *audit.Log { return audit.NewLog(NewLogger(ctx, AuditLogger)) }
 
 // NewLogger returns Caddy's logger, of another module if one is given, without stack traces: Caddy's own leaves them out
 // too, but not for what a request logs.

@@ -4,12 +4,10 @@ import (
 	"cmp"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // ClaimNames reads our name of a claim and, if it differs, theirs.
-func ClaimNames(to *map[string]string) Setter {
+func ClaimNames(to *map[string]string, check func(map[string]string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		ours, theirs, err := OneOrTwo(d)
 		if err != nil {
@@ -22,6 +20,6 @@ func ClaimNames(to *map[string]string) Setter {
 			*to = map[string]string{}
 		}
 		(*to)[ours] = cmp.Or(theirs, ours)
-		return WithLine(d, tokenclaim.CheckAll(*to))
+		return WithLine(d, check(*to))
 	}
 }

@@ -4,11 +4,9 @@
 //	handler.go      a handler's directive, and its order among Caddy's
 //	block.go        the subdirectives of a block: words, switches, pairs
 //	number.go       numbers, durations, sizes
-//	scope.go        SMART scopes, and what a misspelt one means
 //	guest.go        the module that a word names
 //	suggestion.go   did you mean …?
 //	source.go       where a handler is written, for later errors
 //	placeholder.go  secrets by placeholder
-//	sharedkey.go    keys that several gateways are given
 //	tls.go          how a server and we authenticate to each other
 package option

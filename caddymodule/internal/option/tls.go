@@ -5,10 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // TLS says how a server and we authenticate to each other, such as by a hospital's own certificate authority.
@@ -96,15 +93,11 @@ func (f TLSFiles) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, err
 	return &pair, err
 }
 
-// Transport is for an OAuth or OpenID Connect client; nil if nothing is set.
-func (t *TLS) Transport() (http.RoundTripper, error) {
+// ClientConfig returns the settings of an OAuth or OpenID Connect client; nil if nothing is set.
+func (t *TLS) ClientConfig() (*tls.Config, error) {
 	authorities, err := t.Authorities()
 	if err != nil {
 		return nil, err
 	}
-	config, err := t.Config(authorities)
-	if config == nil || err != nil {
-		return nil, err
-	}
-	return upstream.Transport(config), nil
+	return t.Config(authorities)
 }

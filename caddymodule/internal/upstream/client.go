@@ -57,8 +57,12 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport returns the default transport of [Config] with settings for TLS.
+// Transport returns the default transport of [Config] with settings for TLS. For nil settings it returns nil, which
+// stands for the default.
 func Transport(config *tls.Config) http.RoundTripper {
+	if config == nil {
+		return nil
+	}
 	t := defaultTransport()
 	t.TLSClientConfig = config
 	return t

@@ -5,9 +5,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // address is where the FHIR API is.
@@ -32,7 +32,7 @@ func newAddress(ctx caddy.Context, told string, app App) (a address, err error) 
 		return a, errTwoOrigins
 	case app != nil:
 		issuer, base := app.Address()
-		a.issuer, a.url, a.resource = issuer, issuer+base, issuer+authorize.ProtectedResourcePath+base
+		a.issuer, a.url, a.resource = issuer, issuer+base, issuer+oauth2.ProtectedResourcePath+base
 	case origin != "":
 		a.url = origin + a.path
 	}

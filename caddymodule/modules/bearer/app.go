@@ -3,21 +3,34 @@ package bearer
 import (
 	"context"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
 type App interface {
 	fhirapp.Addressed
 
-	// Server returns the authorization server, which knows whose tokens have ended.
-	Server() *authorize.Server
+	// Holder returns the holder of an access token; nil if the grant behind the token has ended.
+	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
+
+	// Revoked reports whether an access token was revoked, by its jti.
+	Revoked(ctx context.Context, tokenID string) (bool, error)
+
+	// Person returns a person's account at their identity provider; the zero value for users of the configuration.
+	Person(ctx context.Context, sub string) audit.Person
+
+	// TokenClaims returns the names of the claims kept of people, by the identity provider that supplies them.
+	TokenClaims() map[string][]string
+
+	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+	AllowsOrigin(origin string) bool
 
 	// Keys returns the keys that sign tokens, and seal links.
 	Keys() *keyring.Keyring
@@ -34,8 +47,8 @@ type App interface {
 	// Audit records an event, and counts it.
 	Audit(ctx context.Context, e audit.Event)
 
-	// Registers reports whether clients may register themselves.
-	Registers() bool
+	// OAuthURIs returns the endpoints for the CapabilityStatement.
+	OAuthURIs() smart.OAuthURIs
 }
 
 // newCORS returns the policy of the option cors. With the app, its clients' origins are the default.
@@ -46,21 +59,5 @@ func newCORS(words []string, app App) (*crossorigin.Policy, error) {
 	if len(words) == 0 {
 		words = []string{crossorigin.Clients}
 	}
-	return crossorigin.New(words, inForce{app})
+	return crossorigin.New(words, app)
 }
-
-// inForce asks the authorization server that is in force at the time.
-type inForce struct{ app App }
-
-// Holder is that of [authorize.Server].
-func (s inForce) Holder(ctx context.Context, t authorize.AccessToken) (*authorize.Holder, error) {
-	return s.app.Server().Holder(ctx, t)
-}
-
-// Revoked is that of [authorize.Server].
-func (s inForce) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	return s.app.Server().Revoked(ctx, tokenID)
-}
-
-// AllowsOrigin is that of [authorize.Server].
-func (s inForce) AllowsOrigin(origin string) bool { return s.app.Server().AllowsOrigin(origin) }

@@ -30,7 +30,7 @@ func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	if app != nil {
 		return accessLog{app.Events(), reads, app}
 	}
-	return accessLog{fhirapp.NewEventLog(ctx), reads, nil}
+	return accessLog{audit.NewLog(fhirapp.NewLogger(ctx, fhirapp.AuditLogger)), reads, nil}
 }
 
 // record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many
@@ -51,7 +51,7 @@ func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person)
 	if l.app == nil || t.Provider == "" {
 		return none
 	}
-	return l.app.Server().Person(r.Context(), t.Subject)
+	return l.app.Person(r.Context(), t.Subject)
 }
 
 // recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The

@@ -131,7 +131,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 // issuers.
 func (h *Bearer) tellers(app App) (ours, others int) {
 	if app != nil {
-		ours = len(app.Server().TokenClaims())
+		ours = len(app.TokenClaims())
 	}
 	if others = len(h.Trust); h.Introspection != nil && (!h.Introspection.All || others == 0) {
 		others++
@@ -186,7 +186,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	}
 	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(h.Policies) > 0}
 	if app != nil {
-		g.asks.holders = inForce{app}
+		g.asks.holders = app
 	}
 	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app, g.quotas.charging(at.path, trail.record)); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -44,7 +45,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fhir_base":           option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
 		"trust":               parseTrust(&h.Trust),
 		"introspect":          parseIntrospect(&h.Introspection),
-		"token_claim":         option.ClaimNames(&h.TokenClaims),
+		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),
 		"smart_configuration": parseOffer(&h.Offer),
 		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":       option.Bareword(&h.ForwardToken),

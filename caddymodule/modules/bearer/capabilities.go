@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
@@ -19,13 +18,7 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 	x := e.enforcer
 	changes := capability.Changes{BaseURL: x.BaseURL, CORS: hasCORS, Operations: x.Operations}
 	if app != nil {
-		changes.OAuth = capability.OAuthURIs{
-			Authorize: at.issuer + authorize.AuthorizePath, Token: at.issuer + authorize.TokenPath, Introspect: at.issuer + authorize.IntrospectPath,
-			Revoke: at.issuer + authorize.RevokePath, Manage: at.issuer + authorize.AccountPath,
-		}
-		if app.Registers() {
-			changes.OAuth.Register = at.issuer + authorize.RegisterPath
-		}
+		changes.OAuth = app.OAuthURIs()
 	}
 	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Network: requester.NetworkOf, Answered: operationsBefore}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Decision is the outcome of a request at fhir_bearer.
@@ -107,7 +107,7 @@ func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	if after := refused.RetryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
 	} else if errors.Is(err, store.ErrUnavailable) {
-		authorize.SetRetryAfter(w.Header(), refused.Status)
+		oauth2.SetRetryAfter(w.Header(), refused.Status)
 	}
 	return caddyhttp.Error(refused.Status, err)
 }

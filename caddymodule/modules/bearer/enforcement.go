@@ -8,9 +8,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -129,12 +131,12 @@ func (e *Enforcement) subdirectives() option.Block {
 		"shared":             parseShared(&e.Shared),
 		"operation":          parseOperation(&e.Operations),
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
-		"expand_scope":       option.Scopes(&e.ExpandScopes, authorize.CheckScope),
+		"expand_scope":       scopeoption.Words(&e.ExpandScopes, smart.CheckScope),
 		"upsert":             option.Bareword(&e.Upsert),
 		"allow":              parsePolicy(&e.Policies),
 		"deny":               parsePolicy(&e.Policies),
 		"max_memory":         option.Size(&e.MaxMemory),
-		"seal_key":           option.Words(&e.SealKeys, option.Literal(option.CheckSharedKey("seal_key"))),
+		"seal_key":           sharedkey.Words("seal_key", &e.SealKeys),
 		"audit_reads":        option.Bareword(&e.AuditReads),
 		"debug":              option.Bareword(&e.Debug),
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // holders knows whom the fhir app's tokens stand for.
 type holders interface {
-	Holder(ctx context.Context, t authorize.AccessToken) (*authorize.Holder, error)
+	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 }
 
 // authenticator tells who sends a request.
@@ -67,8 +67,8 @@ func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guar
 }
 
 // accessToken is what the authorization server needs to know of its token.
-func accessToken(t *guard.Token) authorize.AccessToken {
-	return authorize.AccessToken{
+func accessToken(t *guard.Token) tokenclaim.AccessToken {
+	return tokenclaim.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
 		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount, ACR: t.ACR,
 	}

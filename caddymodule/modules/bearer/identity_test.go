@@ -10,18 +10,17 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // holderOfTokens returns the same holder and error for each token.
 type holderOfTokens struct {
-	holder *authorize.Holder
+	holder *tokenclaim.Holder
 	err    error
 }
 
-func (h holderOfTokens) Holder(context.Context, authorize.AccessToken) (*authorize.Holder, error) {
+func (h holderOfTokens) Holder(context.Context, tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return h.holder, h.err
 }
 
@@ -38,13 +37,13 @@ func TestTokenHasItsHolder(t *testing.T) {
 		fhirUser string
 		groups   []string
 	}{
-		{"unchanged", holderOfTokens{&authorize.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, false, 0, "Practitioner/1", nil},
-		{"unchanged, with policies", holderOfTokens{&authorize.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, true, 0, "Practitioner/1", nurses.Groups},
-		{"another fhirUser", holderOfTokens{&authorize.Holder{FHIRUser: "Practitioner/2", Attributes: nurses}, nil}, false, 0, "Practitioner/2", nurses.Groups},
-		{"no fhirUser any more", holderOfTokens{&authorize.Holder{}, nil}, false, 0, "", nil},
+		{"unchanged", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, false, 0, "Practitioner/1", nil},
+		{"unchanged, with policies", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, true, 0, "Practitioner/1", nurses.Groups},
+		{"another fhirUser", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/2", Attributes: nurses}, nil}, false, 0, "Practitioner/2", nurses.Groups},
+		{"no fhirUser any more", holderOfTokens{&tokenclaim.Holder{}, nil}, false, 0, "", nil},
 		{"gone", holderOfTokens{}, false, http.StatusUnauthorized, "", nil},
 		{"the store fails", holderOfTokens{nil, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
-		{"the store fails after a cached holder", holderOfTokens{&authorize.Holder{FHIRUser: "Practitioner/1"}, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
+		{"the store fails after a cached holder", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1"}, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

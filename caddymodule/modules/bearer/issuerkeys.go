@@ -51,13 +51,13 @@ func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none
 	if err != nil {
 		return none, err
 	}
-	transport, err := tls.Transport()
+	config, err := tls.ClientConfig()
 	if err != nil {
 		return none, err
 	}
 	key := fmt.Sprintf("%q %q %q", issuer, *tls, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		c := upstream.KeySetConfig{Issuer: issuer, Transport: transport, Logger: ctx.Slogger()}
+		c := upstream.KeySetConfig{Issuer: issuer, Transport: upstream.Transport(config), Logger: ctx.Slogger()}
 		set, err := upstream.NewKeySet(c)
 		if err != nil {
 			return nil, err

@@ -54,7 +54,7 @@ func otherClaims(rules []AccessPolicy, names map[string]string) *tokenclaim.Name
 func claimNames(of map[string]string, app App) []string {
 	names := slices.Collect(maps.Keys(of))
 	if app != nil {
-		names = slices.Concat(append(slices.Collect(maps.Values(app.Server().TokenClaims())), names)...)
+		names = slices.Concat(append(slices.Collect(maps.Values(app.TokenClaims())), names)...)
 	}
 	return names
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/json"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // protectedResource serves the metadata of a FHIR API whose tokens are other issuers' (RFC 9728): below the base, which is what
@@ -33,7 +33,7 @@ func newProtectedResource(at address, trusted []TrustedIssuer, asked *Introspect
 }
 
 func (p *protectedResource) serves(r *http.Request) bool {
-	return p != nil && p.url != "" && (r.URL.Path == p.base+authorize.ProtectedResourcePath || r.URL.Path == authorize.ProtectedResourcePath+p.base)
+	return p != nil && p.url != "" && (r.URL.Path == p.base+oauth2.ProtectedResourcePath || r.URL.Path == oauth2.ProtectedResourcePath+p.base)
 }
 
 func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error {
@@ -45,6 +45,6 @@ func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error 
 // locate has challenges name the metadata, once the URL of the API is known.
 func (g *gate) locate(url string) {
 	if g.resource != nil && url != "" {
-		g.resource.url, g.at.resource = url, url+authorize.ProtectedResourcePath
+		g.resource.url, g.at.resource = url, url+oauth2.ProtectedResourcePath
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 )
 
 // keySealing seals with keys, all of which open.
@@ -44,7 +44,7 @@ func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 	case len(sealKeys) == 0:
 		return processSealing()
 	}
-	keys, err := option.SharedKeys("seal_key", sealKeys, option.NewSealKeys)
+	keys, err := sharedkey.Resolve("seal_key", sealKeys, sharedkey.NewLinkKeys)
 	return keySealing{keys}, err
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4/json"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -43,7 +43,7 @@ func parseOffer(to **Offer) option.Setter {
 		*to = new(Offer)
 		return option.Block{
 			"capability": option.Words(&(*to).Capabilities, nil),
-			"scope":      option.Scopes(&(*to).Scopes, authorize.CheckScope),
+			"scope":      scopeoption.Words(&(*to).Scopes, smart.CheckScope),
 		}.Parse(d)
 	}
 }
@@ -90,7 +90,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 
 // smartConfigurationOf converts an issuer's discovery document.
 func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
-	var c authorize.SMARTConfiguration
+	var c smart.Configuration
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func resourceScopes(scopes []string) (levels, versions []string) {
 }
 
 // capabilities are those that a discovery document lists, as some do, and those that it implies.
-func capabilities(c *authorize.SMARTConfiguration) []string {
+func capabilities(c *smart.Configuration) []string {
 	shown := append([]string{}, c.Capabilities...)
 	levels, versions := resourceScopes(c.Scopes)
 	for _, of := range []struct {

@@ -79,7 +79,7 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	if app != nil {
 		own = &guard.Verifier{
 			Issuer: at.issuer, Audience: at.url,
-			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: inForce{app}.Revoked, Memory: memory,
+			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: app.Revoked, Memory: memory,
 		}
 	}
 	var trusted []*guard.Trusted
@@ -130,13 +130,13 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &id, "client_secret": &secret}); err != nil {
 		return nil, err
 	}
-	transport, err := i.TLS.Transport()
+	config, err := i.TLS.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: upstream.Transport(config),
 		All: i.All, Remember: time.Duration(i.Remember), Keys: keys, Claims: claims,
 	}
 	if i.All {

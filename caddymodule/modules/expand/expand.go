@@ -10,8 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
@@ -36,8 +35,8 @@ func init() {
 
 // App is the fhir app as fhir_expand needs it.
 type App interface {
-	// Server returns the authorization server, which knows the clients.
-	Server() *authorize.Server
+	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+	AllowsOrigin(origin string) bool
 
 	// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
 	Follower(kind string) stores.Follower
@@ -166,7 +165,7 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: enforce.BeginOwn, Failed: h.failures.Server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: guard.WriteOwnHeader, Failed: h.failures.Server,
 			End: func(e front.Ending) { End(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 				w, _ = h.cors.Answer(w, r)
@@ -196,7 +195,7 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	case app == nil:
 		h.cors, err = crossorigin.New(h.CORS, nil)
 	default:
-		h.cors, err = crossorigin.New(h.CORS, app.Server())
+		h.cors, err = crossorigin.New(h.CORS, app)
 	}
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the app
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -45,7 +44,7 @@ func (*lone) CaddyModule() caddy.ModuleInfo {
 }
 
 func (l *lone) Provision(caddy.Context) error {
-	l.Memory = store.NewMemory(l.MaxEntries, 0, authorize.EndingKinds...)
+	l.Memory = store.NewMemory(l.MaxEntries, 0, store.EndingKinds...)
 	return nil
 }
 

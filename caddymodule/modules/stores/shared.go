@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
@@ -20,12 +19,12 @@ import (
 
 // MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.
 func MirroredKinds() []string {
-	return append(slices.Clone(authorize.MirroredKinds), followerKinds()...)
+	return append(slices.Clone(store.MirroredKinds), followerKinds()...)
 }
 
 // FollowedKinds are the kinds of entries whose changes a store elsewhere announces: beside [MirroredKinds] those of which
 // a follower needs changes alone.
-func FollowedKinds() []string { return slices.Concat(MirroredKinds(), authorize.CachedKinds) }
+func FollowedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
 // sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
 var sharedStores = caddy.NewUsagePool()
@@ -118,7 +117,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	s.breaker = breaker.New(s.checked, logger, observeStore(name))
 	s.followers = newFollowers(s.breaker, logger)
 	s.replica = replica.New(s.breaker, replica.Config{
-		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Tell: s.tellFollowers, Logger: logger,
+		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Tell: s.tellFollowers, Logger: logger,
 	})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // Complete sets defaults, and refuses a client that would not work or not be safe, or that lists
@@ -74,7 +75,7 @@ func (c *Client) checkRedirectURIs() error {
 
 func (c *Client) checkFlows() error {
 	for _, scope := range c.Scopes {
-		if err := CheckScope(scope); err != nil {
+		if err := smart.CheckScope(scope); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2.
@@ -240,7 +241,7 @@ func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c.Scopes = nil
 	for scope := range strings.FieldsSeq(m.Scope) {
 		switch {
-		case slices.Contains(ReservedScopes, scope):
+		case slices.Contains(smart.ReservedScopes, scope):
 		case slices.Contains(r.Scopes, scope):
 			c.Scopes = append(c.Scopes, scope)
 		default:

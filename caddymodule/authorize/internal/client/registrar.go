@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // Registration lets apps register themselves (RFC 7591), and read, update and delete their
@@ -109,7 +110,7 @@ func CheckRegistrationScope(scope string) error {
 	if IsSystemScope(scope) {
 		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
 	}
-	return CheckScope(scope)
+	return smart.CheckScope(scope)
 }
 
 func newRegistrar(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*registrar, error) {

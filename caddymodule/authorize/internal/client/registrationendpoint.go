@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. It only has a secret
@@ -104,7 +105,7 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
 			GrantTypes: e.Registrar.grants.registeredFor(&c.Client), ResponseTypes: []string{"code"},
 			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
-			Scope:                  strings.Join(slices.Concat(ReservedScopes, c.Client.Scopes), " "),
+			Scope:                  strings.Join(slices.Concat(smart.ReservedScopes, c.Client.Scopes), " "),
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
 			LogoURI: c.Client.Links.Logo, PolicyURI: c.Client.Links.Policy, TermsURI: c.Client.Links.Terms,
 			RequestAlgorithm: c.Client.RequestObjects.Algorithm, RequestURIs: c.Client.RequestObjects.URIs,

@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 		scopes, err = knownTypes(scopes, c.IgnoreUnknownScopes)
 	}
 	if err == nil {
-		scopes, err = smart.GrantInPart(scopes, slices.Concat(ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
+		scopes, err = smart.GrantInPart(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
 	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)
@@ -82,24 +81,6 @@ func WithoutRefresh(scope []string) []string {
 	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
 		return word == OfflineAccess || word == OnlineAccess
 	})
-}
-
-// ReservedScopes are open to every client.
-var ReservedScopes = []string{"openid", "email", "phone", "profile"}
-
-// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like a SMART
-// scope but is not one.
-func CheckScope(scope string) error {
-	if parsed, err := smart.ParseScopes(scope); err != nil || len(parsed) != 1 {
-		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
-	}
-	level, _, resource := strings.Cut(scope, "/")
-	if resource && slices.Contains([]string{"patient", "user", "system"}, level) {
-		if _, ok := smart.ParseResourceScope(scope); !ok {
-			return fmt.Errorf("%q is not a scope of SMART App Launch, such as %s/Observation.rs", scope, level)
-		}
-	}
-	return nil
 }
 
 // GrantSystemScope grants the requested scope. Default: all system scopes of the client.

@@ -1,6 +1,10 @@
 package endpoint
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
 
 // Names are all that [Name] returns.
 var Names = []string{
@@ -17,7 +21,7 @@ func Name(path string) string {
 		name, _, _ := strings.Cut(below, "/") // the key of an identity provider follows
 		return name
 	}
-	if strings.HasPrefix(path, ProtectedResource) {
+	if strings.HasPrefix(path, oauth2.ProtectedResourcePath) {
 		return "oauth-protected-resource"
 	}
 	return path[strings.LastIndexByte(path, '/')+1:]

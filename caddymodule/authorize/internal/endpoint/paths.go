@@ -12,8 +12,6 @@ const (
 	Logout     = "/oauth2/logout"
 	JWKS       = "/.well-known/jwks.json"
 
-	ProtectedResource = "/.well-known/oauth-protected-resource" // and the path of the FHIR API (RFC 9728 §3.1)
-
 	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
 
 	SecurityEvents = "/oauth2/events/" // and the provider's key

@@ -88,15 +88,7 @@ func TellWait(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
 	}
-	SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
-}
-
-// SetRetryAfter says with the status 503 when to try again (RFC 9110 §15.6.4), unless that is
-// known better.
-func SetRetryAfter(h http.Header, status int) {
-	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", "5")
-	}
+	oauth2.SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
 }
 
 // recordRefusal records that a known client was refused, or that a request needed a store that cannot be reached.

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we do
@@ -88,5 +89,5 @@ func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.P
 // mayClaim reports whether the client may request a claim, because it may request its scope.
 func mayClaim(c *client.Client, claim string) bool {
 	scope := people.ScopeOf(claim)
-	return scope != "" && (slices.Contains(client.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))
+	return scope != "" && (slices.Contains(smart.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Site shows the pages of an issuer.
@@ -89,7 +89,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 		h.Set("X-Frame-Options", "DENY")
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
-	endpoint.SetRetryAfter(h, v.Status)
+	oauth2.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
 	if _, err := body.WriteTo(w); err != nil {
 		s.logger.DebugContext(r.Context(), "answer not written", "error", err)

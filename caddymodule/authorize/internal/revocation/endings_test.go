@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -139,7 +140,7 @@ func (e *endings) good(raw string) bool {
 	claims := e.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
-	holder, err2 := e.run().Holder(e.t.Context(), token.AccessToken{
+	holder, err2 := e.run().Holder(e.t.Context(), tokenclaim.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})

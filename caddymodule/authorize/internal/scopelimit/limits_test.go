@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // deed is one interaction with one resource, which a search for category a, or b, finds, or none; or a word.
@@ -152,7 +153,7 @@ func TestTable(t *testing.T) {
 // check compares what was granted with the sets.
 func check(t *testing.T, got, asked, list, mine []string) {
 	t.Helper()
-	list = append(slices.Clone(list), client.ReservedScopes...)
+	list = append(slices.Clone(list), smart.ReservedScopes...)
 	want, in, may := deeds(asked), deeds(list), deeds(mine)
 	if in[deed{level: "launch/questionnaire"}] {
 		in[deed{level: "launch/questionnaire?role=r"}] = true

@@ -48,7 +48,7 @@ func (r Row) Check() error {
 }
 
 func checkScope(scope string) error {
-	if err := client.CheckScope(scope); err != nil {
+	if err := smart.CheckScope(scope); err != nil {
 		return err
 	}
 	resource, ok := smart.ParseResourceScope(scope)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // An access token is of the client that it was given to: not of a later client with the same client_id, nor of the client
@@ -43,7 +44,7 @@ func TestTokenIsOfClientGeneration(t *testing.T) {
 		for client, want := range map[string]bool{"app": tt.app, "service": tt.service} {
 			claims := b.Claims(tokens[client])
 			text := func(name string) string { text, _ := claims[name].(string); return text }
-			holder, err := s.Holder(t.Context(), authorize.AccessToken{
+			holder, err := s.Holder(t.Context(), tokenclaim.AccessToken{
 				ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
 				CredentialHash: text("credential_hash"), ACR: text("acr"),
 			})

@@ -11,33 +11,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// AccessToken holds the claims of a verified access token that decide whether its grant
-// still stands.
-type AccessToken struct {
-	ID              string // the jti
-	Subject         string // the sub
-	ClientID        string // the client_id
-	Scope           string // the scope
-	Session         string // the sid: the session that the token ends with, if any
-	CredentialHash  string // the credential_hash; see [boundTo]
-	Provider        string // the idp: the key of the identity provider; empty for a password here
-	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
-	ACR             string // the acr: the class of the sign-in; empty for a client of its own
-}
-
-func (c *accessTokenClaims) token() AccessToken {
-	return AccessToken{
+func (c *accessTokenClaims) token() tokenclaim.AccessToken {
+	return tokenclaim.AccessToken{
 		ID: c.ID, Subject: c.Subject, ClientID: c.ClientID, Scope: c.Scope,
 		Session: c.Session, CredentialHash: c.CredentialHash,
 		Provider: c.Provider, ProviderAccount: c.ProviderAccount, ACR: c.ACR,
 	}
-}
-
-// Holder is whom an access token stands for.
-type Holder struct {
-	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
-
-	tokenclaim.Attributes
 }
 
 // Holders finds whom access tokens stand for.
@@ -52,7 +31,7 @@ type Holders struct {
 // removed, whether or not there is another one by now, it or the person may no longer have the scope, the client now requires a further factor, the session or the link to the provider's account
 // ended, or all grants were revoked. It does not check whether the token itself was revoked;
 // see [revocation.Revocations.Revoked].
-func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
+func (h *Holders) Find(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
 		return nil, err
@@ -64,7 +43,7 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 		if !usesCredentials(client) || t.CredentialHash != boundTo("", client.Generation) {
 			return nil, nil
 		}
-		return new(Holder), nil
+		return new(tokenclaim.Holder), nil
 	}
 	user, err := h.accounts.Find(ctx, t.Subject)
 	if user == nil || err != nil || t.CredentialHash != boundTo(user.TokensBoundTo, client.Generation) || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
@@ -73,11 +52,11 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
 		return nil, err
 	}
-	return &Holder{h.accounts.FHIRUser(user), user.Attributes()}, nil
+	return &tokenclaim.Holder{FHIRUser: h.accounts.FHIRUser(user), Attributes: user.Attributes()}, nil
 }
 
 // maySignIn reports whether the person could still sign in to the client the same way, with the same factors.
-func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
+func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, client *client.Client, user *people.User) (bool, error) {
 	if !oauth2.MeetsACR(t.ACR, client.ACR) {
 		return false, nil
 	}
@@ -102,7 +81,7 @@ var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the identity provider of this person is suspended",
 }
 
-func (h *Holders) checkSuspended(ctx context.Context, t AccessToken) error {
+func (h *Holders) checkSuspended(ctx context.Context, t tokenclaim.AccessToken) error {
 	if t.Provider == "" {
 		return nil
 	}
@@ -113,7 +92,7 @@ func (h *Holders) checkSuspended(ctx context.Context, t AccessToken) error {
 	return err
 }
 
-func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
+func (h *Holders) isCutOff(ctx context.Context, t tokenclaim.AccessToken, client *client.Client) (bool, error) {
 	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,
 	})

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // wardLimits are rows for doctors and nurses, by group and by a claim.
@@ -148,10 +148,10 @@ func TestNamesakes(t *testing.T) {
 			{IDP: "local", By: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
 		}
 	}))
-	holder := func(u *url.URL, scope string) *token.Holder {
+	holder := func(u *url.URL, scope string) *tokenclaim.Holder {
 		claims := b.Claims(b.Redeem(u).AccessToken)
 		servertest.Equal(t, claims["scope"], any(scope))
-		asked := token.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
+		asked := tokenclaim.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
 		asked.Provider, _ = claims["idp"].(string)
 		asked.CredentialHash, _ = claims["credential_hash"].(string)
 		h, err := b.Server.(*authorize.Server).Holder(t.Context(), asked)
@@ -174,7 +174,7 @@ func TestScopeOfClient(t *testing.T) {
 	}))
 	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	servertest.Equal(t, r.Scope, "system/*.rs")
-	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), token.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: b.Claims(r.AccessToken)["jti"].(string)})
+	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), tokenclaim.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: b.Claims(r.AccessToken)["jti"].(string)})
 	if holder == nil || err != nil {
 		t.Errorf("the token is refused: %v", err)
 	}

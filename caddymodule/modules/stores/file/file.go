@@ -15,7 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
@@ -57,7 +56,7 @@ type pooledFile struct {
 }
 
 func newPooledFile(path string, maxEntries int) pooledFile {
-	f := boltstore.New(path, maxEntries, authorize.EndingKinds...)
+	f := boltstore.New(path, maxEntries, store.EndingKinds...)
 	return pooledFile{f, stores.NewLocalWatch("file", f), &runningMark{path: path + ".running"}}
 }
 

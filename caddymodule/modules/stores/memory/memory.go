@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -39,7 +38,7 @@ type pooledStore struct {
 }
 
 func newPooledStore(maxEntries int) pooledStore {
-	m := store.NewMemory(maxEntries, time.Minute, authorize.EndingKinds...)
+	m := store.NewMemory(maxEntries, time.Minute, store.EndingKinds...)
 	return pooledStore{m, stores.NewLocalWatch("memory", m)}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -131,7 +131,7 @@ func (p *Store) resolved() (c postgresstore.Config, err error) {
 	c = postgresstore.Config{
 		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
-		Followed: stores.MirroredKinds(), Announced: authorize.CachedKinds, Unbounded: authorize.UnboundedKinds,
+		Followed: stores.MirroredKinds(), Announced: store.CachedKinds, Unbounded: store.UnboundedKinds,
 	}
 	if p.DSN != "" {
 		c.DSN, err = option.ResolveSecret("dsn", p.DSN)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -156,7 +156,7 @@ func (r *Store) nodes() []string {
 func (r *Store) options() (o redisstore.Options, err error) {
 	o = redisstore.Options{
 		Cluster: r.Cluster, Database: r.Database, KeyPrefix: r.KeyPrefix,
-		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: stores.FollowedKinds(), Unbounded: authorize.UnboundedKinds,
+		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: stores.FollowedKinds(), Unbounded: store.UnboundedKinds,
 		Address: r.Address, Username: r.Username, Password: r.Password,
 	}
 	if s := r.Sentinel; s != nil {

@@ -2,6 +2,9 @@ package negotiation
 
 import (
 	"mime"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,6 +27,40 @@ func FormatOf(kind string) (f Format, known bool) {
 		return XML, true
 	}
 	return JSON, false
+}
+
+// FormatName returns the media type or short name in a parameter _format, in lower case and without parameters. A space
+// stands for a plus sign that was not escaped.
+func FormatName(parameter string) string {
+	kind, _, _ := strings.Cut(parameter, ";")
+	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(kind), " ", "+"))
+}
+
+// PrefersXML reports whether a request asks for XML, by _format in its query or else by Accept. Invalid queries and
+// unknown formats count as JSON.
+func PrefersXML(r *http.Request) bool {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return false
+	}
+	for _, parameter := range query["_format"] {
+		if name := FormatName(parameter); name != "" {
+			f, _ := FormatOf(name)
+			return f == XML
+		}
+	}
+	return AcceptsXML(r.Header["Accept"])
+}
+
+// AcceptsXML reports whether Accept prefers XML. Most requests do not name XML, which a substring search finds out faster
+// than parsing.
+func AcceptsXML(accept []string) bool {
+	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
+	if !named {
+		return false
+	}
+	preferred, _ := Accepted(accept)
+	return preferred == XML
 }
 
 // Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones, and its parameter

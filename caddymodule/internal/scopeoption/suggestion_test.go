@@ -1,8 +1,8 @@
-package suggestion
+package scopeoption
 
 import "testing"
 
-func TestScope(t *testing.T) {
+func TestSuggest(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]string{
 		"openid":                        "",
@@ -25,7 +25,7 @@ func TestScope(t *testing.T) {
 		"patient/*":                     "",
 		"api/v1/read":                   "",
 	} {
-		if got := Scope(scope); got != want {
+		if got := Suggest(scope); got != want {
 			t.Errorf("%s: got %q, want %q", scope, got, want)
 		}
 	}

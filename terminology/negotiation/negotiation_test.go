@@ -1,6 +1,7 @@
 package negotiation
 
 import (
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -64,4 +65,35 @@ func FuzzLanguages(f *testing.F) {
 			t.Fatalf("%q, then %q", once, twice)
 		}
 	})
+}
+
+// RFC 9110 §12.5.1: the greater weight counts, and of equal ones the first; 0 is none.
+func TestPrefersXML(t *testing.T) {
+	for accept, xml := range map[string]bool{
+		"": false, "*/*": false, "garbage": false, "text/csv": false, "text/html": false, "application/fhir+turtle": false,
+		"application/xml": true, "text/xml": true, "Application/FHIR+XML": true, "application/fhir+xml; fhirVersion=4.0": true,
+		"application/fhir+xml;q=0.5, application/fhir+json": false, "application/fhir+json;q=0.1, application/fhir+xml;q=0.9": true,
+		"application/fhir+json;q=0, application/fhir+xml": true, "application/fhir+xml;q=0": false,
+		"application/fhir+json, application/fhir+xml": false, "application/fhir+xml, application/fhir+json": true, "application/fhir+xml, */*": true,
+		"text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8": false, "image/svg+xml, application/json": false,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		if PrefersXML(r) != xml {
+			t.Errorf("%s: got XML %t", accept, !xml)
+		}
+	}
+	for query, xml := range map[string]bool{
+		"_format=xml": true, "_format=application/fhir%2Bxml%3Bq=1": true, "_format=application/fhir+xml": true, "_format=&_format=XML": true,
+		"_format=json": false, "_format=turtle": false, "_format=xml&%zz": false, "x=xml": false,
+	} {
+		if r := httptest.NewRequest("GET", "/?"+query, nil); PrefersXML(r) != xml {
+			t.Errorf("%s: got XML %t", query, !xml)
+		}
+	}
+	r := httptest.NewRequest("GET", "/?_format=", nil)
+	r.Header["Accept"] = []string{"application/json;q=0.5", "application/fhir+xml"}
+	if !PrefersXML(r) {
+		t.Error("of two lines of Accept, the second is not read")
+	}
 }

@@ -1,10 +1,10 @@
-package suggestion
+package scopeoption
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -13,25 +13,25 @@ import (
 // App Launch 2.2).
 var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
-}, authorize.ReservedScopes...)
+}, smart.ReservedScopes...)
 
-// Scope is the known scope that a misspelt one probably stands for, or empty. That is no reason to refuse it: an app's
-// own scope may resemble a known one.
-func Scope(scope string) string {
+// Suggest returns the known scope that a misspelt one probably stands for, or "". A suggestion is no reason to reject a
+// scope: a site's own scope may resemble a known one.
+func Suggest(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {
 		if slices.Contains(knownScopes, scope) {
 			return ""
 		}
-		return Nearest(scope, knownScopes)
+		return suggestion.Nearest(scope, knownScopes)
 	}
 	levels := []string{"patient", "system", "user"}
 	if !slices.Contains(levels, level) {
-		level = Nearest(level, levels)
+		level = suggestion.Nearest(level, levels)
 	}
 	typ, permission, _ := strings.Cut(rest, ".")
 	if typ != smart.AnyType && !interaction.IsType(typ) {
-		if meant := Nearest(typ, interaction.Types()); meant != "" {
+		if meant := suggestion.Nearest(typ, interaction.Types()); meant != "" {
 			typ = meant
 		}
 	}
@@ -49,7 +49,7 @@ func Scope(scope string) string {
 func meantPermission(permission string) string {
 	const letters = "cruds"
 	if strings.Trim(permission, letters) != "" {
-		return Nearest(permission, []string{"read", "write"})
+		return suggestion.Nearest(permission, []string{"read", "write"})
 	}
 	return strings.Map(func(letter rune) rune {
 		if strings.ContainsRune(permission, letter) {

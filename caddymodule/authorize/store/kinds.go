@@ -1,9 +1,9 @@
-package authorize
+package store
 
 import "slices"
 
 // A store that several gateways share announces the changes of the kinds of entries that most
-// requests read (see store.KindOf), so that a guarded request needs no round trip.
+// requests read (see [KindOf]), so that a guarded request needs no round trip.
 var (
 	// MirroredKinds are those of which each gateway has all entries, at most two days old: what
 	// was revoked. That there is none must be known as well.

@@ -1,0 +1,22 @@
+package guard
+
+import "net/http"
+
+// WriteOwnHeader writes the header of a response that this process made from definitions, such as an expansion. It tells
+// the guard's writer, if there is one below w, that no link in the response needs to be sealed, so that the response
+// passes unbuffered. This applies only to the header written now: responses of a FHIR server, and responses that a handler
+// in between holds back, are rewritten.
+func WriteOwnHeader(w http.ResponseWriter, status int) {
+	for at := w; at != nil; {
+		if guarded, ok := at.(interface{ BeginOwn() (end func()) }); ok {
+			defer guarded.BeginOwn()()
+			break
+		}
+		wrapper, ok := at.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		at = wrapper.Unwrap()
+	}
+	w.WriteHeader(status)
+}

@@ -1,0 +1,66 @@
+package caddymodule
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// notLinked lists, for each Caddy module, packages that it must not reach, directly or not. Each row says what the module
+// is used for without them. "..." stands for all packages below a folder, and the folder itself.
+var notLinked = []struct {
+	module, reason string
+	unreachable    []string
+}{
+	{
+		"caddymodule/modules/outcome", "renders the errors of any handler, also at sites that have no other module of ours",
+		[]string{
+			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/upstream",
+			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...",
+		},
+	},
+	{
+		"caddymodule/modules/bearer", "guards with tokens of other issuers, where no authorization server runs",
+		[]string{
+			"caddymodule", "caddymodule/authorize", "caddymodule/authorize/internal/...", "caddymodule/authorize/lockout",
+			"caddymodule/authorize/sealedstorage", "caddymodule/internal/brands", "caddymodule/internal/totp",
+			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...",
+		},
+	},
+	{
+		"caddymodule/modules/expand", "serves terminology without tokens, where nothing is guarded",
+		[]string{
+			"caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
+			"caddymodule/authorize/internal/...", "caddymodule/authorize/keyring", "caddymodule/guard/enforce",
+			"caddymodule/guard/internal/...", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
+		},
+	},
+}
+
+// TestNotLinked keeps Caddy modules from reaching packages that users of these modules alone do not need.
+func TestNotLinked(t *testing.T) {
+	t.Parallel()
+	packages := listPackages(t)
+	for _, row := range notLinked {
+		i := slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == row.module })
+		if i < 0 {
+			t.Errorf("no package %s", row.module)
+			continue
+		}
+		for _, pattern := range row.unreachable {
+			if !slices.ContainsFunc(packages, func(p goPackage) bool { return matchesPackage(pattern, p.ImportPath) }) {
+				t.Errorf("%s: no package matches %s", row.module, pattern)
+			}
+			for _, dep := range packages[i].Deps {
+				if matchesPackage(pattern, strings.TrimPrefix(dep, module)) {
+					t.Errorf("%s links %s, but %s", row.module, dep, row.reason)
+				}
+			}
+		}
+	}
+}
+
+func matchesPackage(pattern, path string) bool {
+	folder, all := strings.CutSuffix(pattern, "/...")
+	return path == folder || all && strings.HasPrefix(path, folder+"/")
+}
