@@ -72,9 +72,6 @@ func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {
 		"address":    b.parseAddress,
 		"portal":     b.parsePortal,
 		"developers": option.Word(&b.Developers, brands.CheckPage),
-		"alias":      goneFromBrands,
-		"identifier": goneFromBrands,
-		"category":   goneFromBrands,
 	}.Parse(d, "address", "portal")
 	switch {
 	case err != nil:
@@ -88,9 +85,6 @@ func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {
 	}
 	return nil
 }
-
-// goneFromBrands refuses what a few lines cannot say.
-var goneFromBrands = option.Gone("write the Bundle into a file, and name it: user_access_brands <file>")
 
 // parse reads a logo, and the page with its terms.
 func (l *BrandLogo) parse(d *caddyfile.Dispenser) (err error) {

@@ -55,7 +55,6 @@ func parseRegistration(to **Registration) option.Setter {
 		err := option.Block{
 			"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
 			"scope":                scopeoption.Words(&r.Scopes, authorize.CheckRegistrationScope),
-			"max_clients":          option.Gone("1000 clients may register"),
 			"pkce":                 option.Word(&r.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
 			"approval":             option.Only("required", &r.Approval),
 			"request_objects":      option.Bareword(&r.RequestObjects),

@@ -44,11 +44,6 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	return nil
 }
 
-// Gone refuses an option that there was once, and says what there is instead.
-func Gone(instead string) Setter {
-	return func(d *caddyfile.Dispenser) error { return d.Errf("%s is gone: %s", d.Val(), instead) }
-}
-
 // Word reads one argument and checks it. A nil check accepts any word.
 func Word(to *string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {

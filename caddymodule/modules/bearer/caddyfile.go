@@ -55,13 +55,6 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"quota":               quotaoption.Parse(&h.Quotas),
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
-	maps.Copy(options, goneFromBearer)
 	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim", "quota")
 }
 
-// goneFromBearer are options that nobody had a reason to set.
-var goneFromBearer = option.Block{
-	"identity_header":  option.Gone("name in forward_header what passes, instead of *"),
-	"max_answer":       option.Gone("an answer may have a sixteenth of max_memory, and at least 16 MiB"),
-	"search_parameter": option.Gone("write a SearchParameter resource into a file of search_parameters"),
-}

@@ -45,24 +45,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cors":        option.Words(&h.CORS, crossorigin.Check),
 	}
 	maps.Copy(fields, h.Caching.Subdirectives())
-	maps.Copy(fields, goneFromExpand)
 	return option.ParseDirective(d, fields, "route")
-}
-
-// goneFromExpand are options that nobody had a reason to set.
-var goneFromExpand = option.Block{
-	"max_filter_length":  option.Gone("a filter may have 1,000 bytes"),
-	"max_filter_words":   option.Gone("a filter may have 20 words"),
-	"max_body":           option.Gone("the body of a request may have 16 MiB"),
-	"max_resources":      option.Gone("a request may bring 200 definitions along"),
-	"max_remembered":     option.Gone("16 MiB of definitions are remembered under cache-ids"),
-	"max_import_depth":   option.Gone("value sets may import each other 32 deep"),
-	"max_gathered":       option.Gone("a request may cost 20,000,000 steps"),
-	"max_regex_states":   option.Gone("a regular expression may have 1,000 states"),
-	"max_cached_entries": option.Gone("a million codes of expansions are kept in memory"),
-	"watch_interval":     option.Gone("files are checked every 5s"),
-	"negative_ttl":       option.Gone("that there is no answer is remembered for 10s"),
-	"failure_ttl":        option.Gone("a failure is repeated for 1s, or for as long as the server's Retry-After says"),
 }
 
 // parseDefinitions reads where definitions are: files, or the word backend.

@@ -89,7 +89,6 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	}
 	fields := option.Block{
 		"timeout":    option.Duration(&u.Timeout),
-		"max_answer": option.Gone("an answer may have a quarter of max_size, and at least 16 MiB"),
 		"ttl":        option.Duration(&u.TTL),
 		"bearer":     option.Word(&u.Bearer, option.CheckPlaceholders),
 		"basic":      option.Two(&u.Username, &u.Password),

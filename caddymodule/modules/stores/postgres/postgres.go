@@ -198,7 +198,6 @@ func (p *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"tls":                stores.ParseTLS(&p.TLS),
 		"listen_address":     option.Word(&p.ListenAddress, nil),
 		"pool_size":          option.Number(&p.PoolSize),
-		"timeout":            option.Gone("an operation may take 2s"),
 		"table":              option.Word(&p.Table, postgresstore.CheckTable),
 		"max_entries":        option.Number(&p.MaxEntries),
 		"synchronous_commit": option.Word(&p.SynchronousCommit, postgresstore.CheckSynchronousCommit),

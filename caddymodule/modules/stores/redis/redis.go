@@ -234,8 +234,6 @@ func (r *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"tls":           stores.ParseTLS(&r.TLS),
 		"sentinel":      parseRedisSentinel(&r.Sentinel),
 		"cluster":       option.Words(&r.Cluster, checkHostPort),
-		"pool_size":     option.Gone("there are up to 10 connections for each CPU"),
-		"timeout":       option.Gone("an operation may take 2s"),
 		"key_prefix":    option.Word(&r.KeyPrefix, nil),
 		"wait_replicas": option.NumberOrNone(&r.WaitReplicas),
 		"max_entries":   option.Number(&r.MaxEntries),
