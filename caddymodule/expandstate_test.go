@@ -3,8 +3,6 @@ package caddymodule
 import (
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,110 +33,6 @@ func TestReloadKeepsAnswers(t *testing.T) {
 		if kept := server.asked.Load() == asked; kept != tt.kept {
 			t.Errorf("%s: kept %t, want %t", name, kept, tt.kept)
 		}
-	}
-}
-
-// persisted is fhir_expand with persist, before a backend.
-type persisted struct {
-	t         *testing.T
-	folder    string
-	caddyfile string
-}
-
-func newPersisted(t *testing.T, settings string, backend http.Handler) *persisted {
-	t.Helper()
-	folder := t.TempDir()
-	return &persisted{t, folder, frontCaddyfile("persist "+folder+"\n"+settings, gatewaytest.Backend(t, backend))}
-}
-
-// run starts it, and stops it as Cleanup does. One that is killed saves nothing.
-func (p *persisted) run(do func(*gateway), killed bool) {
-	p.t.Helper()
-	g := newGateway(p.t, p.caddyfile)
-	do(g)
-	saved := p.files()
-	if err := handlerOf[*expand.Expand](p.t, g.Context).Cleanup(); err != nil {
-		p.t.Error(err)
-	}
-	for _, file := range p.files() {
-		if killed && !slices.ContainsFunc(saved, func(f os.DirEntry) bool { return f.Name() == file.Name() }) {
-			if err := os.Remove(filepath.Join(p.folder, file.Name())); err != nil {
-				p.t.Error(err)
-			}
-		}
-	}
-}
-
-func (p *persisted) files() []os.DirEntry {
-	p.t.Helper()
-	files, err := os.ReadDir(p.folder)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return files
-}
-
-// With persist, answers are there after a restart; a file that is broken costs
-// nothing but them, and a configuration that is only validated makes none.
-func TestPersist(t *testing.T) {
-	server := newScripted("good")
-	p := newPersisted(t, "ttl 1h", server)
-	run := func() (asked int64) {
-		before := server.asked.Load()
-		p.run(func(g *gateway) {
-			checkCodes(t, gatewaytest.Read(t, g.askFor(foreign, "")), "theirs")
-			for range 2 { // a local answer
-				gatewaytest.Read(t, g.Get(expandPath(genderSet), ""))
-			}
-		}, false)
-		return server.asked.Load() - before
-	}
-	p.run(func(*gateway) {}, false)
-	if files := p.files(); len(files) != 0 {
-		t.Errorf("without a request: %v", files)
-	}
-	if n := run(); n != 1 {
-		t.Fatalf("asked %d times at first", n)
-	}
-	p.run(func(*gateway) {}, false)
-	if n := run(); n != 0 {
-		t.Errorf("asked %d times after a restart", n)
-	}
-	files := p.files()
-	if len(files) != 1 {
-		t.Fatal(files)
-	}
-	name := p.folder + "/" + files[0].Name()
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-		t.Error(info.Mode(), err)
-	}
-	gatewaytest.Put(t, name, "broken")
-	if n := run(); n != 1 {
-		t.Errorf("asked %d times with a broken file", n)
-	}
-}
-
-// What a write has ended does not come back: not with a restart after the process was
-// killed, nor with settings that were in use before.
-func TestPersistBringsBackNothingEnded(t *testing.T) {
-	server := newScripted("good")
-	p := newPersisted(t, "ttl 1h", server)
-	another := *p
-	another.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
-	ask := func(g *gateway) { gatewaytest.Read(t, g.askFor(foreign, "")) }
-	write := func(g *gateway) {
-		g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
-	}
-	p.run(ask, false)
-	p.run(write, true)
-	asked := server.asked.Load()
-	if p.run(ask, false); server.asked.Load() == asked {
-		t.Error("it came back after the process was killed")
-	}
-	another.run(write, false)
-	asked = server.asked.Load()
-	if p.run(ask, false); server.asked.Load() == asked {
-		t.Error("it came back with the settings")
 	}
 }
 

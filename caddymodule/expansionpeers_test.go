@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -100,20 +99,5 @@ func TestSharedExpansionsWithoutStore(t *testing.T) {
 	asked := backend.asked.Load()
 	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() == asked {
 		t.Error("the write ended nothing here")
-	}
-}
-
-// Answers from before a restart are not used where others may have ended them meanwhile.
-func TestSharedExpansionsAreNotPersisted(t *testing.T) {
-	t.Parallel()
-	newTestServer(t)
-	folder := t.TempDir()
-	g := sharedGateway(t, "ttl 1h\npersist "+folder, newScripted("good"))
-	gatewaytest.Read(t, g.askFor(foreign, ""))
-	if err := handlerOf[*expand.Expand](t, g.Context).Cleanup(); err != nil {
-		t.Fatal(err)
-	}
-	if files, _ := os.ReadDir(folder); len(files) > 0 {
-		t.Errorf("saved in %v", files)
 	}
 }

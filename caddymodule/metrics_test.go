@@ -169,16 +169,16 @@ func TestCacheMetrics(t *testing.T) {
 
 // Counters of a cache go on when a reload, with other settings, makes another one.
 func TestCacheCountersGoOn(t *testing.T) {
-	p := newPersisted(t, "ttl 1h", newScripted("good"))
-	var before, after map[string]float64
-	p.run(func(g *gateway) {
-		for range 3 {
-			gatewaytest.Read(t, g.askFor(foreign, ""))
-		}
-		before = g.series()
-	}, false)
-	p.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
-	p.run(func(g *gateway) { after = g.series() }, false)
+	address := gatewaytest.Backend(t, newScripted("good"))
+	g := newGateway(t, frontCaddyfile("ttl 1h", address))
+	for range 3 {
+		gatewaytest.Read(t, g.askFor(foreign, ""))
+	}
+	before := g.series()
+	if err := handlerOf[*expand.Expand](t, g.Context).Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	after := newGateway(t, frontCaddyfile("ttl 2h", address)).series()
 	for name, want := range before {
 		if strings.Contains(name, "expansion_cache_requests") && after[name] < want {
 			t.Errorf("%s: %v, and before %v", name, after[name], want)

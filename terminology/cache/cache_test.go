@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -349,15 +348,6 @@ func TestEntityTag(t *testing.T) {
 	check("made", `"made"`)
 	check("still good", `"made"`, "Cache-Control: no-cache")
 	check("compressed", `"made-gz"`, "Accept-Encoding: gzip")
-	name := filepath.Join(t.TempDir(), "snapshot")
-	if err := c.Save(name); err != nil {
-		t.Fatal(err)
-	}
-	c = New(Options{})
-	if n, err := c.Load(name); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
-	check("after a restart", `"made"`)
 	asked(t, o, 2)
 }
 

@@ -41,7 +41,7 @@
 //
 // [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers and begin a new generation
 // (invalidate.go, tags.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
-// definitions that are replaced as a whole, also between [Cache.Save] and [Cache.Load] (snapshot.go).
+// definitions that are replaced as a whole.
 //
 // # Room
 //

@@ -18,7 +18,7 @@ type entry struct {
 	origin  http.Header // the storedHeaders of the producer's answer
 	headers []field     // the writtenHeaders of origin
 	tags    []string
-	own     bool // made in this process; one of a snapshot is as good as another server's
+	own     bool // made in this process
 	forms   [codings]encoding
 	made    time.Time // at its origin
 	freshness

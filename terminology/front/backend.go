@@ -75,16 +75,6 @@ func (b *backend) begin() {
 	b.lost = false
 }
 
-// loseReferences notes that there are responses from before a restart, made of definitions that are not known.
-func (b *backend) loseReferences() {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lost = true
-}
-
 // forget drops a definition, by its canonical or by type and id; all if name is empty. For a type and id it returns the
 // canonical, and false if that may have been lost.
 func (b *backend) forget(name string) (url string, known bool) {

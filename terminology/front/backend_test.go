@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -197,25 +196,6 @@ func TestBackendDefinitions(t *testing.T) {
 	}
 	g.write(http.MethodPut, "ValueSet/c", listing("c", c, "7"))
 	g.wantCodes(a, "1 6 7")
-}
-
-// After a restart it is not known which id a definition had: a write to that id which does not name the
-// definition ends all answers.
-func TestSavedDefinitionIsPatched(t *testing.T) {
-	t.Parallel()
-	const url = "http://x.example/patched"
-	s, saved := newDefinitionStore(), filepath.Join(t.TempDir(), "saved")
-	run := func(method, code string) {
-		g := newSite(t, settings{fetched: new(terminology.Fetched), file: saved}, s)
-		g.write(method, "ValueSet/1", listing("1", url, code))
-		g.wantCodes(url, code)
-		g.wantCodes(url, code)
-		if err := g.front.state.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	run(http.MethodPut, "1")
-	run(http.MethodPatch, "2")
 }
 
 // A definition that was written past the gateway is fetched anew when it is no longer

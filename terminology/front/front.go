@@ -27,7 +27,6 @@ func (f *Front) Serves(r *http.Request) bool { return f.operations.find(r, f.opt
 // ServeHTTP answers a request, or has the next handler answer it. If nothing was written, it returns an [*Error] or an
 // error of the next handler.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	f.state.open()
 	local := f.operations.find(r, f.options.Base)
 	if local == nil {
 		return f.serveOther(w, r, next)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -37,7 +36,6 @@ type settings struct {
 	upstream string
 	lifetime time.Duration        // of the upstream's answers
 	fetched  *terminology.Fetched // from the next handler
-	file     string               // that responses are saved in
 	wholes   *remote.Wholes       // from the upstream
 }
 
@@ -52,7 +50,7 @@ type site struct {
 func newSite(t testing.TB, s settings, next http.Handler) *site {
 	t.Helper()
 	library := terminologytest.Core(t)
-	state := StateOptions{Logger: slog.New(slog.DiscardHandler)}
+	var state StateOptions
 	if !s.off {
 		state.Cache = cache.New(s.cache)
 	}
@@ -65,7 +63,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 			t.Fatal(err)
 		}
 	}
-	state.File, state.Wholes = s.file, s.wholes
+	state.Wholes = s.wholes
 	if state.Fetched = s.fetched; s.fetched != nil {
 		state.Backend = remote.Handler{Base: "/fhir/R4"}
 	}

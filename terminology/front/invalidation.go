@@ -3,7 +3,6 @@ package front
 // End removes responses and definitions, and returns the number of responses. If it is not known which of them depend on
 // what was written, it removes all.
 func (s *State) End(e Ending) (n int) {
-	s.forgetSaved()
 	if e.isAll() {
 		return s.endAll()
 	}

@@ -1,15 +1,6 @@
 package front
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"sync"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
@@ -19,9 +10,6 @@ import (
 type StateOptions struct {
 	// Cache stores answers. Default: nil, none are stored.
 	Cache *cache.Cache
-
-	// File is where the answers are saved until the next start. It needs Cache. Default: they are not saved.
-	File string
 
 	// Routes choose the terminology server to ask. Default: nil, there is none.
 	Routes *remote.Routes
@@ -39,29 +27,23 @@ type StateOptions struct {
 	// Announce tells the peers of a definition that changed behind the next handler, found when it was fetched again.
 	// Default: nobody is told.
 	Announce func(Ending)
-
-	// Logger logs which files cannot be read or removed. Required.
-	Logger *slog.Logger
 }
 
 // State is what outlives a [Front]: stored responses, fetched definitions, and the servers to ask. Make one with
 // [NewState]. It is safe for concurrent use.
 type State struct {
 	cache   *cache.Cache // nil: no answers are stored
-	file    string       // for saved answers; empty: none
 	routes  *remote.Routes
 	wholes  *remote.Wholes // nil: none is fetched
 	backend *backend       // nil: no definitions are fetched
 	backoff remote.Backoff // of the next handler
-	opened  sync.Once
-	logger  *slog.Logger
 
 	announce func(Ending) // nil: nobody is told
 }
 
 // NewState returns a state.
 func NewState(o StateOptions) *State {
-	s := &State{cache: o.Cache, file: o.File, routes: o.Routes, wholes: o.Wholes, logger: o.Logger, announce: o.Announce}
+	s := &State{cache: o.Cache, routes: o.Routes, wholes: o.Wholes, announce: o.Announce}
 	if o.Fetched != nil {
 		s.backend = newBackend(o.Fetched, o.Backend, &s.backoff)
 		s.backend.fetched.Changed = s.changed
@@ -75,19 +57,6 @@ func (s *State) Fetched() *terminology.Fetched {
 		return nil
 	}
 	return s.backend.fetched
-}
-
-// Close saves the stored responses if there is a file for them. Without a request there is nothing to save.
-func (s *State) Close() error {
-	unused := false
-	s.opened.Do(func() { unused = true })
-	if s.file == "" || unused {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
-		return fmt.Errorf("persist: %w", err)
-	}
-	return s.cache.Save(s.file)
 }
 
 // Statistics are those of one state, or the sum of several. They count from the start of the process.
@@ -119,45 +88,4 @@ func (s *State) Statistics() (sum Statistics) {
 		sum.Entries, sum.Bytes = int(c.Entries), c.Bytes
 	}
 	return sum
-}
-
-// open loads the saved responses at the first request, since a configuration that is only validated must not touch them. It
-// removes their file: if this process were killed, the next one would load responses that a write has invalidated since. A
-// missing or damaged file is no error.
-func (s *State) open() {
-	s.opened.Do(func() {
-		if s.file == "" {
-			return
-		}
-		n, err := s.cache.Load(s.file)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return
-		case err != nil:
-			s.logger.Warn("cached expansions not read; they are made anew", "error", err)
-		default:
-			s.logger.Info("cached expansions read", "answers", n)
-		}
-		s.backend.loseReferences()
-		if err := os.Remove(s.file); err != nil {
-			s.logger.Warn("cached expansions not removed; they may be outdated when they are read again", "error", err)
-		}
-	})
-}
-
-// forgetSaved removes the files of other settings, which would bring back responses from before a change.
-func (s *State) forgetSaved() {
-	s.open()
-	if s.file == "" {
-		return
-	}
-	files, _ := os.ReadDir(filepath.Dir(s.file))
-	for _, file := range files {
-		if sum, err := hex.DecodeString(file.Name()); err != nil || len(sum) != sha256.Size {
-			continue // not ours
-		}
-		if err := os.Remove(filepath.Join(filepath.Dir(s.file), file.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
-			s.logger.Warn("outdated cached expansions not removed", "error", err)
-		}
-	}
 }

@@ -57,4 +57,3 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	maps.Copy(options, h.Enforcement.subdirectives())
 	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim", "quota")
 }
-

@@ -44,12 +44,6 @@ type Caching struct {
 	// none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// Keep answers over restarts. Default: false.
-	Persist bool `json:"persist,omitempty"`
-
-	// The folder to keep them in. Default: `fhir_expansions` in Caddy's data folder.
-	PersistFolder string `json:"persist_folder,omitempty"`
-
 	// The timeout of the next handler for an answer that will be cached. Default: 30s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
@@ -112,20 +106,11 @@ func (c *Caching) Subdirectives() option.Block {
 		"max_age":      option.Duration(&c.MaxAge),
 		"vary_by":      option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
 		"vary_header":  option.Words(&c.VaryHeaders, nil),
-		"persist":      c.parsePersist,
 		"timeout":      option.Duration(&c.Timeout),
 		"upstream":     c.parseUpstream,
 		"route":        c.parseRoute,
 		"pull_through": option.OrOff(&c.PullThroughOff, option.UpToTwo(option.ParseNumber(&c.PullThrough), option.ParseNumber(&c.PullThroughMax))),
 	}
-}
-
-func (c *Caching) parsePersist(d *caddyfile.Dispenser) error {
-	c.Persist = true
-	if d.CountRemainingArgs() == 0 {
-		return nil
-	}
-	return option.Word(&c.PersistFolder, nil)(d)
 }
 
 func (c *Caching) parseUpstream(d *caddyfile.Dispenser) error {

@@ -27,7 +27,6 @@ import (
 //		max_age <duration>
 //		vary_by user|client|none
 //		vary_header <names...>
-//		persist [<folder>]
 //		timeout <duration>
 //		upstream <url> { … }
 //		route <prefix> <url> { … }

@@ -1,11 +1,9 @@
 package expand
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -21,7 +19,6 @@ import (
 type pooledState struct {
 	*front.State
 	key   string // in the pool, made of all settings
-	file  string // for saved responses; empty: none
 	peers *Peers // nil: there are none
 }
 
@@ -42,18 +39,14 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers know nothing of what was stored before
 	pooled, _, err := Caches.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
-		o.Routes, o.Logger, o.Announce = routes, ctx.Slogger(), peers.announce()
-		if o.File = h.snapshotOf(settings); o.File != "" && peers != nil {
-			o.File = ""
-			o.Logger.Warn("persist is left out: other gateways with the same store may write definitions while this one does not run")
-		}
+		o.Routes, o.Announce = routes, peers.announce()
 		if o.Wholes != nil {
-			o.Wholes.Logger = o.Logger
+			o.Wholes.Logger = ctx.Slogger()
 		}
 		if o.Fetched != nil {
-			o.Fetched.Logger = o.Logger
+			o.Fetched.Logger = ctx.Slogger()
 		}
-		return &pooledState{front.NewState(o), key, o.File, peers}, nil
+		return &pooledState{front.NewState(o), key, peers}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -82,7 +75,7 @@ func (h *Expand) stateOptions() (o front.StateOptions) {
 
 func (s *pooledState) Destruct() error {
 	retire(s.Statistics())
-	return s.Close()
+	return nil
 }
 
 func (s *pooledState) release() error {
@@ -130,15 +123,6 @@ func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	}
 	routes, err := remote.NewRoutes(fallback, list...)
 	return routes, secrets, err
-}
-
-// snapshotOf returns the file in which responses are saved for some settings.
-func (h *Expand) snapshotOf(settings []byte) string {
-	if !h.Persist || h.CacheOff {
-		return ""
-	}
-	folder := cmp.Or(h.PersistFolder, filepath.Join(caddy.AppDataDir(), "fhir_expansions"))
-	return filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
 }
 
 var (
