@@ -11,6 +11,7 @@
 //	           ├─ npm openid-client, oauth4webapi          nodeclients_test.go, node/*.test.mjs
 //	           ├─ npm fhirclient in Chromium               fhirclient_test.go, node/smartapp
 //	           ├─ npm fhir-kit-client, @medplum/core       nodefhirclients_test.go
+//	           ├─ PyPI Authlib                             guides_test.go
 //	           ├─ Chromium through its sign-in page        browser_test.go
 //	           ├─ wrk, while the configuration reloads     reload_test.go
 //	           ├─ kill -9, and what outlives it            restart_test.go

@@ -198,3 +198,45 @@ func TestGuideFirstApp(t *testing.T) {
 	perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Choose a patient']"))
 	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
 }
+
+// authlibFolder has Authlib, as .ci/run installs it.
+const authlibFolder = "python/packages"
+
+// Authlib, with the key and the class of the recipe: from no key to records, and again with a second assertion.
+func TestGuideAuthlib(t *testing.T) {
+	alone(t, "the recipe has one gateway")
+	packages, err1 := filepath.Abs(authlibFolder)
+	_, err2 := os.Stat(packages)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Skipf("%v: pip install --target e2e/%s Authlib==1.9.10 requests==2.34.2", err, authlibFolder)
+	}
+	home, address := t.TempDir(), mustFreeAddress(t)
+	root := filepath.Join(home, "data/caddy/pki/authorities/local/root.crt")
+	guide := readGuide(t, "apps", "A service in Python, with a key", "https://localhost:8443", "https://"+address, "/srv/keys/", home+"/",
+		"python3 -m venv venv && venv/bin/pip install Authlib requests\n", "", "venv/bin/python", "python3", "~/.local/share/caddy/pki/authorities/local/root.crt", root)
+	keys, run, found := strings.Cut(guide.blocks("sh"), "\nREQUESTS_CA_BUNDLE")
+	if !found {
+		t.Fatalf("the recipe does not run its program: %s", guide.text)
+	}
+	shell := func(script string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		command.Dir, command.Env = home, append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		return string(output)
+	}
+	shell(keys)
+	file := filepath.Join(home, "Caddyfile")
+	writeExample(t, file, "localhost:8443", address, "\t\tclient demo-app {", guide.blocks("caddyfile")+"\n\t\tclient demo-app {")
+	startGuide(t, "guide-authlib", home, "https://"+address, []string{"FHIR_BACKEND="}, caddyBinary, "run", "--config", file)
+	program := guide.blocks("python")
+	last := program[strings.LastIndex(program, "\n"):]
+	writeText(t, filepath.Join(home, "feed.py"), program+"\nfeed.token = {**feed.token, 'expires_at': 1}"+last+"\n")
+	printed := shell("REQUESTS_CA_BUNDLE" + run)
+	if counts := strings.Fields(printed); len(counts) != 2 || counts[0] == "0" || counts[0] != counts[1] {
+		t.Errorf("printed %q, want the number of observations twice", printed)
+	}
+}
