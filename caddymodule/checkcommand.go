@@ -16,9 +16,9 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/spf13/cobra"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
@@ -140,7 +140,7 @@ func checkOfStore(path, adapter string) check {
 		ask: func(ctx context.Context) error {
 			opened, err := storeOpener{adapter, heldTimeout}.open(ctx, path, true)
 			switch {
-			case errors.Is(err, bolterrors.ErrTimeout): // a gateway runs, and has the file open
+			case errors.Is(err, boltstore.ErrInUse): // a gateway runs, and has the file open
 				return nil
 			case err != nil:
 				return err

@@ -85,14 +85,21 @@ https://localhost:8443 {
 // A gateway that runs has the file of its store open, which is no fault.
 func TestCheckBesideGateway(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "fhir.db")
-	held, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
-	if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
-		t.Error(err)
+	for name, marked := range map[string]bool{"running": true, "starting or stopping": false} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "fhir.db")
+			held, err := bbolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			if marked {
+				gatewaytest.Put(t, path+".running", "")
+			}
+			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
+			if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
