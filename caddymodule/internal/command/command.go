@@ -55,6 +55,9 @@ func (n noun) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)
 
 func (v verb) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
 	cmd.Args = v.args
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w (put -- before an id that begins with -)", err)
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cmd.SilenceUsage = true // from here on, the command was understood
 		ask, err := ask(cmd)

@@ -71,6 +71,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nEnded: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person may get the sub in five minutes, unless its owner signs in again before.\n"},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u, and ended sessions: 2.\n"},
 		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
+		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
 		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        INTERACTION  REASON\n2026-01-02 03:04:05  token  invalid_grant               used\n"},
 		{
 			[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app",
@@ -97,6 +98,16 @@ func TestIncompleteCommands(t *testing.T) {
 	} {
 		if asked, _, err := run(t, strings.Fields(line), "{}"); err == nil || asked != "" {
 			t.Errorf("%s: asked %q, error %v", line, asked, err)
+		}
+	}
+}
+
+// An id that is read as a flag is refused with the way out.
+func TestIDLikeFlag(t *testing.T) {
+	t.Parallel()
+	for _, line := range [][]string{{"fhir-keys", "retire", "-djx"}, {"fhir-sessions", "end", "-djx"}, {"fhir-log", "-djx"}} {
+		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" || !strings.Contains(err.Error(), "put -- before") {
+			t.Errorf("%v: asked %q, error %v", line, asked, err)
 		}
 	}
 }

@@ -6,8 +6,15 @@ import (
 )
 
 // RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url, which
-// survives clients that do not percent-encode.
-func RandomToken() string { return base64.RawURLEncoding.EncodeToString(RandomBytes(32)) }
+// survives clients that do not percent-encode. It does not begin with "-": commands would read
+// an id such as that of a key as a flag.
+func RandomToken() string {
+	for {
+		if token := base64.RawURLEncoding.EncodeToString(RandomBytes(32)); token[0] != '-' {
+			return token
+		}
+	}
+}
 
 // RandomBytes returns n random bytes.
 func RandomBytes(n int) []byte {

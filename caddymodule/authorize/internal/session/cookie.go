@@ -34,8 +34,14 @@ func readCookie(r *http.Request) (c cookie) {
 	return c
 }
 
-// newRoot returns the root of a new session.
-func newRoot() string { return oauth2.RandomToken() }
+// newRoot returns the root of a new session. Its sid does not begin with "-", so that fhir-sessions end does not read it as a flag.
+func newRoot() string {
+	for {
+		if root := oauth2.RandomToken(); sidOf(root)[0] != '-' {
+			return root
+		}
+	}
+}
 
 // sidOf returns the sid that a root leads to.
 func sidOf(root string) string {
