@@ -161,6 +161,20 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 }
 
+// Guides name no release that does not exist: everyone who follows them today builds from source.
+func TestDocumentsNameReleases(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`(?:caddy-fhir[_@:]|image\.tag=|releases/\w*/)v?(\d+\.\d+\.\d+)`)
+	changelog := gatewaytest.ReadFile(t, "../CHANGELOG.md")
+	for name, text := range documents(t) {
+		for _, found := range named.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(changelog, "\n## ["+found[1]+"]") {
+				t.Errorf("%s: %s was not released", name, found[0])
+			}
+		}
+	}
+}
+
 // No entry of the changelog is there twice, as happens when two branches are merged.
 func TestChangelogRepeatsNothing(t *testing.T) {
 	t.Parallel()
