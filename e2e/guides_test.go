@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,7 +134,7 @@ func TestGuideExpand(t *testing.T) {
 // shell runs commands of a guide at a gateway: caddy and jq as they are, and the admin API where the gateway has it.
 func (g *gateway) shell(t *testing.T, script string) (string, error) {
 	t.Helper()
-	script = `caddy() { case $1 in fhir-check|validate) "$CADDY_BIN" "$@" ;; *) "$CADDY_BIN" "$@" --address "$CADDY_ADMIN" ;; esac; }
+	script = `caddy() { case $1 in fhir-check|validate) "$CADDY_BIN" "$@" ;; *) "$CADDY_BIN" "$1" --address="$CADDY_ADMIN" "${@:2}" ;; esac; }
 ` + strings.ReplaceAll(script, "localhost:2019", g.admin)
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	command.Dir = t.TempDir()
@@ -197,6 +198,32 @@ func TestGuideFirstApp(t *testing.T) {
 	perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.CSS("button")), chromedp.WaitVisible(chromedp.ID("username")))
 	perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Choose a patient']"))
 	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
+}
+
+// The sandbox by hand: nora signs in by the printed address, and the app reads her record. Then a service begins an export.
+func TestGuideSandbox(t *testing.T) {
+	alone(t, "the page has one gateway")
+	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("jq is not installed")
+	}
+	app := readGuide(t, "sandbox", "Register your first SMART app").blocks("caddyfile")
+	g := ownGateway(t, "guide-sandbox", "", "\t\tclient demo-app {", app+"\n\t\tclient demo-app {")
+	address := strings.TrimPrefix(g.issuer, "https://")
+	byHand, export := readGuide(t, "sandbox", "By hand", "localhost:8443", address), readGuide(t, "sandbox", "Export in bulk", "localhost:8443", address)
+	start, exchange, found := strings.Cut(byHand.blocks("sh"), "\ncode=…")
+	if !found {
+		t.Fatalf("the page has no code: %s", byHand.text)
+	}
+	printed, err := g.shell(t, start+"\necho $verifier")
+	link, verifier, _ := strings.Cut(strings.TrimSpace(printed), "\n")
+	if err != nil || verifier == "" {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	code := g.newPerson(t).walk(t, link, "http://localhost:3000/callback", url.Values{"username": {"nora"}, "password": {"nora-demo-password"}}).Query().Get("code")
+	printed, err = g.shell(t, "verifier="+verifier+" code="+code+exchange+"\n"+export.blocks("sh"))
+	if err != nil || !strings.Contains(printed, `"patient":"p01"`) || !strings.Contains(printed, `"subject":{"reference":"Patient/p01"`) || !strings.Contains(printed, "content-location: ") {
+		t.Errorf("%v: %s", err, printed)
+	}
 }
 
 // authlibFolder has Authlib, as .ci/run installs it.
