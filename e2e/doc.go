@@ -11,6 +11,7 @@
 //	           ├─ npm openid-client, oauth4webapi          nodeclients_test.go, node/*.test.mjs
 //	           ├─ npm fhirclient in Chromium               fhirclient_test.go, node/smartapp
 //	           ├─ npm fhir-kit-client, @medplum/core       nodefhirclients_test.go
+//	           ├─ HAPI's terminology client                hapiterminology_test.go, hapi
 //	           ├─ PyPI Authlib                             guides_test.go
 //	           ├─ Chromium through its sign-in page        browser_test.go
 //	           ├─ wrk, while the configuration reloads     reload_test.go

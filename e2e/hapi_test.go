@@ -65,14 +65,14 @@ func needHAPI(t *testing.T) {
 }
 
 // buildHAPI compiles the program and notes where Maven keeps its dependencies.
-func buildHAPI() error {
+var buildHAPI = sync.OnceValue(func() error {
 	build := exec.Command("mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath")
 	build.Dir = hapiFolder
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building HAPI: %w\n%s", err, output)
 	}
 	return nil
-}
+})
 
 // startHAPI starts the server that was built and waits until it answers.
 func startHAPI(name string) (*hapi, error) {

@@ -71,7 +71,17 @@ test('@medplum/core: code flow with PKCE, search, refresh, and nobody else', asy
 	await client.refresh();
 	assert.notEqual(client.getAccessToken(), before);
 	await seesOwn(client);
+	await picks(client);
 });
+
+// picks asks as the pick lists of @medplum/react do: an explicit value set, and the implicit one of a code system.
+async function picks(client) {
+	for (const url of ['http://hl7.org/fhir/ValueSet/administrative-gender', 'http://hl7.org/fhir/administrative-gender?fhir_vs']) {
+		const { expansion } = await client.valueSetExpand({ url, filter: 'fem', count: 10 });
+		assert.deepEqual(expansion.contains.map(({ code }) => code), ['female']);
+	}
+	await assert.rejects(client.valueSetExpand({ url: 'http://example.org/none' }));
+}
 
 async function seesOwn(client) {
 	const { name } = await client.readResource('Patient', 'p01', { cache: 'reload' });
