@@ -14,6 +14,7 @@ import (
 var crossing = append(slices.Clip(records),
 	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
+	`{"resourceType":"Device","id":"of-b","patient":{"reference":"Patient/b"}}`,
 )
 
 // Leaks of Microsoft's FHIR server that were fixed in 2026, each as its pull request describes it.
@@ -26,6 +27,7 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 	unknown.Patient, leaderless.User = "", access.Holder{}.User
 	split := access.Holder{Scope: "system/Patient.s system/Observation.r"}
 	testSearches(t, crossing, []searchCase{
+		{"5661: another patient's device", patientA, "Device", "Device/a1 Device/free"},
 		{"5683: _include of another patient", patientA, "Observation?_id=a-focus-b&_include=Observation:focus", "Observation/a-focus-b"},
 		{"5683: _revinclude of another's record", patientA, "Patient?_revinclude=Observation:focus", "Patient/a"},
 		{"5683: $includes", patientA, "Patient/$includes?includesCt=1", "403"},
