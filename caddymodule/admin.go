@@ -67,15 +67,12 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 	}
 	answer, err := handle(r)
-	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) {
-		oauth2.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
-		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
-	}
-	if errors.Is(err, authorize.ErrAmbiguous) {
-		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
-	}
 	if err != nil {
-		return err
+		failure := adminError(err)
+		if failure.HTTPStatus == http.StatusServiceUnavailable {
+			oauth2.SetRetryAfter(w.Header(), failure.HTTPStatus)
+		}
+		return failure
 	}
 	if stream, ok := answer.(interface{ stream(w http.ResponseWriter) }); ok {
 		stream.stream(w)
@@ -86,6 +83,20 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(other.status())
 	}
 	return json.NewEncoder(w).Encode(answer)
+}
+
+// adminError gives an error its HTTP status.
+func adminError(err error) caddy.APIError {
+	failure := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	switch {
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
+		failure.HTTPStatus = http.StatusServiceUnavailable
+	case errors.Is(err, authorize.ErrAmbiguous):
+		failure.HTTPStatus = http.StatusConflict
+	default:
+		errors.As(err, &failure)
+	}
+	return failure
 }
 
 // isCrossSite reports whether a browser says that another origin's page made the request (W3C Fetch Metadata). Caddy checks

@@ -20,7 +20,7 @@ import (
 //	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
-//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
+//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both; of each of ?users=
 //	GET    /fhir/idps         how identity providers answer whether people may still come
 //	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
 //	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -27,30 +28,101 @@ type endedGrants struct {
 	Void string `json:"void"`
 }
 
+// grantsOfPerson is the result for one of ?users=.
+type grantsOfPerson struct {
+	User string `json:"user"` // as in the request
+	*endedGrants
+
+	// Status is the HTTP status of the same request about this user alone.
+	Status int    `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// grantsOfPeople is the answer to DELETE /fhir/grants?users=, in the order of the request.
+type grantsOfPeople struct {
+	People []grantsOfPerson `json:"people"`
+	Failed int              `json:"failed"`
+}
+
+// status distinguishes an answer with failures from one without.
+func (g grantsOfPeople) status() int {
+	if g.Failed > 0 {
+		return http.StatusMultiStatus
+	}
+	return http.StatusOK
+}
+
+// maxUsers is the number of users in one request. With the longest subjects of OpenID Connect, they still fit the 64 KiB that
+// Caddy's admin API reads of a request's header.
+const maxUsers = 100
+
 // endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
-// everything. With ?release_sub=true, the user's sub may be another person's next.
+// everything. With ?release_sub=true, the user's sub may be another person's next. ?users=, repeated, is ?user= for each.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
-	query := r.URL.Query()
+	query, err := grantsQuery(r)
+	switch {
+	case err != nil:
+		return nil, badAdminRequest(err)
+	case query.Has("users"):
+		return endGrantsOfEach(server, r, query), nil
+	}
+	return endGrantsOf(server, r, query)
+}
+
+// grantsQuery rejects a query that cannot be read whole, lest a person in it be missed.
+func grantsQuery(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("reading the query: %w", err)
+	}
 	for name, values := range query {
-		if name != "user" && name != "client_id" && name != "release_sub" || len(values) != 1 || values[0] == "" {
-			return nil, badAdminRequest(fmt.Errorf("%q: only user, client_id and release_sub are understood, once each, and none may be empty", name))
+		switch {
+		case name != "user" && name != "users" && name != "client_id" && name != "release_sub", slices.Contains(values, ""), name != "users" && len(values) > 1:
+			return nil, fmt.Errorf("%q: only user, users, client_id and release_sub are understood, only users may be repeated, and none may be empty", name)
+		case len(values) > maxUsers:
+			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), maxUsers)
 		}
 	}
-	user, clientID := query.Get("user"), query.Get("client_id")
-	if user == "" && clientID == "" {
-		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
+	switch {
+	case !query.Has("user") && !query.Has("users") && !query.Has("client_id"):
+		return nil, errors.New("say whose grants to end: ?user=, ?users=, ?client_id=, or a person and ?client_id=")
+	case query.Has("users") && (query.Has("user") || query.Has("release_sub")):
+		return nil, errors.New("users goes neither with user nor with release_sub")
 	}
+	return query, nil
+}
+
+// endGrantsOfEach ends the grants of several users. A failure does not stop it.
+func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values) (all grantsOfPeople) {
+	for _, user := range query["users"] {
+		result := grantsOfPerson{User: user, Status: http.StatusOK}
+		ended, err := endGrantsOf(server, r, url.Values{"user": {user}, "client_id": query["client_id"]})
+		if err == nil {
+			result.endedGrants = &ended
+		} else {
+			failure := adminError(err)
+			result.Status, result.Error = failure.HTTPStatus, failure.Error()
+			all.Failed++
+		}
+		all.People = append(all.People, result)
+	}
+	return all
+}
+
+// endGrantsOf ends the grants of at most one user.
+func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (endedGrants, error) {
+	user, clientID := query.Get("user"), query.Get("client_id")
 	person, err := server.Meant(r.Context(), user)
 	if err != nil {
-		return nil, err
+		return endedGrants{}, err
 	}
 	released, err := releaseSub(server, r, query)
 	if err != nil {
-		return nil, err
+		return endedGrants{}, err
 	}
 	ended, err := server.RevokeGrants(r.Context(), user, clientID)
 	if errors.Is(err, authorize.ErrUnknownHolder) && !released {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		return endedGrants{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	if errors.Is(err, authorize.ErrUnknownHolder) { // the account has expired
 		err = nil

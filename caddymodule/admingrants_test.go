@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -33,6 +34,44 @@ func TestGrantsAreEnded(t *testing.T) {
 	}
 }
 
+// A person who is unknown, or somebody's namesake, does not keep the others from being revoked, and is reported.
+func TestGrantsOfSeveralAreEnded(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.token()
+	w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?users=alcie&users=alice&users=local:alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		People []struct {
+			User string
+			endedGrants
+			Status int
+			Error  string
+		}
+		Failed int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusMultiStatus || all.Failed != 1 || len(all.People) != 3 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	unknown, alice, again := all.People[0], all.People[1], all.People[2]
+	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || unknown.Error == "" || unknown.Void != "" {
+		t.Errorf("unknown: %+v", unknown)
+	}
+	if alice.User != "alice" || alice.Status != http.StatusOK || alice.Sessions != 1 || alice.Void == "" {
+		t.Errorf("alice: %+v", alice)
+	}
+	if again.User != "local:alice" || again.Status != http.StatusOK || again.Sessions != 0 || again.Error != "" {
+		t.Errorf("alice again: %+v", again)
+	}
+	if w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?users=alice&client_id=demo-app"); err != nil || w.Code != http.StatusOK {
+		t.Errorf("one of ?users=: %v, %d %s", err, w.Code, w.Body)
+	}
+}
+
 // Signing out ends tokens at the guard too.
 func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -55,6 +94,11 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?user=alice&client=demo-app", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&user=bob", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alcie", http.StatusNotFound},
+		{g.Context, http.MethodDelete, grants + "?users=alice&users=", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&user=alice", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&users=b%zz", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", maxUsers) + "users=alice", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,8 +18,8 @@ import (
 // request is one to the admin API.
 type request struct {
 	method string
-	path   []string // below /fhir, unescaped
-	query  map[string]string
+	path   []string   // below /fhir, unescaped
+	query  url.Values // a parameter whose first value is empty is left out
 	body   []byte
 }
 
@@ -27,12 +28,8 @@ func (r request) target() string {
 	for _, part := range r.path {
 		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // lest . and .. be taken for folders
 	}
-	query := url.Values{}
-	for name, value := range r.query {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := maps.Clone(r.query)
+	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}

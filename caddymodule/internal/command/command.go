@@ -73,19 +73,19 @@ func (v verb) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)
 	}
 }
 
-// do asks the gateway, reads its answer, and prints it by show; or with --json as it is.
+// do asks the gateway, reads its answer, and prints it by show; or with --json unchanged.
 func (c *call) do(r request, answer any, show func(io.Writer) error) error {
 	text, err := c.ask(c.cmd.Context(), r)
 	if err != nil {
 		return err
 	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("reading the gateway's answer: %w", err)
+	}
 	out := c.cmd.OutOrStdout()
 	if asIs, _ := c.cmd.Flags().GetBool("json"); asIs {
 		_, err = fmt.Fprintln(out, strings.TrimSpace(string(text)))
 		return err
-	}
-	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
 	}
 	return show(out)
 }

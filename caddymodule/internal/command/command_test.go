@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,6 +39,7 @@ func run(t *testing.T, line []string, answer string) (asked, printed string, err
 	}
 	var out strings.Builder
 	root.SetOut(&out)
+	root.SetIn(strings.NewReader("hospital:1\r\n\n u \n"))
 	root.SetArgs(line)
 	err = root.ExecuteContext(t.Context())
 	return asked, out.String(), err
@@ -69,6 +72,10 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Ended: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nEnded: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person may get the sub in five minutes, unless its owner signs in again before.\n"},
+		{
+			[]string{"fhir-grants", "revoke", "--users", "-", "--client", "c"}, "DELETE /fhir/grants?client_id=c&users=hospital%3A1&users=u", `{"people":[{"user":"hospital:1","person":"hospital:1, sub x","sessions":1,"status":200},{"user":"u","status":200}],"failed":0}`,
+			"hospital:1: ended sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: ended sessions 0, refresh tokens 0, consents 0 ()\nPeople: 2.\n",
+		},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u, and ended sessions: 2.\n"},
 		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
 		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
@@ -94,7 +101,8 @@ func TestIncompleteCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"fhir-client add", "fhir-client add a bad", "fhir-client edit a", "fhir-client edit a --patch {} x", "fhir-client approve", "fhir-client remove a b",
-		"fhir-sessions end", "fhir-sessions end s --user u", "fhir-grants revoke", "fhir-factors reset", "fhir-keys retire", "fhir-log",
+		"fhir-sessions end", "fhir-sessions end s --user u", "fhir-grants revoke", "fhir-grants revoke --users - --user u",
+		"fhir-grants revoke --users - --release-sub", "fhir-grants revoke --users /does/not/exist", "fhir-factors reset", "fhir-keys retire", "fhir-log",
 	} {
 		if asked, _, err := run(t, strings.Fields(line), "{}"); err == nil || asked != "" {
 			t.Errorf("%s: asked %q, error %v", line, asked, err)
@@ -109,5 +117,41 @@ func TestIDLikeFlag(t *testing.T) {
 		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" || !strings.Contains(err.Error(), "put -- before") {
 			t.Errorf("%v: asked %q, error %v", line, asked, err)
 		}
+	}
+}
+
+// A nightly job sees from the exit status that somebody was not revoked, also with --json, and the output names everyone.
+func TestRevokeReportsFailures(t *testing.T) {
+	t.Parallel()
+	const answer = `{"people":[{"user":"hospital:1","status":404,"error":"no such user"},{"user":"u","status":200,"person":"local:u"}],"failed":1}`
+	for name, tt := range map[string]struct{ flag, prints string }{
+		"text": {"--json=false", "hospital:1: not revoked: no such user\nu: ended sessions 0, refresh tokens 0, consents 0 (local:u)\n"},
+		"json": {"--json", answer + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, printed, err := run(t, []string{"fhir-grants", "revoke", "--users", "-", tt.flag}, answer)
+			if printed != tt.prints || err == nil || err.Error() != "1 of 2 people were not revoked" {
+				t.Errorf("printed %q, error %v", printed, err)
+			}
+		})
+	}
+}
+
+// Long lists are sent in parts of what the gateway accepts. People whom its answer leaves out count as failures.
+func TestRevokeSendsLongListsInParts(t *testing.T) {
+	t.Parallel()
+	people := make([]string, 2*peoplePerRequest+1)
+	for i := range people {
+		people[i] = fmt.Sprintf("p%d", i)
+	}
+	file := filepath.Join(t.TempDir(), "people")
+	if err := os.WriteFile(file, []byte(strings.Join(people, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The gateway of run answers each request about one person.
+	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
+	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "198 of 201 people were not revoked" {
+		t.Errorf("last asked %q, error %v", asked, err)
 	}
 }

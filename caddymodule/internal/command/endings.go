@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,11 +41,15 @@ var sessionsNoun = noun{
 var grantsNoun = noun{
 	name: "fhir-grants", short: "Ends what the running gateway has given", long: `
 What people let apps have, and what clients were given: codes, access tokens, refresh tokens, and remembered consent. It
-does not keep anybody out: disable or remove the user or client too.` + whoIsMeant,
+does not keep anybody out: disable or remove the user or client too.` + whoIsMeant + `
+
+With --users, each person of a list is handled and printed, whatever becomes of the others. If anybody was not revoked,
+because they are unknown, ambiguous, or the store is unavailable, the exit status is 1.`,
 	verbs: []verb{{
-		use: "revoke", short: "Ends everything of a person (their sessions too), of a client, or of both", args: cobra.NoArgs,
+		use: "revoke", short: "Ends everything of people (their sessions too), of a client, or of both", args: cobra.NoArgs,
 		flags: func(cmd *cobra.Command) {
 			userFlag(cmd)
+			cmd.Flags().String("users", "", "a file with one person per line, or - for standard input, in place of --user")
 			cmd.Flags().String("client", "", "the client_id")
 			cmd.Flags().Bool("release-sub", false, "let another person of an identity provider have the person's sub after five minutes; only if apps keep nothing under it")
 		},
@@ -109,7 +116,7 @@ func (c *call) sessions() error {
 		Clients  []string  `json:"clients"`
 		Address  string    `json:"address"`
 	}
-	r := request{method: http.MethodGet, path: []string{"sessions"}, query: map[string]string{"user": c.flag("user")}}
+	r := request{method: http.MethodGet, path: []string{"sessions"}, query: url.Values{"user": {c.flag("user")}}}
 	return c.do(r, &found, func(out io.Writer) error {
 		var rows [][]string
 		for _, s := range found {
@@ -120,7 +127,7 @@ func (c *call) sessions() error {
 }
 
 func (c *call) endSessions() error {
-	r := request{method: http.MethodDelete, path: append([]string{"sessions"}, c.args...), query: map[string]string{"user": c.flag("user")}}
+	r := request{method: http.MethodDelete, path: append([]string{"sessions"}, c.args...), query: url.Values{"user": {c.flag("user")}}}
 	if (len(c.args) == 0) == (c.flag("user") == "") {
 		return errors.New("say which sessions: by a sid, or all of a person by --user")
 	}
@@ -133,33 +140,116 @@ func (c *call) endSessions() error {
 	})
 }
 
+// endedGrants is what the gateway ended of one person or client.
+type endedGrants struct {
+	Person        string `json:"person"`
+	Sessions      int    `json:"sessions"`
+	RefreshTokens int    `json:"refresh_tokens"`
+	Consents      int    `json:"consents"`
+	Void          string `json:"void"`
+	Released      bool   `json:"sub_released"`
+}
+
+func (e endedGrants) counts() string {
+	return fmt.Sprintf("sessions %d, refresh tokens %d, consents %d", e.Sessions, e.RefreshTokens, e.Consents)
+}
+
 func (c *call) revokeGrants() error {
-	user, client := c.flag("user"), c.flag("client")
-	if user == "" && client == "" {
-		return errors.New("say whose grants to end: --user, --client or both")
+	user, list, client := c.flag("user"), c.flag("users"), c.flag("client")
+	release, _ := c.cmd.Flags().GetBool("release-sub")
+	switch {
+	case user == "" && list == "" && client == "":
+		return errors.New("say whose grants to end: --user, --users, --client, or a person and --client")
+	case list != "" && (user != "" || release):
+		return errors.New("--users goes neither with --user nor with --release-sub")
+	case list != "":
+		return c.revokeGrantsOfEach(list, client)
 	}
-	var ended struct {
-		Person        string `json:"person"`
-		Sessions      int    `json:"sessions"`
-		RefreshTokens int    `json:"refresh_tokens"`
-		Consents      int    `json:"consents"`
-		Void          string `json:"void"`
-		Released      bool   `json:"sub_released"`
+	r := request{method: http.MethodDelete, path: []string{"grants"}, query: url.Values{"user": {user}, "client_id": {client}}}
+	if release {
+		r.query.Set("release_sub", "true")
 	}
-	r := request{method: http.MethodDelete, path: []string{"grants"}, query: map[string]string{"user": user, "client_id": client}}
-	if release, _ := c.cmd.Flags().GetBool("release-sub"); release {
-		r.query["release_sub"] = "true"
-	}
+	var ended endedGrants
 	return c.do(r, &ended, func(out io.Writer) error {
 		if ended.Person != "" {
 			fmt.Fprintln(out, "Person: "+ended.Person)
 		}
-		_, err := fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
+		_, err := fmt.Fprintf(out, "Ended: %s, and %s.\n", ended.counts(), ended.Void)
 		if err == nil && ended.Released {
 			_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")
 		}
 		return err
 	})
+}
+
+// peoplePerRequest is the most that the gateway accepts.
+const peoplePerRequest = 100
+
+// revokeGrantsOfEach revokes what the people of a list gave: to one client, or to all if it is empty.
+func (c *call) revokeGrantsOfEach(list, client string) error {
+	people, err := c.lines(list)
+	if err != nil {
+		return fmt.Errorf("reading the list of people: %w", err)
+	}
+	failed, done := 0, 0
+	for some := range slices.Chunk(people, peoplePerRequest) {
+		n, err := c.revokeGrantsOfSome(some, client)
+		if err != nil {
+			return fmt.Errorf("%d of the first %d people were not revoked, and perhaps nobody from %q on: %w", failed, done, some[0], err)
+		}
+		failed, done = failed+n, done+len(some)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d people were not revoked", failed, done)
+	}
+	if asJSON, _ := c.cmd.Flags().GetBool("json"); !asJSON {
+		_, err = fmt.Fprintf(c.cmd.OutOrStdout(), "People: %d.\n", done) // an empty list may be a mistake
+	}
+	return err
+}
+
+// revokeGrantsOfSome returns how many people were not revoked for certain.
+func (c *call) revokeGrantsOfSome(people []string, client string) (failed int, err error) {
+	var answer struct {
+		People []struct {
+			User string `json:"user"`
+			endedGrants
+			Error string `json:"error"`
+		} `json:"people"`
+	}
+	r := request{method: http.MethodDelete, path: []string{"grants"}, query: url.Values{"users": people, "client_id": {client}}}
+	err = c.do(r, &answer, func(out io.Writer) (err error) {
+		for _, p := range answer.People {
+			if p.Error != "" {
+				_, err = fmt.Fprintf(out, "%s: not revoked: %s\n", p.User, p.Error)
+			} else {
+				_, err = fmt.Fprintf(out, "%s: ended %s (%s)\n", p.User, p.counts(), p.Person)
+			}
+		}
+		return err
+	})
+	failed = len(people)
+	for _, p := range answer.People {
+		if p.Error == "" {
+			failed--
+		}
+	}
+	return failed, err
+}
+
+// lines returns the lines of a file, or of standard input for "-", without blank ones.
+func (c *call) lines(name string) (lines []string, err error) {
+	read := func() ([]byte, error) { return os.ReadFile(name) }
+	if name == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(c.cmd.InOrStdin()) }
+	}
+	text, err := read()
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines, err
 }
 
 func (c *call) resetFactors() error {
@@ -170,7 +260,7 @@ func (c *call) resetFactors() error {
 	var removed struct {
 		Sessions int `json:"sessions"`
 	}
-	r := request{method: http.MethodDelete, path: []string{"factors"}, query: map[string]string{"user": user}}
+	r := request{method: http.MethodDelete, path: []string{"factors"}, query: url.Values{"user": {user}}}
 	return c.do(r, &removed, func(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "Removed the second factors of %s, and ended sessions: %d.\n", user, removed.Sessions)
 		return err

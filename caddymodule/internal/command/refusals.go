@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ func (c *call) refusals() error {
 		SentURI     string    `json:"redirect_uri"`
 		ClosestURI  string    `json:"closest_redirect_uri"`
 	}
-	r := request{method: http.MethodGet, path: []string{"refusals"}, query: map[string]string{"client_id": c.args[0]}}
+	r := request{method: http.MethodGet, path: []string{"refusals"}, query: url.Values{"client_id": {c.args[0]}}}
 	return c.do(r, &found, func(out io.Writer) error {
 		var rows [][]string
 		for _, f := range found {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,9 +128,9 @@ func (c *call) add(kind string, parse Parser) error {
 	if err != nil {
 		return err
 	}
-	query := map[string]string{}
+	query := url.Values{}
 	if secret, _ := c.cmd.Flags().GetBool("secret"); secret {
-		query["secret"] = "new"
+		query.Set("secret", "new")
 	}
 	return c.tell("Added", request{method: http.MethodPost, path: []string{kind}, query: query, body: config})
 }
