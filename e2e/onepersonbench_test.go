@@ -21,8 +21,11 @@ import (
 // crowd is how many people the store of [BenchmarkOnePerson] has, each with a session and a refresh token.
 const crowd = 200_000
 
-// BenchmarkOnePerson measures, for docs/evidence/replicas.md, what revoking everything of one person takes, and listing their
-// sessions, in a store with a crowd of others.
+// leavers is how many people a hospital offboards in one night.
+const leavers = 100
+
+// BenchmarkOnePerson measures, for docs/evidence/replicas.md, what revoking everything of one person takes, and of each of many,
+// and listing one's sessions, in a store with a crowd of others.
 func BenchmarkOnePerson(b *testing.B) {
 	for _, bm := range []struct {
 		name string
@@ -45,9 +48,12 @@ func BenchmarkOnePerson(b *testing.B) {
 		b.Run(bm.name, func(b *testing.B) {
 			s := bm.open(b)
 			server := onePersonServer(b, s)
-			signInWithRefresh(b, server)
+			signInWithRefresh(b, server, "alice")
 			fillWithCrowd(b, s)
-			b.Run("listed", func(b *testing.B) { benchmarkOnePerson(b, server) })
+			b.Run("listed", func(b *testing.B) {
+				benchmarkOnePerson(b, server)
+				b.Run("revoke100", func(b *testing.B) { benchmarkLeavers(b, server) })
+			})
 			server = onePersonServer(b, s)
 			must(b, s.Delete(b.Context(), "index:people"))
 			b.Run("searched", func(b *testing.B) { benchmarkOnePerson(b, server) }) // as before all entries were listed
@@ -59,12 +65,40 @@ func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
 	return servertest.New(b, func(c *authorize.Config) {
 		servertest.Refreshing(c)
 		c.Store, c.Durable = s, s
+		for i := range leavers {
+			leaver := c.Users[0]
+			leaver.ID = leaverID(i)
+			c.Users = append(c.Users, leaver)
+		}
 	})
 }
 
-func signInWithRefresh(b *testing.B, server *authorize.Server) {
-	if servertest.NewBrowser(b, server).Tokens(servertest.OfflineAccess(nil)).Refresh == "" {
+func leaverID(i int) string { return fmt.Sprintf("leaver-%d", i) }
+
+func signInWithRefresh(b *testing.B, server *authorize.Server, user string) {
+	browser := servertest.NewBrowser(b, server)
+	answer := browser.SignIn(servertest.Request(servertest.OfflineAccess(nil)), user, "right")
+	if browser.Redeem(servertest.Location(b, answer)).Refresh == "" {
 		b.Fatal("no refresh token")
+	}
+}
+
+// benchmarkLeavers does what DELETE /fhir/grants?users= does.
+func benchmarkLeavers(b *testing.B, server *authorize.Server) {
+	for b.Loop() {
+		b.StopTimer()
+		for i := range leavers {
+			signInWithRefresh(b, server, leaverID(i))
+		}
+		b.StartTimer()
+		for i := range leavers {
+			_, err := server.Meant(b.Context(), leaverID(i))
+			must(b, err)
+			ended, err := server.RevokeGrants(b.Context(), leaverID(i), "")
+			if err != nil || ended.Sessions == 0 || ended.RefreshTokens == 0 {
+				b.Fatalf("%+v, %v", ended, err)
+			}
+		}
 	}
 }
 
@@ -72,7 +106,7 @@ func benchmarkOnePerson(b *testing.B, server *authorize.Server) {
 	b.Run("revoke", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			signInWithRefresh(b, server)
+			signInWithRefresh(b, server, "alice")
 			b.StartTimer()
 			ended, err := server.RevokeGrants(b.Context(), "alice", "")
 			if err != nil || ended.Sessions == 0 || ended.RefreshTokens == 0 {
