@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -83,20 +82,6 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(other.status())
 	}
 	return json.NewEncoder(w).Encode(answer)
-}
-
-// adminError gives an error its HTTP status.
-func adminError(err error) caddy.APIError {
-	failure := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
-	switch {
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
-		failure.HTTPStatus = http.StatusServiceUnavailable
-	case errors.Is(err, authorize.ErrAmbiguous):
-		failure.HTTPStatus = http.StatusConflict
-	default:
-		errors.As(err, &failure)
-	}
-	return failure
 }
 
 // isCrossSite reports whether a browser says that another origin's page made the request (W3C Fetch Metadata). Caddy checks

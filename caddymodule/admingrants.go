@@ -144,7 +144,3 @@ func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bo
 	}
 	return released, err
 }
-
-func badAdminRequest(err error) error {
-	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
-}
