@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,19 +55,25 @@ func (p *Provider) introspects(ctx context.Context, m *metadata, token string) b
 	return err == nil && active
 }
 
-// keepAccessToken keeps an access token to ask by, if the provider gave no refresh token and says of the access token now that it
-// is active: of a token that a client may not introspect, some say that it is not (RFC 7662 §2.2).
+// keepAccessToken keeps when the access token expires, if the provider gave no refresh token, and the token itself to ask by if
+// the provider says now that it is active: of a token that a client may not introspect, some say that it is not (RFC 7662 §2.2).
+// Without expires_in (RFC 6749 §5.1), it counts as expired with the ID token.
 func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
-	if !p.config.Offline || m.IntrospectionEndpoint == "" || id.RefreshToken != "" {
+	if !p.config.Offline || id.RefreshToken != "" {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, firstAnswer)
-	defer cancel()
-	active, expires, err := p.Introspect(limited, tokens.AccessToken)
-	if !tokens.Expiry.IsZero() {
-		expires = tokens.Expiry
+	id.Expires = tokens.Expiry
+	if m.IntrospectionEndpoint != "" {
+		limited, cancel := context.WithTimeout(ctx, firstAnswer)
+		defer cancel()
+		active, expires, err := p.Introspect(limited, tokens.AccessToken)
+		if id.Expires = cmp.Or(id.Expires, expires); err == nil && active && !id.Expires.IsZero() {
+			id.AccessToken = tokens.AccessToken
+		}
 	}
-	if err == nil && active && !expires.IsZero() {
-		id.AccessToken, id.Expires = tokens.AccessToken, expires
+	if id.Expires.IsZero() {
+		number, _ := id.Claims["exp"].(json.Number)
+		seconds, _ := number.Float64() // checked with the ID token
+		id.Expires = unixTime(&seconds)
 	}
 }

@@ -52,7 +52,7 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		a.frame.showError(w, r, err)
-	case signedIn == nil:
+	case signedIn == nil, signedIn.Renewable:
 		signIn(w, r, nil)
 	case r.Method == http.MethodPost:
 		a.submit(w, r, signedIn)

@@ -79,6 +79,7 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, another)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
+	case e.signIn.Renewal.Needed(w, r, &req.signIn, signedIn):
 	case req.signIn.How.Prompts("select_account"):
 		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, signedIn)
 	default:

@@ -131,6 +131,14 @@ func (u *User) Label() Label {
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
+// ProviderName is what the person's identity provider calls them: user name or e-mail address; "" for a local user.
+func (u *User) ProviderName() string {
+	if u.provider == "" {
+		return ""
+	}
+	return cmp.Or(u.username, u.Email)
+}
+
 // IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the person: by sub, user name or e-mail address,
 // verified or not. The case of ASCII letters does not count.
 func (u *User) IsNamed(hint string) bool {

@@ -155,8 +155,17 @@ func (h *hospital) wantGone(b *servertest.Browser, tokens servertest.TokenRespon
 // wantWorks checks that session and access token are good, and returns the next tokens.
 func (h *hospital) wantWorks(b *servertest.Browser, tokens servertest.TokenResponse) servertest.TokenResponse {
 	h.t.Helper()
-	if !b.SignedIn() || !b.TokenWorks(tokens.AccessToken) {
-		h.t.Error("session or access token ended")
+	if !b.SignedIn() {
+		h.t.Error("the session ended")
+	}
+	return h.wantServed(b, tokens)
+}
+
+// wantServed checks that tokens are good, without a visit of the person, and returns the next tokens.
+func (h *hospital) wantServed(b *servertest.Browser, tokens servertest.TokenResponse) servertest.TokenResponse {
+	h.t.Helper()
+	if !b.TokenWorks(tokens.AccessToken) {
+		h.t.Error("the access token ended")
 	}
 	next := b.Refresh(tokens.Refresh, nil)
 	if next.AccessToken == "" {

@@ -41,7 +41,8 @@ func TestInactiveEndsSignIn(t *testing.T) {
 	}
 }
 
-// An access token that has expired says nothing: nobody is thrown out, nothing is asked, and once the last yes is too old the person signs in again.
+// An access token that has expired says nothing: nobody is thrown out, nothing is asked until the person comes back, and once the
+// last yes is too old the person signs in again.
 func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
@@ -50,7 +51,7 @@ func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 		asked := len(h.Requests(authorizetest.Introspection))
 		h.becomes(nil)
 		after(outage - time.Hour - interval)
-		tokens = h.wantWorks(b, tokens)
+		tokens = h.wantServed(b, tokens)
 		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), asked, "asked by an expired token")
 		after(interval + time.Hour)
 		if b.SignedIn() {
@@ -73,7 +74,9 @@ func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 		h.becomes(nil)
 		time.Sleep(time.Hour - upstream.Leeway - time.Second)
 		h.delay = 2 * time.Second
-		h.wantWorks(b, tokens)
+		if h.wantServed(b, tokens); b.SignedIn() {
+			t.Error("not sent to the provider with an expired access token")
+		}
 		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), 2)
 	})
 }
@@ -87,7 +90,8 @@ func (h *hospital) signInAgain(b *servertest.Browser) {
 	servertest.WantCode(h.t, servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
 }
 
-// A provider that does not answer introspection is an outage, and where it never did, nothing is asked.
+// A provider that does not answer introspection is an outage, and where it never did, nothing is asked: the last yes is that of
+// the sign-in.
 func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
@@ -103,9 +107,13 @@ func TestIntrospectionFails(t *testing.T) {
 	inIntrospecting(t, 1, func(h *hospital) {
 		h.Fail(authorizetest.Introspection, authorizetest.JSON(http.StatusOK, map[string]any{"active": false}))
 		b, tokens := h.signIn("online_access")
-		after(2 * outage)
-		h.wantWorks(b, tokens)
-		servertest.Equal(t, len(h.keys("upstream")), 0)
+		after(outage - interval)
+		tokens = h.wantServed(b, tokens)
+		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), 1, "asked")
+		after(interval)
+		if got := b.Refresh(tokens.Refresh, nil); b.SignedIn() || got.Error != "invalid_grant" {
+			t.Errorf("served after an outage: %+v", got)
+		}
 	})
 }
 

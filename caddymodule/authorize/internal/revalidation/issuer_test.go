@@ -75,11 +75,20 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 			}
 			return nil
 		},
+		"renewal": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, renewable, err := s.Serves(ctx, r.SID, r.Provider)
+			may, tried := s.TryRenewal(ctx, r.SID, p)
+			if renewable || may {
+				return errors.New("the browser may be sent to the provider")
+			}
+			return errors.Join(err, tried)
+		},
 	} {
 		for state, record := range map[string]record{
 			"yes of long ago": {},
 			"denied":          {Denied: true},
 			"access token":    {Expires: time.Now().Add(time.Hour)},
+			"expired token":   {Expires: time.Now().Add(-time.Minute)},
 		} {
 			t.Run(name+" "+state, func(t *testing.T) {
 				t.Parallel()
@@ -88,6 +97,7 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 				kept := s.asker.records.store
 				r := record
 				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://hospital.example", "alice", "token"
+				r.Seen = time.Now()
 				r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 				r.Until = r.Active.Add(closing)
 				before, err := store.ToJSON(r)

@@ -84,20 +84,13 @@ var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked 
 const atRefresh = 10 * time.Second
 
 // Starting returns the calls to the durable store that keep a sign-in that begins, to be made with
-// those that store its session; none if its provider cannot be asked. If they are lost to a concurrent change
+// those that store its session; none if its provider is not asked. If they are lost to a concurrent change
 // ([store.Lost]), ask for them again.
 func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
 	p := s.asker.providers.asked(b.Provider)
 	now := s.asker.records.now()
 	session, active := now.Add(s.session), now.Add(s.session+s.accessToken)
-	token := cmp.Or(b.RefreshToken, b.AccessToken)
-	switch {
-	case p == nil:
-		return nil, nil
-	case token == "" && b.Again: // with what there may be of before
-		_, err := s.asker.records.change(ctx, name(b.SID, b.Provider), func(r *record) bool { r.Session, r.Active = session, active; return true })
-		return nil, err
-	case token == "":
+	if p == nil {
 		return nil, nil
 	}
 	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Lapses: b.RefreshUntil, SignedIn: now, Seen: now, Yes: now, Session: session, Active: active}
@@ -120,7 +113,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 		r.Token, r.Brief, r.Expires, r.Lapses, r.Claim, r.Claimed, r.SignedIn = before.Token, before.Brief, before.Expires, before.Lapses, before.Claim, before.Claimed, before.SignedIn
 		r.Bound, r.Introspects = before.Bound, before.Introspects
 	default:
-		if r.Token, err = s.asker.records.seal(ctx, r.name(), token); err != nil {
+		if r.Token, err = s.asker.records.seal(ctx, r.name(), cmp.Or(b.RefreshToken, b.AccessToken)); err != nil {
 			return nil, err
 		}
 	}
@@ -151,25 +144,32 @@ func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, err
 	return false, nil
 }
 
-// Lasts replaces what a sign-in is asked by with a refresh token that outlives the person's session at the provider. If the
-// provider gave none, token is "", and all stays as it is.
-func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err error) {
-	key, sealed := name(sid, provider), ""
-	if token != "" {
-		sealed, err = s.asker.records.seal(ctx, key, token)
-	}
+// Renew replaces what a sign-in is asked by after the provider has confirmed the person again. An access token replaces no
+// refresh token.
+func (s *SignIns) Renew(ctx context.Context, sid, provider string, held upstream.Held) error {
+	key := name(sid, provider)
+	sealed, err := s.asker.records.seal(ctx, key, cmp.Or(held.RefreshToken, held.AccessToken))
 	if err != nil {
 		return err
 	}
 	_, err = s.asker.records.change(ctx, key, func(r *record) bool {
-		if r.Brief = false; sealed != "" {
-			r.Bound, r.Introspects = false, false
-			now := s.asker.records.now()
-			r.Token, r.Expires, r.Lapses, r.SignedIn, r.Yes, r.Doubt, r.Claim = sealed, time.Time{}, time.Time{}, now, now, time.Time{}, "" // whoever asks by the other stores nothing
+		if r.Brief = false; held.RefreshToken != "" || !held.Expires.IsZero() && !r.Expires.IsZero() {
+			s.asker.records.renew(r, held, sealed)
 		}
 		return true
 	})
 	return err
+}
+
+// TryRenewal reports whether the browser may be sent to the provider now, to renew the sign-in of a session, and notes that it is.
+func (s *SignIns) TryRenewal(ctx context.Context, sid string, p *people.Provider) (may bool, err error) {
+	_, err = s.asker.records.change(ctx, name(sid, p.Key), func(r *record) bool {
+		if may = s.asker.records.mayRenew(p, r); may {
+			r.Tried = s.asker.records.now()
+		}
+		return may
+	})
+	return may && err == nil, err
 }
 
 // Keep keeps a sign-in for a grant that outlives its session, and reports whether the provider can be asked about it.
@@ -185,21 +185,21 @@ func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.
 	return r != nil, err
 }
 
-// Serves reports whether a session may be used: the provider does not say no, now or within the
-// interval, nor has it been silent for too long.
-func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error) {
+// Serves reports whether a session may be used: the provider does not say no, now or within the interval, nor has it been silent
+// for too long. It also reports whether the browser may be sent to the provider to renew the sign-in ([SignIns.TryRenewal]).
+func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, renewable bool, err error) {
 	p := s.asker.providers.asked(provider)
 	if p == nil {
-		return true, nil
+		return true, false, nil
 	}
 	r, err := s.check(ctx, p, name(sid, provider), question{recent: p.Revalidate.Interval, waits: true, person: true})
 	if err == nil && r != nil && s.asker.records.isUnseen(r) {
 		_, err = s.asker.records.change(ctx, r.name(), s.asker.records.see)
 	}
 	if _, refused := errors.AsType[*oauth2.Error](err); refused {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil, err
+	return err == nil, r != nil && s.asker.records.mayRenew(p, r), err
 }
 
 // Refreshes asks about a sign-in before one of its grants is refreshed, and refuses if the answer is

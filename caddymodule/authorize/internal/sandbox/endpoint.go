@@ -24,7 +24,7 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		lp.showError(w, r, err)
-	case signedIn == nil, lacking:
+	case signedIn == nil, lacking, signedIn.Renewable:
 		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
 	case r.Method == http.MethodPost:
 		lp.submit(w, r, signedIn)

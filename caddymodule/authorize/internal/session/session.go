@@ -23,6 +23,10 @@ type SignedIn struct {
 	SID      string        // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
 	Subject  string        // sub at that provider
 	AMR      []string      // authentication methods (RFC 8176)
+
+	// Renewable is whether the browser is to be sent to the provider before it gets an answer, because the provider can no longer be
+	// asked about the person (package signin). It is false for forms, which would be lost.
+	Renewable bool
 }
 
 // Way is how the person signed in: a key of a client's list of identity providers.

@@ -47,7 +47,7 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	serves, err := s.SignIns.Serves(r.Context(), stored.SID, stored.Provider)
+	serves, renewable, err := s.SignIns.Serves(r.Context(), stored.SID, stored.Provider)
 	if !serves || err != nil {
 		return nil, err
 	}
@@ -61,7 +61,9 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 		}
 	}
 	audit.NoteAuthenticated(r.Context())
-	return s.signedIn(stored, user), nil
+	signedIn := s.signedIn(stored, user)
+	signedIn.Renewable = renewable && r.Method == http.MethodGet
+	return signedIn, nil
 }
 
 func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {

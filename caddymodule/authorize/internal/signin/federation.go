@@ -35,6 +35,7 @@ type federation struct {
 	states       *store.Latest // used by each person
 	refusals     *refusals
 	lasting      *Lasting
+	renewal      *Renewal
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -127,6 +128,10 @@ type authenticationResponse struct {
 // response can be sent again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
+	if response.pending.Renewal && !disconnected(r, err) {
+		f.renewal.returned(w, r, p, req, response, session, clientError(p, err))
+		return
+	}
 	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
@@ -177,7 +182,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 		return nil, begun, err
 	}
 	begun = session.Session{
-		Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+		User: user.ID, Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
 		UpstreamSubject: identity.Subject, Held: identity.Held,
 	}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -44,15 +43,7 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 	if req.How.Prompts("none") {
 		pending.Request.Prompt = "none"
 	}
-	target, err := p.Client.AuthenticationURL(r.Context(), pending.Request)
-	if err == nil {
-		err = pending.store(l.frame.Sealer, w, r)
-	}
-	if err != nil { // an outage must keep nobody from going on as they are
-		return false
-	}
-	endpoint.Redirect(w, http.StatusFound, target)
-	return true
+	return pending.redirect(l.frame.Sealer, w, r, p, req)
 }
 
 // returned goes on with the session for which the provider was asked, if this browser still has it and nobody else came back,
@@ -65,13 +56,14 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	case failed == nil && signedIn.Subject != identity.Subject:
 		return false
 	}
-	token := ""
-	if failed == nil {
-		token = identity.RefreshToken
-	} else {
+	var held upstream.Held
+	if failed == nil && identity.RefreshToken != "" {
+		held = identity.Held
+	}
+	if failed != nil {
 		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: failed})
 	}
-	if err := l.sessions.SignIns.Lasts(r.Context(), signedIn.SID, p.Key, token); err != nil {
+	if err := l.sessions.SignIns.Renew(r.Context(), signedIn.SID, p.Key, held); err != nil {
 		req.Purpose.Refuse(w, r, err)
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -18,8 +19,9 @@ type pendingSignIn struct {
 	Provider string                         `json:"provider"`
 	Issuer   string                         `json:"issuer"` // the provider's, at that time
 	Request  upstream.AuthenticationRequest `json:"request"`
-	Query    string                         `json:"query"`         // of the authorization request
-	SID      string                         `json:"sid,omitempty"` // of the session for which more is asked ([Lasting])
+	Query    string                         `json:"query"`             // of the authorization request
+	SID      string                         `json:"sid,omitempty"`     // of the session for which more is asked ([Lasting], [Renewal])
+	Renewal  bool                           `json:"renewal,omitempty"` // see [Renewal]
 }
 
 var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
@@ -46,6 +48,23 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 		return err
 	}
 	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
+}
+
+// redirect sends the browser of a person who is signed in to a provider, and reports whether it did: an outage must keep nobody
+// from going on as they are.
+func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
+	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
+	if err == nil {
+		err = p.store(sealer, w, r)
+	}
+	if err == nil {
+		err = req.MarkUsed(r.Context())
+	}
+	if err != nil {
+		return false
+	}
+	endpoint.Redirect(w, http.StatusFound, target)
+	return true
 }
 
 // readPending opens the cookie of a state. It is removed once the sign-in has ended.

@@ -33,6 +33,7 @@ type Config struct {
 type SignIn struct {
 	StepUp  *StepUp  // asks people who are signed in for a further factor
 	Lasting *Lasting // asks providers for what outlives the person's session there
+	Renewal *Renewal // asks providers about people who are signed in
 
 	// Endpoints are the sign-in page, and where each identity provider is begun and answers, by path.
 	Endpoints map[string]http.Handler
@@ -64,8 +65,9 @@ func New(c Config) *SignIn {
 	lasting := &Lasting{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
+	s.Renewal = &Renewal{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions, begin: s.Begin}
 	federation := &federation{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting,
+		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting, renewal: s.Renewal,
 		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {
@@ -97,7 +99,7 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 		req.Purpose.Refuse(w, r, err)
 	case signedIn == nil:
 		s.Begin(w, r, req)
-	default:
+	case !s.Renewal.Needed(w, r, req, signedIn):
 		req.Purpose.Continue(w, r, signedIn)
 	}
 }

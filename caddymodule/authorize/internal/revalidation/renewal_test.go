@@ -1,0 +1,370 @@
+package revalidation_test
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// inUnaskable runs a test with a provider that cannot be asked: it issues access tokens of an hour, and no refresh tokens.
+func inUnaskable(t *testing.T, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
+	t.Helper()
+	inHospital(t, -2, change, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
+		})
+		test(h)
+	})
+}
+
+// journey is where a browser goes until there is a page, or an app gets an answer.
+type journey struct {
+	asked []url.Values   // what the provider was sent
+	path  string         // the last address here
+	page  *http.Response // the page; nil if an app gets an answer
+	app   url.Values     // that answer
+}
+
+// travel follows redirects, here and at the provider.
+func (h *hospital) travel(b *servertest.Browser, target string) (j journey) {
+	h.t.Helper()
+	j.path = target
+	for range 10 {
+		r := b.Get(j.path)
+		u, err := r.Location()
+		switch {
+		case err != nil:
+			j.page = r
+			return j
+		case u.Host == "login.hospital.example":
+			j.asked = append(j.asked, u.Query())
+			u = &url.URL{Path: "/oauth2/callback/hospital", RawQuery: h.Authorize(h.t, u.String()).Encode()}
+		case u.String() != u.RequestURI():
+			j.app = u.Query()
+			return j
+		}
+		j.path = u.RequestURI()
+	}
+	h.t.Fatalf("redirects without end: %v", j.asked)
+	return j
+}
+
+// request is a request of the app, by the provider.
+func request(change url.Values) string {
+	q := servertest.ByProvider("hospital")
+	q.Set("scope", "openid user/*.rs online_access")
+	maps.Copy(q, change)
+	return "/oauth2/authorize?" + servertest.Request(q).Encode()
+}
+
+// prompts are the prompts of authentication requests.
+func (j journey) prompts() string {
+	var all string
+	for _, q := range j.asked {
+		all += "[" + q.Get("prompt") + "]"
+	}
+	return all
+}
+
+func authorizationError(code string) func(*authorizetest.Settings) {
+	return func(s *authorizetest.Settings) { s.AuthorizationError = code }
+}
+
+// A provider that issues no refresh token is asked with prompt=none when the person comes back after its access token has
+// expired. What it says of the person decides whether the session goes on.
+func TestRenewal(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		after   time.Duration                     // between sign-in and visit. Default: the access token's lifetime
+		change  func(*authorizetest.Settings)     // what is different at the visit
+		idp     func(*authorize.IdentityProvider) // the configuration. Default: as it is
+		prompts string                            // of the requests that the provider gets
+		app     string                            // what the app gets: an error, or "" for a code
+		ends    bool                              // the session does
+	}{
+		"confirmed":                  {prompts: "[none]"},
+		"access token not expired":   {after: 30 * time.Minute},
+		"revalidate off":             {idp: func(p *authorize.IdentityProvider) { p.Revalidate.Interval = -1 }},
+		"login_required":             {change: authorizationError("login_required"), prompts: "[none][]", app: "login_required", ends: true},
+		"interaction_required":       {change: authorizationError("interaction_required"), prompts: "[none][]", app: "interaction_required", ends: true},
+		"consent_required":           {change: authorizationError("consent_required"), prompts: "[none][]", app: "consent_required", ends: true},
+		"account_selection_required": {change: authorizationError("account_selection_required"), prompts: "[none][]", app: "account_selection_required", ends: true},
+		"access_denied":              {change: authorizationError("access_denied"), prompts: "[none][]", app: "access_denied", ends: true},
+		"temporarily_unavailable":    {change: authorizationError("temporarily_unavailable"), prompts: "[none]"},
+		"server_error":               {change: authorizationError("server_error"), prompts: "[none]"},
+		"an invalid ID token": {
+			change: func(s *authorizetest.Settings) {
+				s.IDToken = func(token *authorizetest.IDToken) { delete(token.Claims, "iss") }
+			},
+			prompts: "[none]",
+		},
+		"another person": {change: func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+		}, prompts: "[none][]", ends: true},
+		"no longer admitted": {
+			idp: func(p *authorize.IdentityProvider) {
+				p.Allow = []authorize.AllowRule{{Claim: "group", Value: "clinicians"}}
+			},
+			change: func(s *authorizetest.Settings) {
+				s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: map[string]any{"groups": []any{"visitors"}}}}
+			}, prompts: "[none][]", app: "access_denied", ends: true,
+		},
+		"another session there": {
+			change: func(s *authorizetest.Settings) {
+				s.IDToken = func(token *authorizetest.IDToken) { token.Claims["sid"] = "second" }
+			},
+			prompts: "[none][]",
+		},
+		"silent for longer than an outage": {after: outage, prompts: "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inUnaskable(t, func(p *authorize.IdentityProvider, _ *authorize.Config) {
+				if tt.idp != nil {
+					tt.idp(p)
+				}
+			}, func(h *hospital) {
+				b, tokens := h.signIn("online_access")
+				after(cmp.Or(tt.after, time.Hour))
+				if tt.change != nil {
+					h.Change(tt.change)
+				}
+				j := h.travel(b, request(nil))
+				servertest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
+				if j.page != nil { // for people who may not sign in
+					servertest.WantStatus(t, j.page, http.StatusForbidden)
+					j = h.travel(b, servertest.ReadForm(servertest.Body(t, j.page)).Action+"&decision=deny")
+				}
+				if j.app.Get("error") != tt.app || j.app.Has("code") != (tt.app == "") {
+					t.Errorf("the app gets %v", j.app)
+				}
+				if ended := !b.TokenWorks(tokens.AccessToken); ended != tt.ends {
+					t.Errorf("ended %t", ended)
+				}
+			})
+		})
+	}
+}
+
+// What a renewal confirms is good until the next access token has expired. It is no sign-in: auth_time and session stay.
+func TestRenewedUntilNextExpiry(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, tokens := h.signIn("online_access")
+		signedInAt := b.Claims(tokens.IDToken)["auth_time"]
+		for _, want := range []struct {
+			after   time.Duration
+			prompts string
+		}{{time.Hour, "[none]"}, {50 * time.Minute, ""}, {10 * time.Minute, "[none]"}, {outage - time.Hour, "[none]"}, {outage - time.Hour, "[none]"}} {
+			after(want.after)
+			j := h.travel(b, request(nil))
+			servertest.Equal(t, j.prompts(), want.prompts, "prompts at the provider")
+			again := b.RequestTokens(servertest.CodeForm(j.app.Get("code"), nil))
+			servertest.Equal(t, b.Claims(again.IDToken)["auth_time"], signedInAt, "auth_time")
+			servertest.Equal(t, b.Claims(again.IDToken)["sid"], b.Claims(tokens.IDToken)["sid"], "sid")
+		}
+		h.wantWorks(b, tokens)
+	})
+}
+
+// An access token may last for less than the interval: each is renewed.
+func TestRenewalOfShortTokens(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 120 }
+		})
+		b, _ := h.signIn("online_access")
+		for range 3 {
+			after(2 * time.Minute)
+			servertest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
+		}
+	})
+}
+
+// Somebody whom the provider does not send back, or whose next access token has expired already, is not sent there at every step.
+func TestRenewalIsTriedOnce(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, _ := h.signIn("online_access")
+		after(time.Hour)
+		if at := servertest.Location(t, b.Get(request(nil))); at.Query().Get("prompt") != "none" {
+			t.Fatalf("not sent to the provider: %v", at)
+		}
+		for _, prompts := range []string{"", "[none]", ""} { // the second time, it answers with an expired token
+			j := h.travel(b, request(nil))
+			servertest.Equal(t, j.prompts(), prompts, "prompts at the provider")
+			if !j.app.Has("code") {
+				t.Errorf("the app gets %v", j.app)
+			}
+			h.Change(func(s *authorizetest.Settings) {
+				s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }
+			})
+			if prompts == "" {
+				after(interval)
+			}
+		}
+	})
+}
+
+// Where a provider cannot be found, people go on as they are, and pages are shown.
+func TestRenewalDuringOutage(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, _ := h.signIn("online_access")
+		after(time.Hour)
+		h.Fail(authorizetest.Discovery, authorizetest.Status(http.StatusServiceUnavailable))
+		b.Server = h.servers[1] // has not discovered the provider
+		if j := h.travel(b, "/oauth2/account"); j.page == nil || j.path != "/oauth2/account" {
+			t.Errorf("the account page: %+v", j)
+		}
+		after(interval)
+		if j := h.travel(b, request(nil)); !j.app.Has("code") || len(j.asked) > 0 {
+			t.Errorf("the app gets %v, the provider %v", j.app, j.asked)
+		}
+	})
+}
+
+// Pages of the gateway renew too, and are shown afterwards.
+func TestRenewalOfPages(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"/oauth2/account", "/oauth2/account?part=app", servertest.LaunchPage + "?app=app", "/oauth2/login?part=app"} {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			inUnaskable(t, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.LaunchPage = true }, func(h *hospital) {
+				b, _ := h.signIn("online_access")
+				after(time.Hour)
+				first, second := h.travel(b, target), h.travel(b, target)
+				servertest.Equal(t, first.prompts(), "[none]", "prompts at the provider")
+				servertest.Equal(t, second.prompts(), "", "prompts at the provider, again")
+				servertest.Equal(t, first.path, second.path, "the page")
+				servertest.Equal(t, first.page.StatusCode, second.page.StatusCode, "the page")
+				after(time.Hour)
+				h.Change(authorizationError("login_required"))
+				last := h.travel(b, target)
+				servertest.Equal(t, last.prompts(), "[none]", "prompts at the provider, signed out there")
+				if last.page == nil || !hasPassword(t, last.page) {
+					t.Errorf("no sign-in page: %+v", last)
+				}
+			})
+		})
+	}
+}
+
+// A renewal uses up a pushed request, which the callback continues.
+func TestRenewalUsesPushedRequest(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, _ := h.signIn("online_access")
+		after(time.Hour)
+		_, pushed := servertest.Push(b, servertest.Request(servertest.ByProvider("hospital")))
+		target := "/oauth2/authorize?" + servertest.Pushed(pushed.RequestURI).Encode()
+		if j := h.travel(b, target); j.prompts() != "[none]" || !j.app.Has("code") {
+			t.Errorf("the app gets %v", j.app)
+		}
+		if j := h.travel(b, target); j.page == nil || j.page.StatusCode != http.StatusBadRequest {
+			t.Errorf("used twice: %+v", j)
+		}
+	})
+}
+
+// A form is not lost to a renewal.
+func TestRenewalLosesNoForm(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, tokens := h.signIn("online_access")
+		after(50 * time.Minute)
+		form := url.Values{"request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}, "action": {"end_apps"}}
+		after(10 * time.Minute)
+		if r := b.Post("/oauth2/account", form); r.Header.Get("Location") != "/oauth2/account?done=end_apps" {
+			t.Errorf("%d %s", r.StatusCode, r.Header.Get("Location"))
+		}
+		if b.TokenWorks(tokens.AccessToken) {
+			t.Error("the app has access still")
+		}
+	})
+}
+
+func hasPassword(t *testing.T, r *http.Response) bool {
+	return servertest.ReadForm(servertest.Body(t, r)).Fields.Has("password")
+}
+
+// An app that wants no page gets none.
+func TestRenewalWithoutPages(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change       func(*authorizetest.Settings)
+		prompts, app string
+	}{
+		"confirmed":      {func(*authorizetest.Settings) {}, "[none]", ""},
+		"login_required": {authorizationError("login_required"), "[none][none]", "login_required"},
+		"another person": {func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+		}, "[none][none]", "login_required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inUnaskable(t, nil, func(h *hospital) {
+				b, tokens := h.signIn("online_access")
+				after(time.Hour)
+				h.Change(tt.change)
+				j := h.travel(b, request(url.Values{"prompt": {"none"}, "id_token_hint": {tokens.IDToken}}))
+				servertest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
+				if j.page != nil || j.app.Get("error") != tt.app || j.app.Has("code") != (tt.app == "") {
+					t.Errorf("%+v", j)
+				}
+			})
+		})
+	}
+}
+
+// A response continues no other session than the one that it is about, however that comes into the browser.
+func TestRenewalIsOfItsSession(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"", "login_required", "server_error"} {
+		inUnaskable(t, nil, func(h *hospital) {
+			b, _ := h.signIn("online_access")
+			h.Change(func(s *authorizetest.Settings) {
+				s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+			})
+			other, tokens := h.signIn("online_access")
+			h.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{authorizetest.Alice} })
+			after(time.Hour)
+			at := servertest.Location(t, b.Get(request(nil)))
+			h.Change(authorizationError(code))
+			back := h.Authorize(t, at.String())
+			b.Cookies[browser.SessionCookie] = other.Cookies[browser.SessionCookie]
+			if at := servertest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode())); at.Query().Has("code") {
+				t.Errorf("%q: continues with another session: %v", code, at)
+			}
+			if !b.TokenWorks(tokens.AccessToken) {
+				t.Errorf("%q: the other session ended", code)
+			}
+		})
+	}
+}
+
+// Once a provider issues refresh tokens, a renewal gets one, and the provider is asked by that.
+func TestRenewalGetsRefreshToken(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, tokens := h.signIn("online_access")
+		after(time.Hour)
+		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = nil })
+		servertest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
+		after(2 * time.Hour)
+		servertest.Equal(t, h.travel(b, request(nil)).prompts(), "", "prompts at the provider, with a refresh token")
+		h.wantWorks(b, tokens)
+		if len(h.asked()) == 0 {
+			t.Error("not asked by the refresh token")
+		}
+	})
+}
