@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,39 @@ func TestKeycloakNextNurse(t *testing.T) {
 				})
 			}
 		}
+	})
+}
+
+// Where Keycloak gives a gateway no refresh token, who is signed in there stays signed in here after its access token has expired,
+// without a page, and who has signed out there is signed out here.
+func TestKeycloakRenewal(t *testing.T) {
+	k := emptyHospital(t)
+	dora := k.addUser(t, "dora")
+	onOneAndThree(t, func(t *testing.T, name string) {
+		address, idp := mustFreeAddress(t), "brief-"+name
+		k.addClient(t, "https://"+address, idp, map[string]string{
+			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the clocks may differ
+			"backchannel.logout.url": "",
+		})
+		g := federatedGateway(t, "gateway-keycloak-renewal-"+name, address, []string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir")})
+		nurse := &hospitalized{person: g.newPerson(t)}
+		token := nurse.signInBy(t, idp, keycloakForm("dora")).token
+		silent := g.demoApp(t, "openid").AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none"))
+		renewed := func() (end *url.URL) { // at the app, after Keycloak was asked
+			nurse.eventually(t, "asked", time.Minute, func() bool {
+				end = nurse.walk(t, silent, "", nil)
+				return strings.HasPrefix(end.String(), k.address)
+			})
+			return nurse.walk(t, end.String(), appCallback, nil)
+		}
+		if end := renewed(); !end.Query().Has("code") || nurse.reads(t, token) != http.StatusOK {
+			t.Errorf("signed in at Keycloak: %s", end)
+		}
+		k.realm(t, http.MethodPost, "/users/"+dora+"/logout", nil)
+		if end := renewed(); end.Query().Get("error") != "login_required" {
+			t.Errorf("signed out at Keycloak: %s", end)
+		}
+		nurse.eventually(t, "the access token ends", 10*time.Second, func() bool { return nurse.reads(t, token) == http.StatusUnauthorized })
 	})
 }
 
