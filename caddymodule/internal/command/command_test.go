@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,5 +154,23 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
 	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "198 of 201 people were not revoked" {
 		t.Errorf("last asked %q, error %v", asked, err)
+	}
+}
+
+// The error of an unreachable gateway does not repeat the people of a request.
+func TestErrorsNameNobody(t *testing.T) {
+	t.Parallel()
+	cmd := &cobra.Command{}
+	addAdminFlags(cmd)
+	if err := cmd.Flags().Set("address", "unix/"+filepath.Join(t.TempDir(), "nobody")); err != nil {
+		t.Fatal(err)
+	}
+	ask, err := adminAPI(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask(t.Context(), request{method: "DELETE", path: []string{"grants"}, query: url.Values{"users": {"alice", "bob"}}})
+	if err == nil || strings.Contains(err.Error(), "alice") || !strings.Contains(err.Error(), "/fhir/grants") {
+		t.Error(err)
 	}
 }

@@ -195,7 +195,7 @@ func (c *call) revokeGrantsOfEach(list, client string) error {
 	for some := range slices.Chunk(people, peoplePerRequest) {
 		n, err := c.revokeGrantsOfSome(some, client)
 		if err != nil {
-			return fmt.Errorf("%d of the first %d people were not revoked, and perhaps nobody from %q on: %w", failed, done, some[0], err)
+			return fmt.Errorf("%q and the %d people after them may not be revoked: %w", some[0], len(people)-done-1, err)
 		}
 		failed, done = failed+n, done+len(some)
 	}
