@@ -2,8 +2,6 @@ package authorize
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"time"
@@ -50,18 +48,18 @@ type assembly struct {
 	index         *personindex.Index
 }
 
-func newAssembly(c *Config) (*assembly, error) {
+func newAssembly(c *Config, of *entries) (*assembly, error) {
 	a := &assembly{trail: &audit.Recorder{Audit: c.Audit, ClientAddress: c.ClientAddress}}
 	a.responder = &endpoint.Responder{Issuer: c.Issuer, IsHTTPS: c.IsHTTPS, Logger: c.Logger, Trail: a.trail}
 	a.limiter = &lockout.Limiter{
 		Policy: c.Lockout, Store: c.Durable, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.trail, Logger: c.Logger,
 	}
-	if err := a.addPeople(c); err != nil {
+	if err := a.addPeople(c, of); err != nil {
 		return nil, err
 	}
 	a.addFactors(c)
-	if err := a.addClients(c); err != nil {
-		return nil, err
+	a.authenticator = &client.Authenticator{
+		Issuer: c.Issuer, Clients: a.clients, Durable: c.Durable, Limiter: a.limiter, Logger: c.Logger,
 	}
 	a.revocations = revocation.New(c.Store, c.Durable, c.Logger)
 	a.index = &personindex.Index{Durable: c.Durable, Logger: c.Logger}
@@ -74,8 +72,10 @@ func newAssembly(c *Config) (*assembly, error) {
 	return a, err
 }
 
-func (a *assembly) addPeople(c *Config) (err error) {
+func (a *assembly) addPeople(c *Config, of *entries) (err error) {
+	a.clients = of.clients
 	a.accounts = &people.Accounts{
+		Directory: of.directory, Clients: of.clients,
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
 		Searcher:        launch.Searcher{Records: c.Records, Trail: a.trail},
 		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
@@ -90,16 +90,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 			return err
 		}
 	}
-	if a.clients, err = client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger); err != nil {
-		return err
-	}
-	a.clients.Known = c.Known
-	a.accounts.Clients = a.clients
-	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {
-		return err
-	}
-	a.accounts.Directory.Known = c.Known
-	return errors.Join(a.accounts.CheckLinks(), a.accounts.ScopeLimits.CheckNames(tokenClaims(c)))
+	return a.accounts.ScopeLimits.CheckNames(tokenClaims(c, of.directory))
 }
 
 func (a *assembly) addFactors(c *Config) {
@@ -114,7 +105,7 @@ func (a *assembly) addFactors(c *Config) {
 // between are the generations of a person and a client.
 func (a *assembly) between(user, clientID string) consent.Between {
 	between := consent.Between{User: a.accounts.Directory.Generation(user)}
-	if client := a.clients.Configured[clientID]; client != nil {
+	if client := a.clients.Configured(clientID); client != nil {
 		between.Client = client.Generation
 	}
 	return between
@@ -122,33 +113,11 @@ func (a *assembly) between(user, clientID string) consent.Between {
 
 // bindingOf is what browsers are known for of an account.
 func (a *assembly) bindingOf(ctx context.Context, account string) (string, error) {
-	user := a.accounts.Directory.Users[account]
+	user := a.accounts.Directory.User(account)
 	if user == nil {
 		return "", nil
 	}
 	return a.factors.Binding(ctx, user)
-}
-
-// addClients registers the clients. None may be named like a user: their tokens would have
-// the same sub, and one pass for the other (RFC 9700 §4.15).
-func (a *assembly) addClients(c *Config) error {
-	for _, client := range c.Clients {
-		if a.clients.Configured[client.ID] == nil && a.accounts.Directory.Users[client.ID] != nil {
-			return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
-		}
-		if err := a.clients.Add(client, c.Logger); err != nil {
-			return err
-		}
-		for _, key := range client.IdentityProviders {
-			if key != people.Local && a.accounts.Providers[key] == nil {
-				return fmt.Errorf("client %q: unknown idp %q", client.ID, key)
-			}
-		}
-	}
-	a.authenticator = &client.Authenticator{
-		Issuer: c.Issuer, Clients: a.clients, Durable: c.Durable, Limiter: a.limiter, Logger: c.Logger,
-	}
-	return nil
 }
 
 func (a *assembly) addSessions(c *Config) {
@@ -206,7 +175,8 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	if c.LaunchPage {
 		a.addSandbox(c, launches, routes)
 	}
-	return routes, errors.Join(a.addAdministration(c, routes), a.addDocuments(c, routes))
+	a.addDocuments(c, routes)
+	return routes, a.addAdministration(c, routes)
 }
 
 func (a *assembly) addAdministration(c *Config, routes map[string]http.Handler) error {
@@ -258,7 +228,7 @@ func (a *assembly) addDeprovisioning(c *Config, routes map[string]http.Handler) 
 	}
 }
 
-func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error {
+func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) {
 	discovery := &discovery{
 		Responder: a.responder, omitIssuer: c.OmitIssuer, keys: c.Keys, fhirBase: c.fhirBase(), brands: c.UserAccessBrands,
 		offer: &offer{
@@ -266,9 +236,9 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 			serves: func(path string) bool { return routes[path] != nil },
 		},
 	}
-	openid, err1 := discovery.document(discovery.metadata())
-	smart, err2 := discovery.document(discovery.smartConfiguration())
-	resource, err3 := discovery.document(discovery.protectedResource())
+	openid := discovery.document(func() any { return discovery.metadata() })
+	smart := discovery.document(func() any { return discovery.smartConfiguration() })
+	resource := discovery.document(discovery.protectedResource)
 	for path, document := range map[string]http.HandlerFunc{
 		endpoint.JWKS:                                       discovery.jwks,
 		"/.well-known/openid-configuration":                 openid,
@@ -282,5 +252,4 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 		publication := discovery.publication(c.Durable)
 		routes[c.FHIRBasePath+brands.Path] = a.responder.Handler(publication, http.MethodGet, http.MethodHead)
 	}
-	return errors.Join(err1, err2, err3)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
 )
 
 // clientEndpoints are called by clients, with their secret, their code or a token. Only scripts at the origin of a client's
@@ -20,16 +21,12 @@ var clientEndpoints = []string{
 // crossOrigins has the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent to, such
 // as authorize, rely on cookies and have none.
 type crossOrigins struct {
-	origins  map[string]bool // of the clients' redirect URIs
-	local    bool            // a client may have any origin on the person's own computer
+	*origins
 	policies map[string]*crossorigin.Policy
 }
 
-func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
-	o := &crossOrigins{
-		origins: clientOrigins(clients), policies: map[string]*crossorigin.Policy{},
-		local: slices.ContainsFunc(clients, func(c client.Client) bool { return c.Local }),
-	}
+func newCrossOrigins(of *origins, routes map[string]http.Handler) *crossOrigins {
+	o := &crossOrigins{origins: of, policies: map[string]*crossorigin.Policy{}}
 	ofClients := crossorigin.Restricted(o.AllowsOrigin)
 	for path := range routes {
 		switch {
@@ -48,21 +45,35 @@ func isPublic(path string) bool {
 	return strings.Contains(path, "/.well-known/") || path == endpoint.SMARTStyle || path == endpoint.Register
 }
 
-// AllowsOrigin is [Server.AllowsOrigin].
-func (o *crossOrigins) AllowsOrigin(origin string) bool {
-	return o.origins[origin] || o.local && client.IsLocal(origin)
+// origins are those of clients. A clone can be changed; the original must not be then.
+type origins struct {
+	redirects *persistent.Map[int] // redirect URIs by origin
+	local     int                  // clients that may have any origin on the person's own computer
 }
 
-func clientOrigins(clients []client.Client) map[string]bool {
-	origins := map[string]bool{}
-	for _, client := range clients {
-		for _, uri := range client.RedirectURIs {
-			if origin := originOf(uri); origin != "" {
-				origins[origin] = true
-			}
+func (o *origins) clone() *origins { return &origins{o.redirects.Clone(), o.local} }
+
+// count adds a client's origins n times: 1, or -1 to remove them.
+func (o *origins) count(c *client.Client, n int) {
+	for _, uri := range c.RedirectURIs {
+		origin := originOf(uri)
+		if origin == "" {
+			continue
+		}
+		if left := o.redirects.Get(origin) + n; left > 0 {
+			o.redirects.Set(origin, left)
+		} else {
+			o.redirects.Delete(origin)
 		}
 	}
-	return origins
+	if c.Local {
+		o.local += n
+	}
+}
+
+// AllowsOrigin is [Server.AllowsOrigin].
+func (o *origins) AllowsOrigin(origin string) bool {
+	return o.redirects.Get(origin) > 0 || o.local > 0 && client.IsLocal(origin)
 }
 
 // originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower case, without

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -183,13 +184,18 @@ func (d *discovery) publication(durable store.Store) http.HandlerFunc {
 	}
 }
 
-// document serves a JSON document that never changes.
-func (d *discovery) document(content any) (http.HandlerFunc, error) {
-	body, err := json.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("writing a discovery document: %w", err)
+// document serves a JSON document that never changes. It is made on first request: that reads all clients, and a server
+// of other clients may take this one's place before.
+func (d *discovery) document(content func() any) http.HandlerFunc {
+	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(content()) })
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := document()
+		if err != nil {
+			d.WriteError(w, r, fmt.Errorf("writing a discovery document: %w", err))
+			return
+		}
+		d.publish(w, r, body)
 	}
-	return func(w http.ResponseWriter, r *http.Request) { d.publish(w, r, body) }, nil
 }
 
 func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {

@@ -66,9 +66,9 @@ func CheckFHIRUser(reference string) error { return people.CheckFHIRUser(referen
 // CheckProviderKey returns an error if a text cannot be the key of an identity provider.
 func CheckProviderKey(key string) error { return people.CheckProviderKey(key) }
 
-func tokenClaims(c *Config) map[string][]string {
+func tokenClaims(c *Config, users *people.Directory) map[string][]string {
 	names := map[string][]string{}
-	if len(c.Users) > 0 {
+	if users.Len() > 0 {
 		names[LocalUsers] = nil
 	}
 	for _, p := range c.IdentityProviders {

@@ -33,6 +33,8 @@ type Server struct {
 	clients      *client.Registry
 	trail        *audit.Recorder
 	listPeople   func(context.Context)
+	config       Config // complete
+	entries      *entries
 }
 
 // New returns the Server of a configuration, or an error if that is invalid. It does no I/O.
@@ -40,7 +42,16 @@ func New(c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	a, err := newAssembly(&c)
+	of, err := newEntries(&c)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(c, of)
+}
+
+// assemble returns the Server of a complete configuration and its users and clients.
+func assemble(c Config, of *entries) (*Server, error) {
+	a, err := newAssembly(&c, of)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +60,10 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
+		routes: routes, crossOrigins: newCrossOrigins(of.origins, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c),
-		listPeople: a.listPeople,
+		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c, of.directory),
+		listPeople: a.listPeople, config: c, entries: of,
 	}, nil
 }
 

@@ -3,20 +3,25 @@ package client
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // Registry finds clients.
+//
+// A clone of it can be changed, at a cost that does not depend on how many clients there are. The original must not be
+// changed then.
 type Registry struct {
-	Configured map[string]*Client // by client_id
-	GrantTypes GrantTypes         // that clients may use
-	Registrar  *registrar         // nil without registration
+	configured *persistent.Map[*Client] // by client_id
+	launching  int                      // clients with LaunchContext
+
+	GrantTypes GrantTypes // that clients may use
+	Registrar  *registrar // nil without registration
 
 	// Known is asked about a client that is not known, and says why there may be more, if so.
 	// Default: there are no more.
@@ -34,7 +39,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 
 // named is Find of a client that may wait for approval, as only who proves to be that client is told.
 func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
-	if c := r.Configured[id]; c != nil {
+	if c := r.Configured(id); c != nil {
 		return c, nil
 	}
 	if r.Registrar != nil {
@@ -67,19 +72,54 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 	if r.Registrar != nil {
 		ids, err = r.Registrar.shelf.ids(ctx)
 	}
-	return slices.AppendSeq(ids, maps.Keys(r.Configured)), err
+	for id := range r.configured.All() {
+		ids = append(ids, id)
+	}
+	return ids, err
 }
 
 // NewRegistry returns an issuer's registry without configured clients. Unless c is nil, clients
 // can register themselves.
 func NewRegistry(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*Registry, error) {
 	registrar, err := newRegistrar(issuer, c, grants, logger)
-	return &Registry{Configured: map[string]*Client{}, GrantTypes: grants, Registrar: registrar}, err
+	return &Registry{configured: new(persistent.Map[*Client]), GrantTypes: grants, Registrar: registrar}, err
 }
 
-// Add adds a configured client.
+// Clone returns a registry that can be changed.
+func (r *Registry) Clone() *Registry {
+	clone := *r
+	clone.configured = r.configured.Clone()
+	return &clone
+}
+
+// Configured returns the configured client with a client_id, or nil.
+func (r *Registry) Configured(id string) *Client { return r.configured.Get(id) }
+
+// AllConfigured iterates over the configured clients by client_id.
+func (r *Registry) AllConfigured() iter.Seq2[string, *Client] { return r.configured.All() }
+
+// LaunchesFromEHR reports whether a configured client may create launch contexts.
+func (r *Registry) LaunchesFromEHR() bool { return r.launching > 0 }
+
+// RemoveConfigured removes the configured client with a client_id, which need not exist.
+func (r *Registry) RemoveConfigured(id string) {
+	if c := r.Configured(id); c != nil {
+		r.configured.Delete(id)
+		r.launching -= c.launches()
+	}
+}
+
+// launches is 1 if the client may create launch contexts, else 0.
+func (c *Client) launches() int {
+	if c.LaunchContext {
+		return 1
+	}
+	return 0
+}
+
+// Add adds a configured client, or returns an error if it is invalid. Nothing has changed then.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
-	if r.Configured[c.ID] != nil {
+	if r.Configured(c.ID) != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
 	}
 	if err := subject.CheckConfigured(c.ID); err != nil {
@@ -90,7 +130,8 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	}
 	c.keys, _ = c.newKeys(logger, c.Transport) // again, with a logger: Complete has checked them
 	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
-	r.Configured[c.ID] = &c
+	r.configured.Set(c.ID, &c)
+	r.launching += c.launches()
 	return nil
 }
 
@@ -106,7 +147,7 @@ func (r *Registry) Offered() (offered GrantTypes) {
 
 // Any reports whether a client matches, or one that registers itself could.
 func (r *Registry) Any(is func(*Client) bool) bool {
-	for _, c := range r.Configured {
+	for _, c := range r.AllConfigured() {
 		if is(c) {
 			return true
 		}

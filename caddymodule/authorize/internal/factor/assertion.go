@@ -57,7 +57,7 @@ func (ps *Passkeys) byHandle(ctx context.Context, handle []byte) (owner, error) 
 	if err != nil {
 		return owner{}, err
 	}
-	user := ps.directory.Users[string(id)]
+	user := ps.directory.User(string(id))
 	if user == nil || user.Disabled {
 		return owner{}, refusePasskey(errNoHandle)
 	}

@@ -31,7 +31,7 @@ func (h *Held) Any() bool { return h.Configured || h.any() }
 func (h *Held) HasApp() bool { return h.Configured || h.App != nil }
 
 // Local reports whether a person can have factors here.
-func (fs *Factors) Local(user *people.User) bool { return fs.Directory.Users[user.ID] != nil }
+func (fs *Factors) Local(user *people.User) bool { return fs.Directory.User(user.ID) != nil }
 
 // Of returns the factors of a person: none if they are not a local user.
 func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {

@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 		{ID: "alice", PasswordHash: "right", Name: "Alice"},
 		{ID: "bob", PasswordHash: "right"},
 		{ID: "carol", PasswordHash: "right", TOTPSecret: totp.NewSecret()},
-	}, plain{})
+	}, plain{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 			Directory: directory, Enrolments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,
 			Passkeys: factor.NewPasskeys(issuer, enrolments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
 		},
-		durable: durable, alice: directory.Users["alice"], carol: directory.Users["carol"],
+		durable: durable, alice: directory.User("alice"), carol: directory.User("carol"),
 		browser: &http.Cookie{Name: browser.IDPrefix + "a", Value: "a browser"},
 	}
 }
@@ -170,7 +170,7 @@ func TestRecoveryCodes(t *testing.T) {
 	if release(t.Context()); len(w.held(t, w.alice).Recovery) != 10 {
 		t.Error("the code of a sign-in that failed stays used")
 	}
-	if _, err := w.UseCode(t.Context(), w.Directory.Users["bob"], recovery[4]); !errors.Is(err, people.ErrWrongCode) {
+	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("by another person: %v", err)
 	}
 	renewed, err := w.RenewRecovery(t.Context(), w.alice, proved)
@@ -180,7 +180,7 @@ func TestRecoveryCodes(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.alice, recovery[0]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("an earlier one: %v", err)
 	}
-	if _, err := w.RenewRecovery(t.Context(), w.Directory.Users["bob"], proved); !errors.Is(err, factor.ErrUnknown) {
+	if _, err := w.RenewRecovery(t.Context(), w.Directory.User("bob"), proved); !errors.Is(err, factor.ErrUnknown) {
 		t.Errorf("without another factor: %v", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestEnrolmentIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := w.Of(t.Context(), w.Directory.Users["bob"]); !errors.Is(err, keyring.ErrUnsealed) {
+	if held, err := w.Of(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealed) {
 		t.Errorf("held %+v, %v", held, err)
 	}
 }

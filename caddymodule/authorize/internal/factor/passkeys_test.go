@@ -110,7 +110,7 @@ func TestPasskeyAsSecondFactor(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := answer(t, a, c)
-	if _, err := w.Passkeys.SecondFactor(w.request(t), w.Directory.Users["bob"], c.Sealed, text); !errors.Is(err, factor.ErrPasskey) {
+	if _, err := w.Passkeys.SecondFactor(w.request(t), w.Directory.User("bob"), c.Sealed, text); !errors.Is(err, factor.ErrPasskey) {
 		t.Errorf("for another person: %v", err)
 	}
 	got, err := w.Passkeys.SecondFactor(w.request(t), w.alice, c.Sealed, text)

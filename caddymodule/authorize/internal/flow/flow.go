@@ -66,7 +66,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	if clients.Registrar != nil {
 		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(c.Responder, clients).serve, http.MethodGet)
 	}
-	if clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
+	if clients.LaunchesFromEHR() {
 		launches := &launchEndpoint{responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
 	}

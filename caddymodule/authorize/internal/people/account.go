@@ -109,7 +109,7 @@ func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lif
 		return nil
 	}
 	id := user
-	if a.Directory.Users[user] != nil { // linked
+	if a.Directory.User(user) != nil { // linked
 		id = accountID(p.subIssuer(), subject)
 	}
 	value, err := a.Store.Get(ctx, accountKey(id))

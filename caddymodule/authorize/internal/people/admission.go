@@ -16,7 +16,7 @@ import (
 // Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
 // were removed or disabled, or their provider was removed or does not allow them.
 func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
-	switch user := a.Directory.Users[id]; {
+	switch user := a.Directory.User(id); {
 	case user != nil && user.Disabled:
 		return nil, nil
 	case user != nil:
@@ -40,7 +40,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.Clients != nil && a.Clients.Configured[id] != nil { // since then: see takeSub
+	if a.Clients != nil && a.Clients.Configured(id) != nil { // since then: see takeSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]
@@ -115,7 +115,7 @@ func (p *Provider) fhirUser(a *storedAccount) string {
 // Unlinked reports whether a local user could no longer sign in as a provider's subject: the
 // provider was removed or replaced, does not let them in, or is linked to somebody else.
 func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
-	if provider == "" || a.Directory.Users[user.ID] == nil {
+	if provider == "" || a.Directory.User(user.ID) == nil {
 		return false, nil
 	}
 	p := a.Providers[provider]
@@ -137,7 +137,7 @@ func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider,
 // LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
 func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	p := a.Providers[provider]
-	if p == nil || a.Directory.Users[user] == nil {
+	if p == nil || a.Directory.User(user) == nil {
 		return ""
 	}
 	return accountID(p.subIssuer(), subject)

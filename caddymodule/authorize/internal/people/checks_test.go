@@ -17,8 +17,9 @@ import (
 // newAccounts returns accounts of one provider, in memory.
 func newAccounts(p *Provider) *Accounts {
 	kept := store.NewMemory(0, 0)
+	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // without users there is no error
 	return &Accounts{
-		Directory: &Directory{}, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
+		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
 		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour, RefreshLifetime: time.Hour,
 	}
 }
@@ -139,12 +140,20 @@ func TestLinksAreUnambiguous(t *testing.T) {
 		"not verified":          {true, false, false, "ann@example.org"},
 		"the provider no links": {false, true, false, "ann@example.org"},
 	} {
-		a := newAccounts(&Provider{IdentityProvider: IdentityProvider{Key: "hospital", LinkEmail: tt.link}})
-		a.Directory.Users = map[string]*User{
-			"ann": {ID: "ann", Email: "ann@example.org", EmailVerified: true}, "ben": {ID: "ben", Email: tt.other, EmailVerified: tt.verified},
-		}
-		if err := a.CheckLinks(); (err != nil) != tt.wrong {
-			t.Errorf("%s: %v", name, err)
+		ann := User{ID: "ann", PasswordHash: "x", Email: "ann@example.org", EmailVerified: true}
+		ben := User{ID: "ben", PasswordHash: "x", Email: tt.other, EmailVerified: tt.verified}
+		for _, pair := range [][2]User{{ann, ben}, {ben, ann}} {
+			d, err := NewDirectory(pair[:1], nil, tt.link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Add(pair[1]); (err != nil) != tt.wrong {
+				t.Errorf("%s: %v", name, err)
+			}
+			d.Remove(pair[0].ID)
+			if err := d.Add(pair[0]); (err != nil) != (d.User(pair[1].ID) != nil && tt.wrong) {
+				t.Errorf("%s, the other way: %v", name, err)
+			}
 		}
 	}
 }

@@ -2,39 +2,42 @@ package people
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"runtime"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // Directory holds the local users and checks their passwords.
+//
+// A clone of it can be changed, at a cost that does not depend on how many users there are. The original must not be
+// changed then.
 type Directory struct {
-	Users map[string]*User // by ID
-
 	// Known is asked about a user who is not known, and says why there may be more, if so. Default:
 	// there are no more.
 	Known func(context.Context) error
 
-	names   map[string][]string // IDs by [lockout.CanonicalName]
+	users     *persistent.Map[*User]    // by ID
+	names     *persistent.Map[[]string] // IDs by [lockout.CanonicalName]
+	addresses *persistent.Map[[]string] // IDs by lowered e-mail address
+	linked    bool                      // an identity provider links by verified addresses: each is one user's
+
 	compare PasswordComparer
-	hashes  []string // of all users
-	turns   hashTurns
+	turns   *hashTurns
 }
 
 // decoy is the hash to compare for an unknown name, so that timing does not reveal which
 // names exist. A name always has the same one, of any user: with a single decoy for all,
 // users with faster hashes would stand out.
 func (d *Directory) decoy(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return d.hashes[binary.BigEndian.Uint64(sum[:])%uint64(len(d.hashes))]
+	return d.users.Stand(id).PasswordHash
 }
 
 // PasswordComparer checks passwords, as Caddy's modules http.authentication.hashes do.
@@ -46,39 +49,85 @@ type PasswordComparer interface {
 // ErrWrongPassword does not reveal whether the user exists.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// NewDirectory returns the directory of users, or an error if one of them is invalid.
-func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
+// NewDirectory returns the directory of users, or an error if one of them is invalid. linked says that an identity provider
+// links its people to users by their verified addresses.
+func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directory, error) {
 	d := &Directory{
-		Users:   make(map[string]*User, len(users)),
-		names:   make(map[string][]string, len(users)),
-		compare: compare,
-		turns:   newHashTurns(),
+		users: new(persistent.Map[*User]), names: new(persistent.Map[[]string]), addresses: new(persistent.Map[[]string]),
+		linked: linked, compare: compare, turns: newHashTurns(),
 	}
-	for i := range users {
-		u := &users[i]
-		if err := subject.CheckConfigured(u.ID); err != nil {
-			return nil, fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
+	for _, u := range users {
+		if err := d.Add(u); err != nil {
+			return nil, err
 		}
-		if u.PasswordHash == "" {
-			return nil, fmt.Errorf("user %q needs a password_hash", u.ID)
-		}
-		if d.Users[u.ID] != nil {
-			return nil, fmt.Errorf("duplicate user %s", u.ID)
-		}
-		if err := u.check(); err != nil {
-			return nil, fmt.Errorf("user %q: %w", u.ID, err)
-		}
-		u.username, u.TokensBoundTo = u.ID, u.credentialHash()
-		d.Users[u.ID] = u
-		d.names[lockout.CanonicalName(u.ID)] = append(d.names[lockout.CanonicalName(u.ID)], u.ID)
-		d.hashes = append(d.hashes, u.PasswordHash)
 	}
 	return d, nil
 }
 
+// Clone returns a directory that can be changed.
+func (d *Directory) Clone() *Directory {
+	clone := *d
+	clone.users, clone.names, clone.addresses = d.users.Clone(), d.names.Clone(), d.addresses.Clone()
+	return &clone
+}
+
+// Add adds a user, or returns an error if it is invalid. Nothing has changed then.
+func (d *Directory) Add(u User) error {
+	if err := subject.CheckConfigured(u.ID); err != nil {
+		return fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
+	}
+	if u.PasswordHash == "" {
+		return fmt.Errorf("user %q needs a password_hash", u.ID)
+	}
+	if d.User(u.ID) != nil {
+		return fmt.Errorf("duplicate user %s", u.ID)
+	}
+	if err := u.check(); err != nil {
+		return fmt.Errorf("user %q: %w", u.ID, err)
+	}
+	if err := d.checkLink(&u); err != nil {
+		return err
+	}
+	u.username, u.TokensBoundTo = u.ID, u.credentialHash()
+	d.users.Set(u.ID, &u)
+	d.list(&u, func(ids []string) []string { return append(slices.Clip(ids), u.ID) })
+	return nil
+}
+
+// Remove removes the user with an ID, who need not exist.
+func (d *Directory) Remove(id string) {
+	if u := d.User(id); u != nil {
+		d.users.Delete(id)
+		d.list(u, func(ids []string) []string {
+			return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
+		})
+	}
+}
+
+// list changes the lists that a user is in. It must not change what it is given, which other directories have, too.
+func (d *Directory) list(u *User, change func(ids []string) []string) {
+	set := func(lists *persistent.Map[[]string], key string) {
+		if ids := change(lists.Get(key)); len(ids) > 0 {
+			lists.Set(key, ids)
+			return
+		}
+		lists.Delete(key)
+	}
+	set(d.names, lockout.CanonicalName(u.ID))
+	if u.Email != "" {
+		set(d.addresses, lowered(u.Email))
+	}
+}
+
+// User returns the user with an ID, or nil.
+func (d *Directory) User(id string) *User { return d.users.Get(id) }
+
+// Len is the number of users.
+func (d *Directory) Len() int { return d.users.Len() }
+
 // Generation is that of the user with an ID; 0 for who is no local user.
 func (d *Directory) Generation(id string) oauth2.Generation {
-	if user := d.Users[id]; user != nil {
+	if user := d.User(id); user != nil {
 		return user.Generation
 	}
 	return 0
@@ -94,10 +143,10 @@ func (d *Directory) known(ctx context.Context) error {
 // AccountNamed returns the ID of the account that a typed name means: the exact one, or else
 // the only one spelled alike; "" if there is none.
 func (d *Directory) AccountNamed(typed string) string {
-	if d.Users[typed] != nil {
+	if d.User(typed) != nil {
 		return typed
 	}
-	if ids := d.names[lockout.CanonicalName(typed)]; len(ids) == 1 {
+	if ids := d.names.Get(lockout.CanonicalName(typed)); len(ids) == 1 {
 		return ids[0]
 	}
 	return ""
@@ -106,12 +155,12 @@ func (d *Directory) AccountNamed(typed string) string {
 // SignIn returns the user with an ID and password, or [ErrWrongPassword]. Networks take
 // turns; known says that the user has signed in in this browser before.
 func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
-	if d.Users[id] == nil {
+	if d.User(id) == nil {
 		if err := d.known(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if len(d.Users) == 0 {
+	if d.Len() == 0 {
 		return nil, ErrWrongPassword
 	}
 	leave, err := d.turns.enter(ctx, network, known)
@@ -119,7 +168,7 @@ func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, 
 		return nil, err
 	}
 	defer leave()
-	user, hash := d.Users[id], d.decoy(id)
+	user, hash := d.User(id), d.decoy(id)
 	if user != nil {
 		hash = user.PasswordHash
 	}
@@ -150,13 +199,13 @@ func holders(network string) []string {
 	return []string{network}
 }
 
-func newHashTurns() hashTurns {
+func newHashTurns() *hashTurns {
 	cores := runtime.GOMAXPROCS(0)
-	return hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
+	return &hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
 }
 
 // enter waits for a turn, and returns the function that ends it.
-func (t hashTurns) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
+func (t *hashTurns) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
 	queue := t.strangers
 	if known {
 		queue = t.known
@@ -172,10 +221,5 @@ func (d *Directory) named(term string) (ids []string) {
 	if id := d.AccountNamed(term); id != "" {
 		ids = append(ids, id)
 	}
-	for _, user := range d.Users {
-		if user.Email != "" && lowered(user.Email) == lowered(term) {
-			ids = append(ids, user.ID)
-		}
-	}
-	return ids
+	return append(ids, d.addresses.Get(lowered(term))...)
 }

@@ -126,7 +126,7 @@ func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, 
 // here or at any provider. The case of ASCII letters does not count in the latter two.
 func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 	key, subject, _ := strings.Cut(term, ":")
-	if key == Local && f.Accounts.Directory.Users[subject] != nil {
+	if key == Local && f.Accounts.Directory.User(subject) != nil {
 		return []Known{f.local(subject)}, nil
 	}
 	if p := f.Accounts.Providers[key]; p != nil {
@@ -141,7 +141,7 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 		}
 	}
 	var found []Known
-	if f.Accounts.Directory.Users[term] != nil {
+	if f.Accounts.Directory.User(term) != nil {
 		found = []Known{f.local(term)}
 	} else {
 		for _, id := range f.Accounts.Directory.named(term) {
@@ -215,7 +215,7 @@ func (f Finder) Sub(ctx context.Context, term string) (string, error) {
 // Describe returns who the person with a sub is at their provider; empty if they are at none, or unknown. An event is
 // recorded all the same if the store cannot tell.
 func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
-	if f.Accounts.Directory.Users[sub] != nil {
+	if f.Accounts.Directory.User(sub) != nil {
 		return who
 	}
 	if stored, err := f.Accounts.storedAccount(ctx, sub); stored != nil && err == nil {

@@ -2,19 +2,15 @@ package people
 
 import "fmt"
 
-// CheckLinks returns an error if two local users have the same verified address and a
-// provider links by it, which would be ambiguous.
-func (a *Accounts) CheckLinks() error {
-	owners := map[string]string{}
-	for _, p := range a.Providers {
-		for _, user := range a.Directory.Users {
-			address := lowered(user.Email)
-			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
-				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
-			}
-			if user.EmailVerified {
-				owners[address] = user.ID
-			}
+// checkLink returns an error if another user has the same verified address and a provider links by it, which would be
+// ambiguous.
+func (d *Directory) checkLink(u *User) error {
+	if !d.linked || !u.EmailVerified || u.Email == "" {
+		return nil
+	}
+	for _, id := range d.addresses.Get(lowered(u.Email)) {
+		if d.User(id).EmailVerified {
+			return fmt.Errorf("users %q and %q have the same verified e-mail address, and an idp links by it", id, u.ID)
 		}
 	}
 	return nil
@@ -23,8 +19,8 @@ func (a *Accounts) CheckLinks() error {
 // linked returns the local user of a person, or nil. A disabled user is returned too: the
 // person must not get an account of their own then.
 func (a *Accounts) linked(p *Provider, id identity) *User {
-	for _, user := range a.Directory.Users {
-		if p.links(id, user) {
+	for _, user := range a.Directory.addresses.Get(lowered(id.verifiedEmail())) {
+		if user := a.Directory.User(user); p.links(id, user) {
 			return user
 		}
 	}
@@ -32,7 +28,7 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 }
 
 // links reports whether a person of the provider is a local user. That is true of at most
-// one ([Accounts.CheckLinks]).
+// one ([Directory.Add]).
 func (p *Provider) links(id identity, user *User) bool {
 	address := id.verifiedEmail()
 	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)

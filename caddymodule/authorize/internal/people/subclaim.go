@@ -42,7 +42,7 @@ func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 	if err := checkSub(id.sub); err != nil {
 		return err
 	}
-	if a.Directory.Users[id.sub] != nil {
+	if a.Directory.User(id.sub) != nil {
 		return unfitSub("is the name of a user here")
 	}
 	app, err := a.Clients.Find(ctx, id.sub)

@@ -20,7 +20,7 @@ func (a *Accounts) Ways(keys []string) Ways {
 			ways.Providers = append(ways.Providers, p)
 		}
 	}
-	ways.Local = slices.Contains(keys, Local) && len(a.Directory.Users) > 0
+	ways.Local = slices.Contains(keys, Local) && a.Directory.Len() > 0
 	return ways
 }
 

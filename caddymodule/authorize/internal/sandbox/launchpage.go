@@ -75,7 +75,7 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
-			Local: lp.Clients.Configured[LocalAppID] != nil, LocalChosen: p.Get("app") == LocalAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
+			Local: lp.Clients.Configured(LocalAppID) != nil, LocalChosen: p.Get("app") == LocalAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
 }
@@ -103,7 +103,7 @@ func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
 
 // apps are the configured clients that can be launched, by their titles; ours is the first.
 func (lp *launchPage) apps() (apps []*client.Client) {
-	for _, c := range lp.Clients.Configured {
+	for _, c := range lp.Clients.AllConfigured() {
 		if c.LaunchURI != "" && len(c.RedirectURIs) > 0 {
 			apps = append(apps, c)
 		}
@@ -132,7 +132,7 @@ func (lp *launchPage) app(id string) *client.Client {
 // localApp is the app on the person's own computer, at an address that they typed; nil where there
 // is none.
 func (lp *launchPage) localApp(at string) *client.Client {
-	app := lp.Clients.Configured[LocalAppID]
+	app := lp.Clients.Configured(LocalAppID)
 	if app == nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
 // formAction are the sources for the form: also those of any app on the person's own computer.
 func (lp *launchPage) formAction() string {
 	sources := page.FormAction(lp.addresses()...)
-	if lp.Clients.Configured[LocalAppID] != nil {
+	if lp.Clients.Configured(LocalAppID) != nil {
 		sources += " http://localhost:* http://127.0.0.1:*"
 	}
 	return sources

@@ -151,7 +151,7 @@ func (e *signInPage) checkPassword(r *http.Request, ways people.Ways, p oauth2.P
 
 // username is what the page suggests.
 func (e *signInPage) username(req *Request) string {
-	if req.How.LoginHint == "" && len(req.How.Subjects) == 1 && e.accounts.Directory.Users[req.How.Subjects[0]] != nil {
+	if req.How.LoginHint == "" && len(req.How.Subjects) == 1 && e.accounts.Directory.User(req.How.Subjects[0]) != nil {
 		return req.How.Subjects[0]
 	}
 	return req.How.LoginHint

@@ -151,7 +151,7 @@ func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 	if err != nil {
 		return err
 	}
-	if clientID != "" && client == nil || user != "" && person == nil && r.accounts.Directory.Users[user] == nil {
+	if clientID != "" && client == nil || user != "" && person == nil && r.accounts.Directory.User(user) == nil {
 		return ErrUnknownHolder
 	}
 	return nil

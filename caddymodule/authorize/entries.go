@@ -1,0 +1,95 @@
+package authorize
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+)
+
+// entries are the local users and the configured clients of a server, which does not change them.
+type entries struct {
+	directory *people.Directory
+	clients   *client.Registry
+	origins   *origins
+}
+
+func newEntries(c *Config) (*entries, error) {
+	linked := slices.ContainsFunc(c.IdentityProviders, func(p IdentityProvider) bool { return p.LinkEmail })
+	directory, err := people.NewDirectory(c.Users, c.Passwords, linked)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	directory.Known, clients.Known = c.Known, c.Known
+	e := &entries{directory, clients, &origins{redirects: new(persistent.Map[int])}}
+	for _, client := range c.Clients {
+		if err := e.addClient(c, client); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// addClient adds a client. None may be named like a user: their tokens would have the same sub, and one pass for the
+// other (RFC 9700 §4.15).
+func (e *entries) addClient(c *Config, client Client) error {
+	if e.clients.Configured(client.ID) == nil && e.directory.User(client.ID) != nil {
+		return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
+	}
+	for _, key := range client.IdentityProviders {
+		if key != people.Local && !slices.ContainsFunc(c.IdentityProviders, func(p IdentityProvider) bool { return p.Key == key }) {
+			return fmt.Errorf("client %q: unknown idp %q", client.ID, key)
+		}
+	}
+	if err := e.clients.Add(client, c.Logger); err != nil {
+		return err
+	}
+	e.origins.count(e.clients.Configured(client.ID), 1)
+	return nil
+}
+
+// A Draft is a [Server] in the making: that of another one's configuration, with other users and clients. A change and
+// the server cost the same however many users and clients there are. It is not safe for concurrent use.
+type Draft struct {
+	config  Config
+	entries entries
+}
+
+// Draft returns a draft that begins with the users and clients of the server, which stays as it is.
+func (s *Server) Draft() *Draft {
+	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone()}}
+}
+
+// AddUser adds a user, or returns an error if it is invalid, or clashes with another user or a client. Nothing has changed
+// then.
+func (d *Draft) AddUser(u User) error {
+	if d.entries.clients.Configured(u.ID) != nil {
+		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
+	}
+	return d.entries.directory.Add(u)
+}
+
+// AddClient adds a client, or returns an error if it is invalid, or clashes with another client or a user. Nothing has
+// changed then.
+func (d *Draft) AddClient(c Client) error { return d.entries.addClient(&d.config, c) }
+
+// RemoveUser removes the user with a name, who need not exist.
+func (d *Draft) RemoveUser(name string) { d.entries.directory.Remove(name) }
+
+// RemoveClient removes the client with a client_id, which need not exist.
+func (d *Draft) RemoveClient(id string) {
+	if c := d.entries.clients.Configured(id); c != nil {
+		d.entries.origins.count(c, -1)
+		d.entries.clients.RemoveConfigured(id)
+	}
+}
+
+// Server returns the server. The draft must not be used any more.
+func (d *Draft) Server() (*Server, error) { return assemble(d.config, &d.entries) }
