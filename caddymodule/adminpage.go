@@ -172,7 +172,7 @@ func list(words []string) any {
 // pageError tells the administrator of a refusal what the admin API says.
 func pageError(err error) error {
 	var refused caddy.APIError
-	if errors.As(rosterError(err), &refused) && refused.HTTPStatus < http.StatusInternalServerError {
+	if errors.As(rosterError(err), &refused) && refused.HTTPStatus != http.StatusInternalServerError {
 		return &oauth2.Error{Code: "invalid_request", Description: refused.Err.Error(), Status: refused.HTTPStatus}
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
@@ -55,6 +56,7 @@ func rosterError(err error) error {
 	for cause, status := range map[error]int{
 		roster.ErrUnknown: http.StatusNotFound, authorize.ErrNotRegistered: http.StatusNotFound,
 		roster.ErrExists: http.StatusConflict, roster.ErrReadable: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
+		roster.ErrFull: http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
 	} {
 		if errors.Is(err, cause) {
 			return caddy.APIError{HTTPStatus: status, Err: err}
@@ -107,7 +109,7 @@ func resetRoster(r *rosterRequest) (any, error) {
 		return nil, err
 	}
 	r.of.app.Audit(r.http.Context(), audit.Event{Kind: audit.Registration, Reason: "unreadable clients and people replaced by the operator"})
-	return map[roster.Kind]int{roster.Clients: len(record.Entries[roster.Clients]), roster.Users: len(record.Entries[roster.Users])}, nil
+	return map[roster.Kind]int{roster.Clients: record.Len(roster.Clients), roster.Users: record.Len(roster.Users)}, nil
 }
 
 // recorded returns what records a change, unless it was refused.

@@ -16,6 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // rosterGateway asks for changes of the clients and people in the store of a gateway.
@@ -220,10 +222,8 @@ func TestRosterReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"roster:record", "roster:version"} {
-		if err := app.Stores().Durable.Put(t.Context(), key, []byte("damaged"), store.Forever); err != nil {
-			t.Fatal(err)
-		}
+	if err := app.Stores().Durable.Put(t.Context(), "roster:head", []byte("damaged"), store.Forever); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", ""); err == nil {
 		t.Error("the damaged record was read")
@@ -284,6 +284,18 @@ func TestRosterRefuses(t *testing.T) {
 		after, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", "")
 		if err != nil || before.Body.String() != after.Body.String() {
 			t.Errorf("%s: changed something: %v", tt.name, err)
+		}
+	}
+}
+
+// What has no room is refused with a status of its own, by the admin API and on the page of administrators.
+func TestRosterIsFull(t *testing.T) {
+	for _, full := range []error{roster.ErrFull, store.ErrFull} {
+		if refused, ok := errors.AsType[caddy.APIError](rosterError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
+			t.Errorf("%v: %+v", full, refused)
+		}
+		if shown, ok := errors.AsType[*oauth2.Error](pageError(full)); !ok || !strings.Contains(shown.Description, full.Error()) {
+			t.Errorf("%v: %+v on the page", full, shown)
 		}
 	}
 }

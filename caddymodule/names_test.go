@@ -244,9 +244,7 @@ func TestBadNamesInStore(t *testing.T) {
 	earlier := roster.New(app.stores.Durable, new(roster.Known)) // checks nothing
 	put := func(kind roster.Kind, name string, config map[string]any) {
 		t.Helper()
-		err := earlier.Change(t.Context(), func(r *roster.Record) error {
-			return r.Add(kind, name, roster.Entry{Config: json.RawMessage(jsonOf(t, config)), Since: time.Now()})
-		})
+		err := earlier.Change(t.Context(), kind, name, roster.Add(roster.Entry{Config: json.RawMessage(jsonOf(t, config)), Since: time.Now()}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
 		return nil, err
 	}
 	entries := c.app.configured(c.kind)
-	for name, e := range record.Entries[c.kind] {
+	for name, e := range record.Of(c.kind) {
 		entries = append(entries, c.stored(name, e))
 	}
 	if c.kind != roster.Clients {
@@ -164,7 +164,7 @@ func (c rosterChange) add(ctx context.Context, config []byte, secret bool) (rost
 	if c.kind == roster.Clients && secret {
 		added.Secret, entry.SecretSHA256 = newSecret()
 	}
-	return added, c.change(ctx, func(record *roster.Record) error { return record.Add(c.kind, c.name, entry) })
+	return added, c.change(ctx, roster.Add(entry))
 }
 
 // edit changes an entry by a JSON merge patch (RFC 7396), which may depend on what the entry is.
@@ -192,7 +192,7 @@ func (c rosterChange) remove(ctx context.Context) (rosterEntry, error) {
 	if err := c.endGrants(ctx); err != nil {
 		return removed, err
 	}
-	err := c.change(ctx, func(record *roster.Record) error { return record.Remove(c.kind, c.name) })
+	err := c.change(ctx, roster.Remove())
 	if errors.Is(err, roster.ErrUnknown) && c.kind == roster.Clients {
 		removed.From = "registration"
 		if err = c.revokeClient(ctx); err == nil {
@@ -233,8 +233,7 @@ func (c rosterChange) endGrants(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, stored := record.Entries[c.kind][c.name]
-	if !stored || slices.ContainsFunc(c.app.configured(c.kind), func(e rosterEntry) bool { return e.Name == c.name }) {
+	if record.Get(c.kind, c.name) == nil || slices.ContainsFunc(c.app.configured(c.kind), func(e rosterEntry) bool { return e.Name == c.name }) {
 		return nil // whose name the configuration got later keeps what they have
 	}
 	if c.kind == roster.Users {
@@ -253,10 +252,10 @@ func (c rosterChange) revokeClient(ctx context.Context) error {
 }
 
 func (c rosterChange) replace(ctx context.Context, alter func(roster.Entry) (roster.Entry, error)) error {
-	return c.change(ctx, func(record *roster.Record) error { return record.Replace(c.kind, c.name, alter) })
+	return c.change(ctx, roster.Replace(alter))
 }
 
-func (c rosterChange) change(ctx context.Context, alter func(*roster.Record) error) error {
+func (c rosterChange) change(ctx context.Context, alter roster.Alteration) error {
 	return c.app.server.Change(ctx, c.kind, c.name, alter)
 }
 

@@ -1,8 +1,9 @@
-// Package roster keeps the clients and people that an operator adds to running gateways. They are one record
-// of the durable store, so that a change is one step, and the same at all gateways that share it.
+// Package roster stores the clients and users that an operator adds to running gateways: each is an entry of the durable
+// store of its own, so that a change costs the same however many there are.
 //
-//	record.go      who is in it
-//	roster.go      reading it, changing it, and hearing of changes
-//	server.go      the authorization server with them, anew after each change
-//	judgement.go   which of them can be in force together
+//	record.go      a snapshot of all entries
+//	roster.go      reading the entries, and following the changes of other gateways
+//	change.go      changing an entry
+//	conversion.go  the single record of earlier versions
+//	server.go      the authorization server with the entries, which follows their changes
 package roster

@@ -1,16 +1,21 @@
 package roster
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
 )
 
-// A Kind says which of a record's entries are meant.
+// A Kind is the kind of an entry.
 type Kind string
 
 // The kinds of entries, as the admin API names them.
@@ -19,85 +24,192 @@ const (
 	Users   Kind = "users"
 )
 
-// An Entry is a client or a person.
+// MaxEntries is the maximum number of entries of a kind. Each gateway has all of them in memory, at some 2 KB each.
+const MaxEntries = 25_000
+
+// An Entry is a client or a user.
 type Entry struct {
 	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
 	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
 	Since        time.Time       `json:"since"`                   // when it was added
 
-	// Generation is set by [Record.Add]. What was given to it is no later one's of its name, whenever other gateways hear
-	// of its removal.
+	// Generation is set when the entry is added, and later than that of every entry before it. So what was given to an
+	// entry is no later one's of its name, whenever other gateways read of its removal.
 	Generation oauth2.Generation `json:"generation,omitempty"`
 }
 
-// A Record has all entries by kind and name: the client_id, or the name to sign in with.
-type Record struct {
-	// Entries are by kind and name. A missing kind has none.
-	Entries map[Kind]map[string]Entry `json:"entries,omitempty"`
-
-	// Latest is the greatest that any entry had, removed ones too.
-	Latest oauth2.Generation `json:"latest,omitempty"`
+func (e Entry) equal(other Entry) bool {
+	return e.Generation == other.Generation && bytes.Equal(e.Config, other.Config) && bytes.Equal(e.SecretSHA256, other.SecretSHA256)
 }
 
 var (
-	// ErrUnknown says that there is no entry of a name.
+	// ErrUnknown is returned if there is no entry of a name.
 	ErrUnknown = errors.New("is not in the store")
 
-	// ErrExists says that there is one already.
+	// ErrExists is returned if an entry is added a second time.
 	ErrExists = errors.New("is in the store already")
 
-	// ErrInvalid says that an entry cannot be in force.
+	// ErrInvalid is returned if an entry cannot be in force.
 	ErrInvalid = errors.New("cannot be in force")
+
+	// ErrFull is returned for an entry beyond [MaxEntries].
+	ErrFull = fmt.Errorf("the store has %d entries of this kind, which is the maximum: remove some, or let people sign in by an identity provider", MaxEntries)
 )
 
-// Add adds an entry. Its generation is the time, so that it is a later one even if the record was lost, or came from a backup.
-func (r *Record) Add(kind Kind, name string, e Entry) error {
-	if _, there := r.Entries[kind][name]; there {
-		return fmt.Errorf("%q %w", name, ErrExists)
+// An Alteration returns the entry to store in place of another; nil stands for none.
+type Alteration func(*Entry) (*Entry, error)
+
+// Add adds an entry, or fails with [ErrExists].
+func Add(e Entry) Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old != nil {
+			return nil, ErrExists
+		}
+		return &e, nil
 	}
-	r.Latest = max(r.Latest+1, oauth2.Generation(time.Now().UnixNano()))
-	e.Generation = r.Latest
-	r.set(kind, name, e)
+}
+
+// Replace replaces an entry, or fails with [ErrUnknown].
+func Replace(replace func(Entry) (Entry, error)) Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old == nil {
+			return nil, ErrUnknown
+		}
+		e, err := replace(*old)
+		return &e, err
+	}
+}
+
+// Remove removes an entry, or fails with [ErrUnknown].
+func Remove() Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old == nil {
+			return nil, ErrUnknown
+		}
+		return nil, nil
+	}
+}
+
+// A Record is a snapshot of all entries. A nil Record has none.
+type Record struct {
+	entries *persistent.Map[Entry] // by [named.key]
+	sizes   map[Kind]int
+}
+
+// named identifies an entry, of kinds that only later versions know as well.
+type named struct {
+	kind Kind
+	name string
+}
+
+// key is that in a record.
+func (n named) key() string { return string(n.kind) + ":" + n.name }
+
+func parseKey(key string) named {
+	kind, name, _ := strings.Cut(key, ":")
+	return named{Kind(kind), name}
+}
+
+// Get returns the entry with a kind and name; nil if there is none.
+func (r *Record) Get(kind Kind, name string) *Entry {
+	if r == nil {
+		return nil
+	}
+	if e, found := r.entries.Lookup(named{kind, name}.key()); found {
+		return &e
+	}
 	return nil
 }
 
-// Replace replaces an entry by what alter makes of it, or returns [ErrUnknown].
-func (r *Record) Replace(kind Kind, name string, alter func(Entry) (Entry, error)) error {
-	e, there := r.Entries[kind][name]
-	if !there {
-		return fmt.Errorf("%q %w", name, ErrUnknown)
+// Len is the number of entries of a kind.
+func (r *Record) Len(kind Kind) int {
+	if r == nil {
+		return 0
 	}
-	e, err := alter(e)
-	if err == nil {
-		r.set(kind, name, e)
-	}
-	return err
+	return r.sizes[kind]
 }
 
-// Remove removes an entry, or returns [ErrUnknown].
-func (r *Record) Remove(kind Kind, name string) error {
-	if _, there := r.Entries[kind][name]; !there {
-		return fmt.Errorf("%q %w", name, ErrUnknown)
+// Of iterates over the entries of a kind by name.
+func (r *Record) Of(kind Kind) iter.Seq2[string, Entry] {
+	return func(yield func(string, Entry) bool) {
+		for _, m := range r.members() {
+			if m.kind == kind && !yield(m.name, m.entry) {
+				return
+			}
+		}
 	}
-	delete(r.Entries[kind], name)
-	return nil
 }
 
-// Clone returns a record that can be changed alone.
-func (r *Record) Clone() *Record {
-	entries := make(map[Kind]map[string]Entry, len(r.Entries))
-	for kind, named := range r.Entries {
-		entries[kind] = maps.Clone(named)
+func newRecord(entries map[named]*Entry) *Record { return (*Record)(nil).with(entries) }
+
+// with returns a record with other entries in place of those of their names; nil removes one.
+func (r *Record) with(entries map[named]*Entry) *Record {
+	changed := &Record{new(persistent.Map[Entry]), map[Kind]int{}}
+	if r != nil {
+		changed.entries = r.entries.Clone()
+		for kind, n := range r.sizes {
+			changed.sizes[kind] = n
+		}
 	}
-	return &Record{Entries: entries, Latest: r.Latest}
+	for n, e := range entries {
+		if changed.Get(n.kind, n.name) != nil {
+			changed.sizes[n.kind]--
+		}
+		if e == nil {
+			changed.entries.Delete(n.key())
+			continue
+		}
+		changed.sizes[n.kind]++
+		changed.entries.Set(n.key(), *e)
+	}
+	return changed
 }
 
-func (r *Record) set(kind Kind, name string, e Entry) {
-	if r.Entries == nil {
-		r.Entries = map[Kind]map[string]Entry{}
+// member is an entry with its kind and name.
+type member struct {
+	named
+	entry Entry
+}
+
+// members are all entries, oldest first: on conflict the older one wins.
+func (r *Record) members() (all []member) {
+	if r == nil {
+		return nil
 	}
-	if r.Entries[kind] == nil {
-		r.Entries[kind] = map[string]Entry{}
+	for key, e := range r.entries.All() {
+		all = append(all, member{parseKey(key), e})
 	}
-	r.Entries[kind][name] = e
+	sortMembers(all)
+	return all
+}
+
+func sortMembers(all []member) {
+	slices.SortFunc(all, func(a, b member) int {
+		return cmp.Or(a.entry.Since.Compare(b.entry.Since), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+	})
+}
+
+// differences returns the entries that this record has and another has not, or has otherwise, oldest first, and the names of
+// those that only the other one has.
+func (r *Record) differences(other *Record) (changed []member, removed []named) {
+	if other == nil {
+		return r.members(), nil
+	}
+	seen := map[string]bool{}
+	for key := range r.entries.Candidates(other.entries) {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		e, found := r.entries.Lookup(key)
+		before, was := other.entries.Lookup(key)
+		switch {
+		case !found:
+			removed = append(removed, parseKey(key))
+		case !was || !e.equal(before):
+			changed = append(changed, member{parseKey(key), e})
+		}
+	}
+	sortMembers(changed)
+	return changed, removed
 }

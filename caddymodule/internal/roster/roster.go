@@ -4,52 +4,81 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 const (
-	recordKey  = "roster:record"
-	versionKey = "roster:version" // the digest of the record, to ask for often
+	headKey      = "roster:head"
+	entryKind    = "roster-entry"
+	changePrefix = "roster-change:"
 
-	unreadableKey = "roster:unreadable" // what [Roster.Reset] replaced
+	// changesKept is how many of the latest changes other gateways can catch up with. One that is further behind reads all
+	// entries.
+	changesKept = 1024
 
-	// maxSize bounds the record, which every gateway reads whole: some 2,000 clients and people.
-	maxSize = 1 << 20
-
-	// interval is how often a gateway asks whether another one has changed the record.
+	// interval is how often a gateway asks whether another one has changed an entry.
 	interval = 2 * time.Second
 )
 
-var (
-	errTooBig = errors.New("as many clients and people as may be are in the store: let people sign in by an identity provider")
-)
+// A head is the latest change. Each change replaces it, so that changes at several gateways come one after another.
+type head struct {
+	Number uint64            `json:"number"`           // of the change
+	ID     string            `json:"id"`               // random: after a restore, another change can have the number
+	Latest oauth2.Generation `json:"latest,omitempty"` // the greatest that any entry had, removed ones too
+}
 
-// A Roster is the record of a durable store. It is safe for concurrent use.
+// A change is one of the latest. It is stored by its number modulo [changesKept].
+type change struct {
+	Head   head   `json:"head"`   // after it
+	Before string `json:"before"` // ID of the head before
+	Kind   Kind   `json:"kind"`
+	Name   string `json:"name"`
+}
+
+func changeKey(number uint64) string {
+	return changePrefix + strconv.FormatUint(number%changesKept, 10)
+}
+
+// A storedEntry is the value of an entry. Its key is a digest, as a store may not take every name as one.
+type storedEntry struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+	Entry
+}
+
+func (n named) storeKey() string { return store.Key(entryKind, n.key()) }
+
+// A Roster is the entries of a durable store. It is safe for concurrent use.
 type Roster struct {
 	store store.Store
 	known *Known
-	mu    sync.Mutex // held while the record is read or changed, so that an earlier one never replaces a later one
 
 	trouble atomic.Pointer[error] // of the last reading
 }
 
 // Known is what was last read. It may be handed on to the roster of a later configuration.
-type Known struct{ read atomic.Pointer[reading] }
-
-type reading struct {
-	record  *Record
-	version []byte
+type Known struct {
+	mu   sync.Mutex // held while entries are read or changed, so that an earlier reading never replaces a later one
+	read atomic.Pointer[reading]
 }
 
-// Record returns the record, which must not be changed; nil before it was first read.
+type reading struct {
+	record *Record
+	head   *head  // nil if there was none
+	value  []byte // of the head
+	single []byte // record of an earlier version that is not converted
+}
+
+// Record returns the entries; nil before they were first read.
 func (k *Known) Record() *Record {
 	if read := k.read.Load(); read != nil {
 		return read.record
@@ -63,27 +92,21 @@ func New(s store.Store, known *Known) *Roster { return &Roster{store: s, known: 
 // Record is [Known.Record].
 func (r *Roster) Record() *Record { return r.known.Record() }
 
-// Read reads the record if it has changed, and reports that.
+// Read reads what has changed, and reports whether something has.
 func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	defer func() { r.trouble.Store(&err) }()
-	version, err := store.Values(ctx, r.store, versionKey)
-	if err != nil {
-		return false, fmt.Errorf("reading clients and people in the store: %w", err)
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	before := r.Record()
+	trouble := store.Retry(ctx, func() error { return r.refresh(ctx) })
+	r.trouble.Store(&trouble)
+	if trouble != nil && !errors.As(trouble, new(*conversionError)) {
+		return false, trouble
 	}
-	if read := r.known.read.Load(); read != nil && bytes.Equal(read.version, version[0]) {
-		return false, nil
-	}
-	read, _, err := r.load(ctx)
-	if err != nil {
-		return false, err
-	}
-	r.known.read.Store(read)
-	return true, nil
+	return r.Record() != before, nil
 }
 
-// Trouble says why the record could not be read lately; nil if it could. It does not wait.
+// Trouble is why the entries could not be read lately, or those of an earlier version not converted; nil if they could. It
+// does not wait.
 func (r *Roster) Trouble() error {
 	if err := r.trouble.Load(); err != nil {
 		return *err
@@ -91,85 +114,96 @@ func (r *Roster) Trouble() error {
 	return nil
 }
 
-// load reads the record, and returns it as stored, too.
-func (r *Roster) load(ctx context.Context) (*reading, []byte, error) {
-	values, err := store.Values(ctx, r.store, recordKey)
+// refresh reads what has changed. It requires the lock.
+func (r *Roster) refresh(ctx context.Context) error {
+	values, err := store.Values(ctx, r.store, headKey, recordKey)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading clients and people in the store: %w", err)
+		return fmt.Errorf("reading clients and people in the store: %w", err)
 	}
-	if values[0] == nil {
-		return &reading{record: new(Record)}, nil, nil
+	value, single := values[0], values[1]
+	before := r.known.read.Load()
+	switch {
+	case value == nil && single != nil:
+		return r.convert(ctx, before, single)
+	case before != nil && before.single == nil && bytes.Equal(before.value, value):
+		return nil
 	}
-	record, err := store.FromJSON[Record](values[0])
+	read, err := r.load(ctx, before, value)
 	if err != nil {
-		return nil, nil, fmt.Errorf("clients and people in the store: %w", err)
+		return fmt.Errorf("clients and people in the store: %w", err)
 	}
-	return &reading{record, versionOf(values[0])}, values[0], nil
+	r.known.read.Store(read)
+	return nil
 }
 
-func versionOf(value []byte) []byte {
-	sum := sha256.Sum256(value)
-	return sum[:]
-}
-
-// Change makes a change to the record, of which each sees the one before. If alter fails, or the store does,
-// nothing has changed.
-func (r *Roster) Change(ctx context.Context, alter func(*Record) error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return store.Retry(ctx, func() error { return r.change(ctx, alter) })
-}
-
-func (r *Roster) change(ctx context.Context, alter func(*Record) error) error {
-	read, old, err := r.load(ctx)
+// load returns the reading of a head's value.
+func (r *Roster) load(ctx context.Context, before *reading, value []byte) (*reading, error) {
+	h, err := store.FromJSON[head](value)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	record := read.record.Clone()
-	if err := alter(record); err != nil {
-		return err
+	if h == nil {
+		return &reading{record: newRecord(nil)}, nil
 	}
-	return r.write(ctx, record, old)
+	record, err := r.catchUp(ctx, before, h)
+	if record == nil && err == nil {
+		record, err = r.all(ctx)
+	}
+	return &reading{record: record, head: h, value: value}, err
 }
 
-// ErrReadable says that the record can be read, and needs no [Roster.Reset].
-var ErrReadable = errors.New("the record of clients and people can be read: change its entries")
+// catchUp returns the record before with the changes up to a head; nil if these are not all known.
+func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Record, error) {
+	if before == nil || before.head == nil || to.Number <= before.head.Number || to.Number-before.head.Number > changesKept {
+		return nil, nil
+	}
+	var keys []string
+	for number := before.head.Number + 1; number <= to.Number; number++ {
+		keys = append(keys, changeKey(number))
+	}
+	names, last := map[named]bool{}, *before.head
+	err := store.Each(ctx, r.store, keys, func(some []*change) error {
+		for _, c := range some {
+			if c.Head.Number == last.Number+1 && c.Before == last.ID {
+				last, names[named{c.Kind, c.Name}] = c.Head, true
+			}
+		}
+		return nil
+	})
+	if err != nil || last != *to {
+		return nil, err
+	}
+	entries := make(map[named]*Entry, len(names))
+	keys = keys[:0]
+	for n := range names {
+		keys, entries[n] = append(keys, n.storeKey()), nil
+	}
+	err = r.entries(ctx, keys, entries)
+	return before.record.with(entries), err
+}
 
-// Reset puts what was last read in place of a record that cannot be read, or nothing if none was. The other one is kept
-// under another key.
-func (r *Roster) Reset(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	values, err := store.Values(ctx, r.store, recordKey)
+// all reads all entries. Those that change meanwhile come with a later change of the head.
+func (r *Roster) all(ctx context.Context) (*Record, error) {
+	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err = store.FromJSON[Record](values[0]); err == nil {
-		return ErrReadable
-	}
-	aside := &store.Call{Op: store.Put, Key: unreadableKey, Value: values[0], TTL: store.Forever}
-	return r.write(ctx, cmp.Or(r.Record(), new(Record)), values[0], aside)
+	entries := make(map[named]*Entry, len(keys))
+	err = r.entries(ctx, keys, entries)
+	return newRecord(entries), err
 }
 
-// write stores a record in place of what was read, and makes other calls with that.
-func (r *Roster) write(ctx context.Context, record *Record, read []byte, with ...*store.Call) error {
-	value, err := store.ToJSON(record)
-	if err != nil {
-		return err
-	}
-	if len(value) > maxSize {
-		return errTooBig
-	}
-	version := versionOf(value)
-	err = r.store.Do(ctx, append(with, store.Replacing(recordKey, read, value, store.Forever),
-		&store.Call{Op: store.Put, Key: versionKey, Value: version, TTL: store.Forever})...)
-	if err == nil {
-		r.known.read.Store(&reading{record, version})
-	}
-	return err
+// entries reads the entries of some keys.
+func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry) error {
+	return store.Each(ctx, r.store, keys, func(some []*storedEntry) error {
+		for _, e := range some {
+			to[named{e.Kind, e.Name}] = &e.Entry
+		}
+		return nil
+	})
 }
 
-// Watch reads the record whenever it has changed, and then calls a function, until ctx ends. An outage of the store
+// Watch reads entries whenever some have changed, and then calls a function, until ctx ends. An outage of the store
 // changes nothing: what is known stays.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
 	ticker := time.NewTicker(interval)
@@ -180,10 +214,11 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			return
 		case <-ticker.C:
 		}
-		switch news, err := r.Read(ctx); {
-		case err == nil && news:
+		news, err := r.Read(ctx)
+		if news {
 			changed()
-		case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable): // of which the store tells
+		}
+		if err = cmp.Or(err, r.Trouble()); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
 			logger.Error("clients and people in the store cannot be read; those known stay", "error", err)
 		}
 	}

@@ -2,9 +2,13 @@ package roster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,8 +18,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-func add(name string) func(*Record) error {
-	return func(r *Record) error { return r.Add(Users, name, Entry{Config: []byte(`{}`)}) }
+var empty = Entry{Config: []byte(`{}`)}
+
+func change1(t *testing.T, r *Roster, kind Kind, name string, alter Alteration) {
+	t.Helper()
+	if err := r.Change(t.Context(), kind, name, alter, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namesIn are the names of users in a record, sorted.
+func namesIn(r *Record) (names []string) {
+	for name := range r.Of(Users) {
+		names = append(names, name)
+	}
+	return slices.Sorted(slices.Values(names))
 }
 
 func TestChange(t *testing.T) {
@@ -23,135 +40,365 @@ func TestChange(t *testing.T) {
 	if r.Record() != nil {
 		t.Error("a record before it was read")
 	}
-	if err := r.Change(t.Context(), add("a")); err != nil || len(r.Record().Entries[Users]) != 1 {
-		t.Fatalf("%v, %+v", err, r.Record())
-	}
+	change1(t, r, Users, "a", Add(empty))
 	failure := errors.New("no")
+	refuse := func(_, _ *Entry) error { return failure }
 	for _, tt := range []struct {
-		name  string
-		alter func(*Record) error
-		want  error
+		name, entry string
+		kind        Kind
+		alter       Alteration
+		check       func(before, after *Entry) error
+		want        error
 	}{
-		{"one that is there", add("a"), ErrExists},
-		{"removal of none", func(r *Record) error { return r.Remove(Clients, "a") }, ErrUnknown},
-		{"an edit of none", func(r *Record) error { return r.Replace(Users, "b", nil) }, ErrUnknown},
-		{"half done", func(r *Record) error { return errors.Join(r.Remove(Users, "a"), failure) }, failure},
-		{"too much", func(r *Record) error {
-			return r.Add(Clients, "big", Entry{Config: slices.Concat([]byte(`"`), slices.Repeat([]byte("x"), maxSize), []byte(`"`))})
-		}, errTooBig},
+		{"one that is there", "a", Users, Add(empty), nil, ErrExists},
+		{"removal of none", "a", Clients, Remove(), nil, ErrUnknown},
+		{"an edit of none", "b", Users, Replace(nil), nil, ErrUnknown},
+		{"a failing edit", "a", Users, Replace(func(e Entry) (Entry, error) { return e, failure }), nil, failure},
+		{"an addition that is refused", "b", Users, Add(empty), refuse, failure},
+		{"a removal that is refused", "a", Users, Remove(), refuse, failure},
 	} {
-		if err := r.Change(t.Context(), tt.alter); !errors.Is(err, tt.want) {
+		if err := r.Change(t.Context(), tt.kind, tt.entry, tt.alter, tt.check); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if changed, err := r.Read(t.Context()); changed || err != nil || len(r.Record().Entries[Users]) != 1 || len(r.Record().Entries[Clients]) != 0 {
-			t.Errorf("%s changed something: %+v", tt.name, r.Record())
+		fresh := New(r.store, new(Known))
+		for _, of := range []*Roster{r, fresh} {
+			if _, err := of.Read(t.Context()); err != nil || !slices.Equal(namesIn(of.Record()), []string{"a"}) || of.Record().Len(Users) != 1 || of.Record().Len(Clients) != 0 {
+				t.Errorf("%s changed something: %v, %v", tt.name, err, namesIn(of.Record()))
+			}
 		}
+	}
+	change1(t, r, Users, "a", Remove())
+	if r.Record().Len(Users) != 0 || r.Record().Get(Users, "a") != nil {
+		t.Errorf("after the removal: %+v", r.Record().Get(Users, "a"))
 	}
 }
 
 // Of changes at several gateways at once, none is lost.
 func TestChangesAtOnce(t *testing.T) {
-	shared := store.NewMemory(10, 0)
+	shared := store.NewMemory(20, 0)
 	var changes sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		changes.Go(func() {
-			if err := New(shared, new(Known)).Change(t.Context(), add(name)); err != nil {
+			if err := New(shared, new(Known)).Change(t.Context(), Users, name, Add(empty), nil); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	changes.Wait()
 	r := New(shared, new(Known))
-	if changed, err := r.Read(t.Context()); !changed || err != nil || len(r.Record().Entries[Users]) != 4 {
-		t.Errorf("%v %v: %+v", changed, err, r.Record())
+	if changed, err := r.Read(t.Context()); !changed || err != nil || r.Record().Len(Users) != 4 {
+		t.Errorf("%v %v: %v", changed, err, namesIn(r.Record()))
 	}
 }
 
-// Another gateway hears of a change within the interval, and keeps what it knows through an outage.
+// A gateway that follows changes knows the same as one that reads all entries, whether it is a few changes behind or more
+// than are kept, and after the store was restored from a backup.
+func TestFollowing(t *testing.T) {
+	shared := &countingStore{Store: store.NewMemory(3000, 0)}
+	here, there := New(shared, new(Known)), New(shared, new(Known))
+	agree := func(name string) {
+		t.Helper()
+		whole := New(shared, new(Known))
+		for _, r := range []*Roster{there, whole} {
+			if _, err := r.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := namesIn(there.Record()), namesIn(whole.Record()); !slices.Equal(got, want) || there.Record().Len(Users) != len(want) {
+			t.Errorf("%s: %d users, want %d", name, len(got), len(want))
+		}
+		for name, e := range whole.Record().Of(Users) {
+			if !e.equal(*there.Record().Get(Users, name)) {
+				t.Errorf("%s: another entry of %s", name, name)
+			}
+		}
+	}
+	agree("empty")
+	for i := range 5 {
+		change1(t, here, Users, fmt.Sprint("first-", i), Add(empty))
+	}
+	agree("the first entries")
+	backup := maps.Collect(entriesOf(t, shared))
+	change1(t, here, Users, "first-1", Remove())
+	change1(t, here, Users, "first-2", Replace(func(Entry) (Entry, error) { return Entry{Config: []byte(`{"x":1}`)}, nil }))
+	change1(t, here, Users, "second", Add(empty))
+	lists := shared.lists
+	if _, err := there.Read(t.Context()); err != nil || shared.lists != lists {
+		t.Errorf("read all entries for three changes: %v", err)
+	}
+	agree("a removal, an edit and an addition")
+	for i := range changesKept + 1 {
+		change1(t, here, Users, fmt.Sprint("more-", i), Add(empty))
+	}
+	agree("more changes than are kept")
+	restored := store.NewMemory(3000, 0)
+	for key, value := range backup {
+		if err := restored.Put(t.Context(), key, value, store.Forever); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared.Store = restored
+	other := New(shared, new(Known))
+	for i := range int(there.known.read.Load().head.Number) { // more than it knows of
+		change1(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
+	}
+	agree("other changes after a restore")
+}
+
+func entriesOf(t *testing.T, s *countingStore) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		err := s.Store.(*store.Memory).Entries(t.Context(), func(key string, value []byte, _ time.Duration) error { yield(key, value); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another gateway reads a change within the interval, and keeps what it knows through an outage.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &brittleStore{Store: store.NewMemory(10, 0)}
+		shared := &countingStore{Store: store.NewMemory(20, 0)}
 		here, there := New(shared, new(Known)), New(shared, new(Known))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
+		if _, err := there.Read(ctx); err != nil {
+			t.Fatal(err)
+		}
 		heard := 0
 		go there.Watch(ctx, func() { heard++ }, slog.New(slog.DiscardHandler))
 		for i, name := range []string{"a", "b"} {
-			if err := here.Change(ctx, add(name)); err != nil {
-				t.Fatal(err)
-			}
+			change1(t, here, Users, name, Add(empty))
 			time.Sleep(interval + time.Millisecond)
-			if synctest.Wait(); heard != i+1 || len(there.Record().Entries[Users]) != i+1 {
-				t.Errorf("%s: heard %d times, %+v", name, heard, there.Record())
+			if synctest.Wait(); heard != i+1 || there.Record().Len(Users) != i+1 {
+				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Record()))
 			}
 		}
 		shared.down = true
 		time.Sleep(10 * interval)
-		if synctest.Wait(); heard != 2 || len(there.Record().Entries[Users]) != 2 {
-			t.Errorf("after an outage: heard %d times, %+v", heard, there.Record())
+		if synctest.Wait(); heard != 2 || there.Record().Len(Users) != 2 {
+			t.Errorf("after an outage: heard %d times, %v", heard, namesIn(there.Record()))
 		}
 	})
 }
 
-// Whoever gets a name has a later generation than all who had it, even if clocks or the record went back; an edit keeps it.
+// An entry has a later generation than all that had its name, even if clocks or the store went back; an edit keeps it.
 func TestGenerations(t *testing.T) {
-	ahead := Record{Latest: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())}
-	r, latest := *ahead.Clone(), ahead.Latest
+	ahead, err := store.ToJSON(head{Number: 1, ID: "x", Latest: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.NewMemory(20, 0)
+	if err := s.Put(t.Context(), headKey, ahead, store.Forever); err != nil {
+		t.Fatal(err)
+	}
+	r, latest := New(s, new(Known)), oauth2.Generation(time.Now().Add(time.Hour-time.Minute).UnixNano())
 	for i := range 3 {
 		if i == 2 {
-			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), Record{}
+			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), New(store.NewMemory(20, 0), new(Known))
 		}
-		if err := errors.Join(add("a")(&r), r.Replace(Users, "a", func(e Entry) (Entry, error) { return e, nil })); err != nil {
-			t.Fatal(err)
+		change1(t, r, Users, "a", Add(empty))
+		added := r.Record().Get(Users, "a").Generation
+		change1(t, r, Users, "a", Replace(func(e Entry) (Entry, error) { return e, nil }))
+		if kept := r.Record().Get(Users, "a").Generation; kept != added || added <= latest {
+			t.Errorf("%d after %d, kept as %d", added, latest, kept)
 		}
-		added := r.Entries[Users]["a"].Generation
-		if err := r.Remove(Users, "a"); err != nil || added <= latest {
-			t.Errorf("%d after %d, %v", added, latest, err)
-		}
+		change1(t, r, Users, "a", Remove())
 		latest = added
 	}
 }
 
-type brittleStore struct {
-	store.Store
-	down bool
+// The limit is one of each kind, and removing an entry makes room.
+func TestFullRoster(t *testing.T) {
+	r := New(store.NewMemory(MaxEntries+2000, 0), new(Known))
+	change1(t, r, Users, "first", Add(empty))
+	read := *r.known.read.Load()
+	many := make(map[named]*Entry, MaxEntries)
+	for i := range MaxEntries - 1 {
+		many[named{Users, fmt.Sprint(i)}] = &empty
+	}
+	read.record = read.record.with(many)
+	r.known.read.Store(&read)
+	if err := r.Change(t.Context(), Users, "x", Add(empty), nil); !errors.Is(err, ErrFull) {
+		t.Errorf("a user too many: %v", err)
+	}
+	change1(t, r, Clients, "x", Add(empty))
+	change1(t, r, Users, "first", Replace(func(e Entry) (Entry, error) { return e, nil }))
+	change1(t, r, Users, "first", Remove())
+	change1(t, r, Users, "x", Add(empty))
 }
 
-func (s *brittleStore) Do(ctx context.Context, calls ...*store.Call) error {
+// countingStore counts listings, and fails on request.
+type countingStore struct {
+	store.Store
+	lists int
+	down  bool
+	fail  func(calls []*store.Call) error
+}
+
+func (s *countingStore) List(ctx context.Context, prefix string) ([]string, error) {
+	s.lists++
+	return s.Store.List(ctx, prefix)
+}
+
+func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	if s.down {
 		return store.ErrUnavailable
+	}
+	if s.fail != nil {
+		if err := s.fail(calls); err != nil {
+			return err
+		}
 	}
 	return s.Store.Do(ctx, calls...)
 }
 
-// A record that cannot be read is told of, and leaves what is known in force.
-func TestUnreadableRecord(t *testing.T) {
-	shared := store.NewMemory(10, 0)
-	here, there := New(shared, new(Known)), New(shared, new(Known))
-	if err := here.Change(t.Context(), add("a")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := there.Read(t.Context()); err != nil || there.Trouble() != nil {
-		t.Fatal(err, there.Trouble())
-	}
-	for key, value := range map[string]string{recordKey: `{"v":99}`, versionKey: "other"} {
-		if err := shared.Put(t.Context(), key, []byte(value), store.Forever); err != nil {
+// What cannot be read is reported, and leaves what is known in force. A reset repairs it, and keeps what it replaces.
+func TestUnreadable(t *testing.T) {
+	const unreadable = `{"v":99}`
+	entry := named{Users, "a"}
+	for name, tt := range map[string]struct {
+		damage func(s store.Store) error
+		kept   string // key of what was replaced; "" for nothing
+	}{
+		"the head": {func(s store.Store) error { return s.Put(t.Context(), headKey, []byte(unreadable), store.Forever) }, unreadableKey},
+		"an entry": {func(s store.Store) error {
+			return errors.Join(s.Put(t.Context(), entry.storeKey(), []byte(unreadable), store.Forever),
+				s.Put(t.Context(), headKey, []byte(`{"v":1,"number":7,"id":"x"}`), store.Forever))
+		}, unreadablePrefix + strings.TrimPrefix(entry.storeKey(), entryKind+":")},
+		"a missing head": {func(s store.Store) error { return s.Delete(t.Context(), headKey) }, ""},
+	} {
+		shared := store.NewMemory(20, 0)
+		here, there := New(shared, new(Known)), New(shared, new(Known))
+		change1(t, here, Users, "a", Add(empty))
+		if _, err := there.Read(t.Context()); err != nil || there.Trouble() != nil {
+			t.Fatal(err, there.Trouble())
+		}
+		if err := tt.damage(shared); err != nil {
 			t.Fatal(err)
 		}
+		if changed, err := there.Read(t.Context()); changed || err == nil || there.Trouble() == nil || there.Record().Len(Users) != 1 {
+			t.Errorf("%s: %v %v: %v, %v", name, changed, err, there.Trouble(), namesIn(there.Record()))
+		}
+		if err := there.Change(t.Context(), Users, "b", Add(empty), nil); err == nil {
+			t.Errorf("%s: a change", name)
+		}
+		if err := there.Reset(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		whole := New(shared, new(Known))
+		for _, r := range []*Roster{there, whole} {
+			if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil || r.Record().Len(Users) != 1 {
+				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.Trouble(), namesIn(r.Record()))
+			}
+		}
+		if kept, err := shared.Get(t.Context(), tt.kept); tt.kept != "" && (string(kept) != unreadable || err != nil) {
+			t.Errorf("%s: kept %s, %v", name, kept, err)
+		}
+		if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
+			t.Errorf("%s: another reset: %v", name, err)
+		}
+		change1(t, there, Users, "b", Add(empty))
 	}
-	if changed, err := there.Read(t.Context()); changed || !errors.Is(err, store.ErrNewer) || !errors.Is(there.Trouble(), store.ErrNewer) || len(there.Record().Entries[Users]) != 1 {
-		t.Errorf("%v %v: %v, %+v", changed, err, there.Trouble(), there.Record())
+}
+
+// earlierRecord is that of an earlier version, as that wrote it.
+func earlierRecord(t *testing.T, users int) []byte {
+	t.Helper()
+	entries := map[string]Entry{}
+	for i := range users {
+		entries[fmt.Sprint("user-", i)] = Entry{Config: []byte(`{}`), Since: time.Unix(int64(i), 0), Generation: oauth2.Generation(i + 1)}
 	}
-	if err := there.Reset(t.Context()); err != nil {
+	value, err := store.ToJSON(map[string]any{"entries": map[string]any{"users": entries}, "latest": users})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := there.Read(t.Context()); changed || err != nil || there.Trouble() != nil || len(there.Record().Entries[Users]) != 1 {
-		t.Errorf("after the reset: %v %v: %v, %+v", changed, err, there.Trouble(), there.Record())
+	return value
+}
+
+// The record of an earlier version is converted once, whole or not at all, by whichever gateway is the first; gateways of
+// the earlier version cannot read what takes its place.
+func TestConversion(t *testing.T) {
+	const users = 250
+	earlier := earlierRecord(t, users)
+	memory := store.NewMemory(1000, 0)
+	shared := &countingStore{Store: memory}
+	if err := memory.Put(t.Context(), recordKey, earlier, store.Forever); err != nil {
+		t.Fatal(err)
 	}
-	if kept, err := shared.Get(t.Context(), unreadableKey); string(kept) != `{"v":99}` || err != nil {
-		t.Errorf("kept %s, %v", kept, err)
+	isChange := func(c *store.Call) bool { return c.Op != store.Get }
+	shared.fail = func(calls []*store.Call) error {
+		if slices.ContainsFunc(calls, isChange) {
+			return store.ErrFull
+		}
+		return nil
 	}
-	if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
-		t.Errorf("another reset: %v", err)
+	before := maps.Collect(entriesOf(t, shared))
+	first := New(shared, new(Known))
+	if changed, err := first.Read(t.Context()); !changed || err != nil || first.Record().Len(Users) != users || !errors.Is(first.Trouble(), store.ErrFull) {
+		t.Errorf("while it fails: %v %v, %d users, %v", changed, err, first.Record().Len(Users), first.Trouble())
+	}
+	if err := first.Change(t.Context(), Users, "new", Add(empty), nil); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a change while it fails: %v", err)
+	}
+	if after := maps.Collect(entriesOf(t, shared)); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("a failure changed %d entries to %d", len(before), len(after))
+	}
+	shared.fail = nil
+	var all sync.WaitGroup
+	rosters := []*Roster{first, New(shared, new(Known)), New(shared, new(Known))}
+	for _, r := range rosters {
+		all.Go(func() {
+			if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil {
+				t.Errorf("%v, %v", err, r.Trouble())
+			}
+		})
+	}
+	all.Wait()
+	for _, r := range append(rosters, New(shared, new(Known))) {
+		if _, err := r.Read(t.Context()); err != nil || r.Record().Len(Users) != users {
+			t.Errorf("%d users, %v", r.Record().Len(Users), err)
+		}
+		for i := range users {
+			if e := r.Record().Get(Users, fmt.Sprint("user-", i)); e == nil || e.Generation != oauth2.Generation(i+1) || !e.Since.Equal(time.Unix(int64(i), 0)) {
+				t.Fatalf("user %d: %+v", i, e)
+			}
+		}
+	}
+	left, err := memory.Get(t.Context(), recordKey)
+	if _, newer := store.FromJSON[json.RawMessage](left); !errors.Is(newer, store.ErrNewer) || err != nil {
+		t.Errorf("an earlier version reads %s, %v", left, err)
+	}
+	change1(t, rosters[1], Users, "user-7", Remove())
+	whole := New(shared, new(Known))
+	if _, err := whole.Read(t.Context()); err != nil || whole.Record().Len(Users) != users-1 {
+		t.Errorf("after a removal: %d users, %v", whole.Record().Len(Users), err)
+	}
+}
+
+// If a gateway of an earlier version changes the record while it is converted, the change is not lost.
+func TestConversionDuringChange(t *testing.T) {
+	memory := store.NewMemory(1000, 0)
+	shared := &countingStore{Store: memory}
+	if err := memory.Put(t.Context(), recordKey, earlierRecord(t, 3), store.Forever); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	shared.fail = func(calls []*store.Call) error {
+		if len(calls) > 3 { // the conversion
+			once.Do(func() {
+				if err := memory.Put(t.Context(), recordKey, earlierRecord(t, 2), store.Forever); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	}
+	r := New(shared, new(Known))
+	if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil || r.Record().Len(Users) != 2 {
+		t.Errorf("%v, %v, %v", err, r.Trouble(), namesIn(r.Record()))
+	}
+	whole := New(shared, new(Known))
+	if _, err := whole.Read(t.Context()); err != nil || !slices.Equal(namesIn(whole.Record()), []string{"user-0", "user-1"}) {
+		t.Errorf("%v, %v", err, namesIn(whole.Record()))
 	}
 }

@@ -1,0 +1,185 @@
+package roster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// unreadableKey has the head, or the record of an earlier version, that [Roster.Reset] replaced. Entries that it replaced
+// are below unreadablePrefix.
+const (
+	unreadableKey    = "roster:unreadable"
+	unreadablePrefix = "roster-unreadable:"
+)
+
+// Change changes an entry. Each change sees the one before, at whatever gateway. check may refuse the change; it sees the
+// entries before it by [Roster.Record]. If alter or check fails, or the store does, nothing has changed.
+func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	return store.Retry(ctx, func() error {
+		if err := r.prepare(ctx); err != nil {
+			return err
+		}
+		before := r.Record().Get(kind, name)
+		after, err := r.alter(kind, name, before, alter)
+		if err == nil && check != nil {
+			err = check(before, after)
+		}
+		if err != nil {
+			return err
+		}
+		return r.write(ctx, named{kind, name}, after)
+	})
+}
+
+// prepare reads what has changed, and stores a head if there is none.
+func (r *Roster) prepare(ctx context.Context) error {
+	err := r.refresh(ctx)
+	if err == nil && r.known.read.Load().head == nil {
+		err = r.create(ctx, newRecord(nil), nil)
+	}
+	return err
+}
+
+// alter returns what becomes of an entry. The generation of a new one is the time, so that it is a later one even if
+// the entries were lost, or came from a backup.
+func (r *Roster) alter(kind Kind, name string, before *Entry, alter Alteration) (*Entry, error) {
+	after, err := alter(before)
+	switch {
+	case errors.Is(err, ErrExists), errors.Is(err, ErrUnknown):
+		return nil, fmt.Errorf("%q %w", name, err)
+	case err != nil || after == nil || before != nil:
+		return after, err
+	case r.Record().Len(kind) >= MaxEntries:
+		return nil, ErrFull
+	}
+	added := *after
+	added.Generation = max(r.known.read.Load().head.Latest+1, oauth2.Generation(time.Now().UnixNano()))
+	return &added, nil
+}
+
+// write stores an entry, or removes it if it is nil, unless another change was faster.
+func (r *Roster) write(ctx context.Context, n named, e *Entry) error {
+	read := r.known.read.Load()
+	next := head{Number: read.head.Number + 1, ID: oauth2.RandomToken(), Latest: read.head.Latest}
+	if e != nil {
+		next.Latest = max(next.Latest, e.Generation)
+	}
+	call, err := n.storing(e)
+	if err != nil {
+		return err
+	}
+	value, err1 := store.ToJSON(next)
+	note, err2 := putting(changeKey(next.Number), change{Head: next, Before: read.head.ID, Kind: n.kind, Name: n.name})
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := r.store.Do(ctx, store.Replacing(headKey, read.value, value, store.Forever), note, call); err != nil {
+		return err
+	}
+	r.known.read.Store(&reading{record: read.record.with(map[named]*Entry{n: e}), head: &next, value: value})
+	return nil
+}
+
+// storing returns the call that stores an entry, or removes it if it is nil.
+func (n named) storing(e *Entry) (*store.Call, error) {
+	if e == nil {
+		return &store.Call{Op: store.Delete, Key: n.storeKey()}, nil
+	}
+	return putting(n.storeKey(), storedEntry{n.kind, n.name, *e})
+}
+
+func putting(key string, v any) (*store.Call, error) {
+	value, err := store.ToJSON(v)
+	return &store.Call{Op: store.Put, Key: key, Value: value, TTL: store.Forever}, err
+}
+
+// ErrReadable says that the entries can be read, and need no [Roster.Reset].
+var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
+
+// Reset replaces what cannot be read by what was last read of it, or removes it if nothing was. The unreadable values are
+// kept under other keys.
+func (r *Roster) Reset(ctx context.Context) error {
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	known := r.known.read.Load()
+	if err := r.refresh(ctx); err == nil {
+		return ErrReadable
+	} else if errors.Is(err, store.ErrUnavailable) || errors.As(err, new(*conversionError)) {
+		return err
+	}
+	values, err := store.Values(ctx, r.store, headKey, recordKey)
+	if err != nil {
+		return err
+	}
+	next := head{ID: oauth2.RandomToken(), Latest: oauth2.Generation(time.Now().UnixNano())}
+	if known != nil && known.head != nil {
+		next.Number, next.Latest = known.head.Number+1, max(next.Latest, known.head.Latest)
+	}
+	value, err := store.ToJSON(next)
+	if err != nil {
+		return err
+	}
+	calls, err := r.mend(ctx)
+	if err != nil {
+		return err
+	}
+	aside := values[0]
+	if aside == nil && !isConverted(values[1]) {
+		aside = values[1]
+		restored, err := puttingAll(r.Record())
+		if err != nil {
+			return err
+		}
+		calls = append(calls, restored...)
+	}
+	calls = append(calls, store.Replacing(headKey, values[0], value, store.Forever))
+	calls = append(calls, converted(values[1])...)
+	if aside != nil {
+		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: aside, TTL: store.Forever})
+	}
+	if err := r.store.Do(ctx, calls...); err != nil {
+		return err
+	}
+	return r.refresh(ctx)
+}
+
+// mend returns the calls that replace the entries that cannot be read.
+func (r *Roster) mend(ctx context.Context) (calls []*store.Call, err error) {
+	keys, err := r.store.List(ctx, entryKind+":")
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]member{}
+	for _, m := range r.Record().members() {
+		known[m.storeKey()] = m
+	}
+	for some := range slices.Chunk(keys, 100) {
+		values, err := store.Values(ctx, r.store, some...)
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range values {
+			if _, err := store.FromJSON[storedEntry](value); err == nil {
+				continue
+			}
+			call := &store.Call{Op: store.Delete, Key: some[i]}
+			if m, was := known[some[i]]; was {
+				if call, err = m.storing(&m.entry); err != nil {
+					return nil, err
+				}
+			}
+			aside := unreadablePrefix + strings.TrimPrefix(some[i], entryKind+":")
+			calls = append(calls, call, &store.Call{Op: store.Put, Key: aside, Value: value, TTL: store.Forever})
+		}
+	}
+	return calls, nil
+}
