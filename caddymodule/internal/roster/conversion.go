@@ -5,17 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Earlier versions stored all entries in one record. The first gateway of this version converts it in one step of the
-// store, so that a failure leaves the record as it was. Gateways of earlier versions that still run then read
-// [convertedRecord], which they cannot read: they keep the entries that they know, and refuse changes.
+// Earlier versions stored all entries in one record. Once no gateway of them runs, a gateway converts it in one step of the
+// store, so that a failure leaves the record as it was. Until then its entries are in force, and cannot be changed here. A
+// gateway of an earlier version that starts later finds [convertedRecord], and refuses it.
 const (
 	recordKey  = "roster:record"
 	versionKey = "roster:version" // its change makes gateways of earlier versions read the record
+
+	// olderEvery is how often is asked whether gateways of earlier versions run: that may read all keys of the store.
+	olderEvery = 10 * time.Second
 
 	// convertedRecord takes the record's place: it has a version that those before refuse ([store.ErrNewer]).
 	convertedRecord = `{"v":2}`
@@ -31,10 +35,13 @@ type singleRecord struct {
 type conversionError struct{ error }
 
 func (e *conversionError) Error() string {
-	return fmt.Sprintf("clients and people in the store are those of an earlier version of caddy-fhir, and could not be converted: changes are refused: %v", e.error)
+	return fmt.Sprintf("clients and people in the store are those of an earlier version of caddy-fhir, and cannot be changed before they are converted: %v", e.error)
 }
 
 func (e *conversionError) Unwrap() error { return e.error }
+
+// ErrOlderRuns is returned for changes while gateways run that read the record of earlier versions.
+var ErrOlderRuns = errors.New("gateways of an earlier version run, or ran half a minute ago: upgrade or stop them first")
 
 var errNoHead = errors.New("the head of the clients and people in the store is missing")
 
@@ -50,10 +57,25 @@ func (r *Roster) convert(ctx context.Context, before *reading, value []byte) err
 	if before == nil || !bytes.Equal(before.single, value) {
 		r.known.read.Store(&reading{record: single.record(), single: value})
 	}
+	if err := r.checkOlder(ctx); err != nil {
+		return &conversionError{err}
+	}
 	if err := r.create(ctx, r.Record(), single); err != nil {
 		return &conversionError{err}
 	}
 	return nil
+}
+
+// checkOlder fails with [ErrOlderRuns] while gateways of earlier versions run. It asks the store at most every [olderEvery].
+func (r *Roster) checkOlder(ctx context.Context) error {
+	if time.Since(r.known.older) < olderEvery {
+		return ErrOlderRuns
+	}
+	older, err := store.OlderRuns(ctx, r.store)
+	if older {
+		r.known.older, err = time.Now(), ErrOlderRuns
+	}
+	return err
 }
 
 func (s *singleRecord) record() *Record {

@@ -69,6 +69,8 @@ type Roster struct {
 type Known struct {
 	mu   sync.Mutex // held while entries are read or changed, so that an earlier reading never replaces a later one
 	read atomic.Pointer[reading]
+
+	older time.Time // when a gateway of an earlier version was found to run
 }
 
 type reading struct {
@@ -98,6 +100,9 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	defer r.known.mu.Unlock()
 	before := r.Record()
 	trouble := store.Retry(ctx, func() error { return r.refresh(ctx) })
+	if errors.Is(trouble, ErrOlderRuns) {
+		trouble = nil
+	}
 	r.trouble.Store(&trouble)
 	if trouble != nil && !errors.As(trouble, new(*conversionError)) {
 		return false, trouble

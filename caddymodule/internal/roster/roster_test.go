@@ -375,6 +375,40 @@ func TestConversion(t *testing.T) {
 	}
 }
 
+// While a gateway of an earlier version runs, it reads and changes the record, and those of this version follow.
+func TestConversionWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := store.NewMemory(1000, 0)
+		put := func(key string, value []byte, ttl time.Duration) {
+			t.Helper()
+			if err := shared.Put(t.Context(), key, value, ttl); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(recordKey, earlierRecord(t, 2), store.Forever)
+		put(store.RunningPrefix+"x", nil, 30*time.Second)
+		r := New(shared, new(Known))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.Watch(ctx, func() {}, slog.New(slog.DiscardHandler))
+		for _, users := range []int{2, 3} {
+			put(recordKey, earlierRecord(t, users), store.Forever)
+			time.Sleep(interval + time.Millisecond)
+			if synctest.Wait(); r.Record().Len(Users) != users || r.Trouble() != nil {
+				t.Errorf("%d users, want %d, %v", r.Record().Len(Users), users, r.Trouble())
+			}
+			if err := r.Change(ctx, Users, "new", Add(empty), nil); !errors.Is(err, ErrOlderRuns) {
+				t.Errorf("a change: %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := r.Change(ctx, Users, "new", Add(empty), nil); err != nil || r.Record().Len(Users) != 4 {
+			t.Errorf("later: %v, %v", err, namesIn(r.Record()))
+		}
+	})
+}
+
 // If a gateway of an earlier version changes the record while it is converted, the change is not lost.
 func TestConversionDuringChange(t *testing.T) {
 	memory := store.NewMemory(1000, 0)
