@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -192,4 +194,40 @@ func TestCacheCountersGoOn(t *testing.T) {
 // preflight asks as a browser does before a script's request.
 func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
+}
+
+// What is full first is measured with its limit: the stores, the clients and users in them, and the guard's memory.
+func TestCapacityMetrics(t *testing.T) {
+	g := exampleGateway(t, nil)
+	app, err := fhirapp.Find[*App](g.Context)
+	if err == nil {
+		err = app.startStores()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := g.series()
+	for name, want := range map[string]float64{
+		"caddy_fhir_roster_entries kind=clients": 0, "caddy_fhir_roster_max_entries kind=clients": roster.MaxEntries,
+		"caddy_fhir_roster_entries kind=users": 0, "caddy_fhir_roster_max_entries kind=users": roster.MaxEntries,
+		"caddy_fhir_store_max_entries store=file": 1_000_000, "caddy_fhir_store_max_entries store=memory": 100_000,
+		"caddy_fhir_bearer_memory_bytes": 0, "caddy_fhir_bearer_max_memory_bytes": 256 << 20,
+	} {
+		if got, measured := before[name]; got != want || !measured {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	api := rosterGateway{g, t}
+	if _, status := api.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	defer api.remove("/fhir/clients/growth-chart")
+	after := g.series()
+	for name, more := range map[string]bool{
+		"caddy_fhir_roster_entries kind=clients": true, "caddy_fhir_roster_entries kind=users": false, "caddy_fhir_store_entries store=file": true,
+	} {
+		if (after[name] > before[name]) != more {
+			t.Errorf("%s: %v after %v", name, after[name], before[name])
+		}
+	}
 }

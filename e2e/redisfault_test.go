@@ -130,7 +130,7 @@ func doAllAsUser(t *testing.T, options redisstore.Options) {
 	err := errors.Join(r.Check(ctx), r.Put(ctx, "revoked:1", []byte("v"), time.Minute), r.Put(ctx, "code:1", []byte("v"), time.Minute))
 	_, takeErr := r.Take(ctx, "code:1")
 	_, listErr := r.List(ctx, "")
-	_, sizeErr := r.Size(ctx)
+	_, sizeErr := r.Count(ctx)
 	err = errors.Join(err, takeErr, listErr, sizeErr, r.Do(ctx, &store.Call{Op: store.Get, Key: "code:1"}),
 		r.Entries(ctx, func(string, []byte, time.Duration) error { return nil }))
 	if err != nil {

@@ -123,6 +123,9 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	ours, others := h.tellers(app)
 	warnOfNamesakes(ctx.Slogger(), h.Policies, ours, others)
+	if h.gate.enforced != nil {
+		bearersInUse.Store(h, nil)
+	}
 	h.sites, err = site.Checks(ctx)
 	return err
 }
@@ -198,7 +201,10 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 }
 
 // Cleanup releases the issuers' keys and the counts of quotas that Provision took.
-func (h *Bearer) Cleanup() error { return errors.Join(h.keys.release(), h.counts.Release()) }
+func (h *Bearer) Cleanup() error {
+	bearersInUse.Delete(h)
+	return errors.Join(h.keys.release(), h.counts.Release())
+}
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

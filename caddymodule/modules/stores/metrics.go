@@ -45,6 +45,8 @@ var (
 	revocationLag = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
 	mirrored      = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
 	storeProblem  = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
+	storeEntries  = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
+	storeLimit    = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
 	connections   = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
 )
 
@@ -54,6 +56,8 @@ func (storeCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- mirrored
 	to <- connections
 	to <- storeProblem
+	to <- storeEntries
+	to <- storeLimit
 }
 
 // storeGauges are the sums, and the longest lag, of the stores of a module.
@@ -65,6 +69,7 @@ type storeGauges struct {
 // Collect implements [prometheus.Collector].
 func (storeCollector) Collect(to chan<- prometheus.Metric) {
 	collectProblems(to)
+	collectSizes(to)
 	byName := map[string]*storeGauges{}
 	sharedStores.Range(func(_, value any) bool {
 		s := value.(*pooledShared)
@@ -104,6 +109,41 @@ func collectProblems(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(storeProblem, prometheus.GaugeValue, causes[cause], name, string(cause))
 		}
 	}
+}
+
+// collectSizes reports how full the stores are: of several of a module, the fullest.
+func collectSizes(to chan<- prometheus.Metric) {
+	byName := map[string]fill{}
+	watches.Range(func(key, _ any) bool {
+		if w := key.(*Watch); w.sized != nil {
+			entries, bound := w.sized.Size()
+			byName[w.name] = byName[w.name].fuller(fill{entries, bound})
+		}
+		return true
+	})
+	for name, f := range byName {
+		to <- prometheus.MustNewConstMetric(storeEntries, prometheus.GaugeValue, float64(f.entries), name)
+		if f.bound > 0 {
+			to <- prometheus.MustNewConstMetric(storeLimit, prometheus.GaugeValue, float64(f.bound), name)
+		}
+	}
+}
+
+// fill is how full a store is; bound is 0 for none.
+type fill struct{ entries, bound int }
+
+func (f fill) fuller(other fill) fill {
+	if f.share() > other.share() || f.share() == other.share() && f.entries > other.entries {
+		return f
+	}
+	return other
+}
+
+func (f fill) share() float64 {
+	if f.bound == 0 {
+		return 0
+	}
+	return float64(f.entries) / float64(f.bound)
 }
 
 func (g *storeGauges) add(s *pooledShared) {

@@ -114,6 +114,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	s.watch = newStoreWatch(name, s.try)
 	s.remote, s.checked = remote, newCheckedStore(remote, logger)
 	s.checked.watch = s.watch
+	s.watch.sized, _ = remote.Shared.(sizedStore)
 	s.breaker = breaker.New(s.checked, logger, observeStore(name))
 	s.followers = newFollowers(s.breaker, logger)
 	s.replica = replica.New(s.breaker, replica.Config{

@@ -20,7 +20,7 @@ type Status struct {
 }
 
 type sizedStore interface {
-	// Size returns the number of entries, including expired ones, and its bound.
+	// Size returns the number of entries, including expired ones, and its bound, 0 for none. It does not wait for a store elsewhere.
 	Size() (entries, bound int)
 }
 

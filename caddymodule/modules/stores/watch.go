@@ -28,6 +28,7 @@ type Watch struct {
 	name    string // of the module, in metrics
 	try     func(context.Context) error
 	outages bool // log of them too: there is no breaker that does
+	sized   sizedStore
 	logger  latestLogger
 
 	running sync.Once
@@ -64,6 +65,7 @@ func newStoreWatch(name string, try func(context.Context) error) *Watch {
 func NewLocalWatch(name string, s store.Store) *Watch {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Try(ctx, s) })
 	w.outages = true
+	w.sized, _ = s.(sizedStore)
 	return w
 }
 

@@ -60,8 +60,11 @@ func (s *Store) Check(ctx context.Context) error {
 	return err
 }
 
-// Size returns the number of keys in the database, with what other programs keep there.
-func (s *Store) Size(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
+// Count asks for the number of keys in the database, with what other programs keep there.
+func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
+
+// Size returns the number of keys as last counted, and the limit; 0 if the server's memory is the limit.
+func (s *Store) Size() (entries, bound int) { return int(s.room.entries.Load()), int(s.room.max) }
 
 // List implements [store.Store]. It looks at all keys of the database.
 func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {

@@ -24,7 +24,10 @@ const (
 // use. In a cluster, this is the master of the entries that are announced.
 func (s *Store) Try(ctx context.Context) error {
 	add := &store.Call{Op: store.Add, Key: newStepID()}
-	err := s.room.check(ctx, 1, nil)
+	_, err := s.room.count(ctx) // for Size, also if there is no limit
+	if err == nil {
+		err = s.room.check(ctx, 1, nil)
+	}
 	if err == nil {
 		err = s.steps.try(ctx, add)
 	}

@@ -62,6 +62,9 @@ type Gateway struct {
 	trips  int  // guarded by shared.mu
 }
 
+// Size returns the number of entries, and the limit.
+func (g *Gateway) Size() (entries, bound int) { return g.shared.memory.Size() }
+
 // SetDown cuts this gateway off from the store, or connects it again.
 func (g *Gateway) SetDown(down bool) {
 	g.shared.mu.Lock()

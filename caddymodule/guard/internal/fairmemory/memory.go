@@ -65,6 +65,9 @@ func (m *Memory) Held() int64 {
 	return m.all.held
 }
 
+// Size is the size in bytes.
+func (m *Memory) Size() int64 { return m.all.size }
+
 // take gives a share more bytes, or has it wait for the most that it may need.
 func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
 	m.mu.Lock()
