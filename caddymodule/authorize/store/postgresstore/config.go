@@ -26,7 +26,7 @@ const (
 	defaultPoolSize          = 10
 	defaultTimeout           = 2 * time.Second
 	defaultTable             = "fhir_store"
-	defaultMaxEntries        = 10_000_000
+	defaultMaxEntries        = 50_000_000
 	defaultSynchronousCommit = "on"
 )
 

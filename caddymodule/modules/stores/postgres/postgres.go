@@ -58,7 +58,7 @@ type Store struct {
 	// The table; with its schema and a dot before it, if the search path does not lead there. Default: `fhir_store`.
 	Table string `json:"table,omitempty"`
 
-	// The maximum number of entries, counted from time to time; more are refused. Default: 10000000.
+	// The maximum number of entries, counted from time to time; more are refused. Default: 50000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	// When a change counts as made: `remote_apply`, `on`, `remote_write`, `local` or `off`, as PostgreSQL's setting of
