@@ -309,3 +309,28 @@ func FuzzCaddyfile(f *testing.F) {
 		}
 	})
 }
+
+// A name is refused that a user or client has anywhere before it, as tokens of both would have the same sub; a name that was
+// refused is free.
+func TestNamesAreTakenOnce(t *testing.T) {
+	t.Parallel()
+	const crowd = 2000
+	kinds := []string{"user", "client"}
+	for _, at := range []int{0, crowd / 2, crowd - 1} {
+		taken := takenNames{}
+		for i := range crowd {
+			if err := taken.check(kinds[i%2])("name-" + strconv.Itoa(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, kind := range kinds {
+			err := taken.check(kind)("name-" + strconv.Itoa(at))
+			if want := takenError(kind, kinds[at%2], "name-"+strconv.Itoa(at)); err == nil || err.Error() != want.Error() {
+				t.Errorf("another %s: %v, want %v", kind, err, want)
+			}
+			if err := taken.check(kind)("bad\n"); err == nil || len(taken) != crowd {
+				t.Errorf("a bad name of a %s: %v, %d taken", kind, err, len(taken))
+			}
+		}
+	}
+}
