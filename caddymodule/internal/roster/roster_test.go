@@ -91,6 +91,35 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
+// If another gateway makes a change just before, it is seen: an entry is added once, and other gateways read both changes.
+func TestChangeJustBefore(t *testing.T) {
+	memory := store.NewMemory(20, 0)
+	shared := &countingStore{Store: memory}
+	here, follower := New(shared, new(Known)), New(memory, new(Known))
+	change1(t, here, Users, "first", Add(empty))
+	if _, err := follower.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := func(name string) {
+		shared.fail = func(calls []*store.Call) error {
+			if slices.ContainsFunc(calls, (*store.Call).Stores) {
+				shared.fail = nil
+				change1(t, New(memory, new(Known)), Users, name, Add(empty))
+			}
+			return nil
+		}
+	}
+	before("a")
+	if err := here.Change(t.Context(), Users, "a", Add(empty), nil); !errors.Is(err, ErrExists) {
+		t.Errorf("an entry that was just added: %v", err)
+	}
+	before("b")
+	change1(t, here, Users, "c", Add(empty))
+	if _, err := follower.Read(t.Context()); err != nil || !slices.Equal(namesIn(follower.Record()), []string{"a", "b", "c", "first"}) {
+		t.Errorf("%v, %v", namesIn(follower.Record()), err)
+	}
+}
+
 // A gateway that follows changes knows the same as one that reads all entries, whether it is a few changes behind or more
 // than are kept, and after the store was restored from a backup.
 func TestFollowing(t *testing.T) {
