@@ -126,9 +126,9 @@ func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// Stand returns the value of some key for a key that need not exist: the same each time, as long as the keys that are
+// Substitute returns the value of some key for a key that need not exist: the same each time, as long as the keys that are
 // near it stay. It returns the zero value if the map is empty.
-func (m *Map[V]) Stand(key string) (v V) {
+func (m *Map[V]) Substitute(key string) (v V) {
 	first := indexOf(key)
 	for i := range m.shards {
 		s := m.shards[(first+uint32(i))%shardCount]

@@ -69,10 +69,10 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-func TestStand(t *testing.T) {
+func TestSubstitute(t *testing.T) {
 	t.Parallel()
 	m := new(Map[string])
-	if got := m.Stand("x"); got != "" {
+	if got := m.Substitute("x"); got != "" {
 		t.Errorf("of an empty map: %q", got)
 	}
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -81,10 +81,10 @@ func TestStand(t *testing.T) {
 	got := map[string]int{}
 	for i := range 1000 {
 		name := strconv.Itoa(i)
-		if m.Stand(name) != m.Clone().Stand(name) {
+		if m.Substitute(name) != m.Clone().Substitute(name) {
 			t.Errorf("%s has another one each time", name)
 		}
-		got[m.Stand(name)]++
+		got[m.Substitute(name)]++
 	}
 	if len(got) != 4 {
 		t.Errorf("values: %v", got)

@@ -20,7 +20,7 @@ import (
 
 var empty = Entry{Config: []byte(`{}`)}
 
-func change1(t *testing.T, r *Roster, kind Kind, name string, alter Alteration) {
+func mustChange(t *testing.T, r *Roster, kind Kind, name string, alter Alteration) {
 	t.Helper()
 	if err := r.Change(t.Context(), kind, name, alter, nil); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestChange(t *testing.T) {
 	if r.Record() != nil {
 		t.Error("a record before it was read")
 	}
-	change1(t, r, Users, "a", Add(empty))
+	mustChange(t, r, Users, "a", Add(empty))
 	failure := errors.New("no")
 	refuse := func(_, _ *Entry) error { return failure }
 	for _, tt := range []struct {
@@ -67,7 +67,7 @@ func TestChange(t *testing.T) {
 			}
 		}
 	}
-	change1(t, r, Users, "a", Remove())
+	mustChange(t, r, Users, "a", Remove())
 	if r.Record().Len(Users) != 0 || r.Record().Get(Users, "a") != nil {
 		t.Errorf("after the removal: %+v", r.Record().Get(Users, "a"))
 	}
@@ -96,7 +96,7 @@ func TestChangeJustBefore(t *testing.T) {
 	memory := store.NewMemory(20, 0)
 	shared := &countingStore{Store: memory}
 	here, follower := New(shared, new(Known)), New(memory, new(Known))
-	change1(t, here, Users, "first", Add(empty))
+	mustChange(t, here, Users, "first", Add(empty))
 	if _, err := follower.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestChangeJustBefore(t *testing.T) {
 		shared.fail = func(calls []*store.Call) error {
 			if slices.ContainsFunc(calls, (*store.Call).Stores) {
 				shared.fail = nil
-				change1(t, New(memory, new(Known)), Users, name, Add(empty))
+				mustChange(t, New(memory, new(Known)), Users, name, Add(empty))
 			}
 			return nil
 		}
@@ -114,7 +114,7 @@ func TestChangeJustBefore(t *testing.T) {
 		t.Errorf("an entry that was just added: %v", err)
 	}
 	before("b")
-	change1(t, here, Users, "c", Add(empty))
+	mustChange(t, here, Users, "c", Add(empty))
 	if _, err := follower.Read(t.Context()); err != nil || !slices.Equal(namesIn(follower.Record()), []string{"a", "b", "c", "first"}) {
 		t.Errorf("%v, %v", namesIn(follower.Record()), err)
 	}
@@ -144,20 +144,20 @@ func TestFollowing(t *testing.T) {
 	}
 	agree("empty")
 	for i := range 5 {
-		change1(t, here, Users, fmt.Sprint("first-", i), Add(empty))
+		mustChange(t, here, Users, fmt.Sprint("first-", i), Add(empty))
 	}
 	agree("the first entries")
 	backup := maps.Collect(entriesOf(t, shared))
-	change1(t, here, Users, "first-1", Remove())
-	change1(t, here, Users, "first-2", Replace(func(Entry) (Entry, error) { return Entry{Config: []byte(`{"x":1}`)}, nil }))
-	change1(t, here, Users, "second", Add(empty))
+	mustChange(t, here, Users, "first-1", Remove())
+	mustChange(t, here, Users, "first-2", Replace(func(Entry) (Entry, error) { return Entry{Config: []byte(`{"x":1}`)}, nil }))
+	mustChange(t, here, Users, "second", Add(empty))
 	lists := shared.lists
 	if _, err := there.Read(t.Context()); err != nil || shared.lists != lists {
 		t.Errorf("read all entries for three changes: %v", err)
 	}
 	agree("a removal, an edit and an addition")
 	for i := range changesKept + 1 {
-		change1(t, here, Users, fmt.Sprint("more-", i), Add(empty))
+		mustChange(t, here, Users, fmt.Sprint("more-", i), Add(empty))
 	}
 	agree("more changes than are kept")
 	restored := store.NewMemory(3000, 0)
@@ -169,7 +169,7 @@ func TestFollowing(t *testing.T) {
 	shared.Store = restored
 	other := New(shared, new(Known))
 	for i := range int(there.known.read.Load().head.Number) { // more than it knows of
-		change1(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
+		mustChange(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
 	}
 	agree("other changes after a restore")
 }
@@ -196,7 +196,7 @@ func TestWatch(t *testing.T) {
 		heard := 0
 		go there.Watch(ctx, func() { heard++ }, slog.New(slog.DiscardHandler))
 		for i, name := range []string{"a", "b"} {
-			change1(t, here, Users, name, Add(empty))
+			mustChange(t, here, Users, name, Add(empty))
 			time.Sleep(interval + time.Millisecond)
 			if synctest.Wait(); heard != i+1 || there.Record().Len(Users) != i+1 {
 				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Record()))
@@ -225,13 +225,13 @@ func TestGenerations(t *testing.T) {
 		if i == 2 {
 			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), New(store.NewMemory(20, 0), new(Known))
 		}
-		change1(t, r, Users, "a", Add(empty))
+		mustChange(t, r, Users, "a", Add(empty))
 		added := r.Record().Get(Users, "a").Generation
-		change1(t, r, Users, "a", Replace(func(e Entry) (Entry, error) { return e, nil }))
+		mustChange(t, r, Users, "a", Replace(func(e Entry) (Entry, error) { return e, nil }))
 		if kept := r.Record().Get(Users, "a").Generation; kept != added || added <= latest {
 			t.Errorf("%d after %d, kept as %d", added, latest, kept)
 		}
-		change1(t, r, Users, "a", Remove())
+		mustChange(t, r, Users, "a", Remove())
 		latest = added
 	}
 }
@@ -239,7 +239,7 @@ func TestGenerations(t *testing.T) {
 // The limit is one of each kind, and removing an entry makes room.
 func TestFullRoster(t *testing.T) {
 	r := New(store.NewMemory(MaxEntries+2000, 0), new(Known))
-	change1(t, r, Users, "first", Add(empty))
+	mustChange(t, r, Users, "first", Add(empty))
 	read := *r.known.read.Load()
 	many := make(map[named]*Entry, MaxEntries)
 	for i := range MaxEntries - 1 {
@@ -250,10 +250,10 @@ func TestFullRoster(t *testing.T) {
 	if err := r.Change(t.Context(), Users, "x", Add(empty), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a user too many: %v", err)
 	}
-	change1(t, r, Clients, "x", Add(empty))
-	change1(t, r, Users, "first", Replace(func(e Entry) (Entry, error) { return e, nil }))
-	change1(t, r, Users, "first", Remove())
-	change1(t, r, Users, "x", Add(empty))
+	mustChange(t, r, Clients, "x", Add(empty))
+	mustChange(t, r, Users, "first", Replace(func(e Entry) (Entry, error) { return e, nil }))
+	mustChange(t, r, Users, "first", Remove())
+	mustChange(t, r, Users, "x", Add(empty))
 }
 
 // countingStore counts listings, and fails on request.
@@ -298,7 +298,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		shared := store.NewMemory(20, 0)
 		here, there := New(shared, new(Known)), New(shared, new(Known))
-		change1(t, here, Users, "a", Add(empty))
+		mustChange(t, here, Users, "a", Add(empty))
 		if _, err := there.Read(t.Context()); err != nil || there.Trouble() != nil {
 			t.Fatal(err, there.Trouble())
 		}
@@ -326,7 +326,7 @@ func TestUnreadable(t *testing.T) {
 		if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
 			t.Errorf("%s: another reset: %v", name, err)
 		}
-		change1(t, there, Users, "b", Add(empty))
+		mustChange(t, there, Users, "b", Add(empty))
 	}
 }
 
@@ -397,7 +397,7 @@ func TestConversion(t *testing.T) {
 	if _, newer := store.FromJSON[json.RawMessage](left); !errors.Is(newer, store.ErrNewer) || err != nil {
 		t.Errorf("an earlier version reads %s, %v", left, err)
 	}
-	change1(t, rosters[1], Users, "user-7", Remove())
+	mustChange(t, rosters[1], Users, "user-7", Remove())
 	whole := New(shared, new(Known))
 	if _, err := whole.Read(t.Context()); err != nil || whole.Record().Len(Users) != users-1 {
 		t.Errorf("after a removal: %d users, %v", whole.Record().Len(Users), err)

@@ -52,7 +52,7 @@ func put(t *testing.T, r *Roster, entries map[string]string) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		if config, there := entries[name]; there {
 			since = since.Add(time.Second)
-			change1(t, r, Clients, name, Add(Entry{Config: []byte(config), Since: since}))
+			mustChange(t, r, Clients, name, Add(Entry{Config: []byte(config), Since: since}))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	server := newServer(t, shared)
 	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
-	change1(t, server.roster, "later", "x", Add(Entry{Config: []byte(`7`)}))
+	mustChange(t, server.roster, "later", "x", Add(Entry{Config: []byte(`7`)}))
 	server.apply()
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
 		if problem := server.Problem(Clients, name); (problem == nil) != want {
@@ -118,13 +118,13 @@ func TestConflicts(t *testing.T) {
 			}
 		}
 	}
-	change1(t, here.roster, Clients, "younger", Add(Entry{Config: []byte(`"x"`), Since: since}))
+	mustChange(t, here.roster, Clients, "younger", Add(Entry{Config: []byte(`"x"`), Since: since}))
 	check("alone", map[string]bool{"younger": true})
-	change1(t, here.roster, Clients, "older", Add(Entry{Config: []byte(`"x"`), Since: since.Add(-time.Hour)}))
+	mustChange(t, here.roster, Clients, "older", Add(Entry{Config: []byte(`"x"`), Since: since.Add(-time.Hour)}))
 	check("both", map[string]bool{"older": true, "younger": false})
-	change1(t, here.roster, Clients, "other", Add(Entry{Config: []byte(`"y"`), Since: since}))
+	mustChange(t, here.roster, Clients, "other", Add(Entry{Config: []byte(`"y"`), Since: since}))
 	check("and another", map[string]bool{"older": true, "younger": false, "other": true})
-	change1(t, here.roster, Clients, "older", Remove())
+	mustChange(t, here.roster, Clients, "older", Remove())
 	check("the older is gone", map[string]bool{"younger": true, "other": true})
 	for id, want := range map[string]int{"x": http.StatusFound, "y": http.StatusFound, "z": http.StatusBadRequest} {
 		if got := ask(there, id); got != want {
@@ -210,7 +210,7 @@ func TestConstantCost(t *testing.T) {
 		server := newServer(t, shared)
 		for i := range clients {
 			name := fmt.Sprintf(`"client-%d"`, i)
-			change1(t, server.roster, Clients, name, Add(Entry{Config: []byte(name)}))
+			mustChange(t, server.roster, Clients, name, Add(Entry{Config: []byte(name)}))
 		}
 		server.apply()
 		return testing.AllocsPerRun(20, func() {

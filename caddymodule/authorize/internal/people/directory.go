@@ -37,7 +37,7 @@ type Directory struct {
 // names exist. A name always has the same one, of any user: with a single decoy for all,
 // users with faster hashes would stand out.
 func (d *Directory) decoy(id string) string {
-	return d.users.Stand(id).PasswordHash
+	return d.users.Substitute(id).PasswordHash
 }
 
 // PasswordComparer checks passwords, as Caddy's modules http.authentication.hashes do.
