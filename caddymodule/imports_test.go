@@ -51,7 +51,7 @@ var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/cross
 // ground is what all cores may import.
 var ground = []string{
 	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
-	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/guard/internal/fairmemory", "caddymodule/internal/fairqueue",
+	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/guard/internal/fairmemory", "caddymodule/internal/fairqueue", "caddymodule/internal/persistent",
 	"caddymodule/httporigin", "caddymodule/internal/strictjson", "caddymodule/internal/subject", "caddymodule/internal/tokenclaim", "caddymodule/internal/rawjson",
 }
 
