@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -147,9 +148,7 @@ func (r *Record) with(entries map[named]*Entry) *Record {
 	changed := &Record{new(persistent.Map[Entry]), map[Kind]int{}}
 	if r != nil {
 		changed.entries = r.entries.Clone()
-		for kind, n := range r.sizes {
-			changed.sizes[kind] = n
-		}
+		maps.Copy(changed.sizes, r.sizes)
 	}
 	for n, e := range entries {
 		if changed.Get(n.kind, n.name) != nil {
