@@ -111,45 +111,55 @@ func (r *Roster) Reset(ctx context.Context) error {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
 	known := r.known.read.Load()
-	if err := r.refresh(ctx); err == nil {
+	err := r.refresh(ctx)
+	switch {
+	case err == nil:
 		return ErrReadable
-	} else if errors.Is(err, store.ErrUnavailable) || errors.As(err, new(*conversionError)) {
+	case errors.Is(err, store.ErrUnavailable), errors.As(err, new(*conversionError)):
 		return err
 	}
 	values, err := store.Values(ctx, r.store, headKey, recordKey)
 	if err != nil {
 		return err
 	}
-	next := head{ID: oauth2.RandomToken(), Latest: oauth2.Generation(time.Now().UnixNano())}
-	if known != nil && known.head != nil {
-		next.Number, next.Latest = known.head.Number+1, max(next.Latest, known.head.Latest)
-	}
-	value, err := store.ToJSON(next)
+	calls, err := r.repair(ctx, values[0], values[1])
 	if err != nil {
 		return err
 	}
-	calls, err := r.mend(ctx)
+	value, err := store.ToJSON(known.nextHead())
 	if err != nil {
 		return err
-	}
-	aside := values[0]
-	if aside == nil && !isConverted(values[1]) {
-		aside = values[1]
-		restored, err := puttingAll(r.Record())
-		if err != nil {
-			return err
-		}
-		calls = append(calls, restored...)
 	}
 	calls = append(calls, store.Replacing(headKey, values[0], value, store.Forever))
-	calls = append(calls, converted(values[1])...)
-	if aside != nil {
-		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: aside, TTL: store.Forever})
-	}
-	if err := r.store.Do(ctx, calls...); err != nil {
+	if err := r.store.Do(ctx, append(calls, converted(values[1])...)...); err != nil {
 		return err
 	}
 	return r.refresh(ctx)
+}
+
+// nextHead returns a head after that of a reading, which other gateways do not take for one of the changes that they know.
+func (read *reading) nextHead() head {
+	next := head{ID: oauth2.RandomToken(), Latest: oauth2.Generation(time.Now().UnixNano())}
+	if read != nil && read.head != nil {
+		next.Number, next.Latest = read.head.Number+1, max(next.Latest, read.head.Latest)
+	}
+	return next
+}
+
+// repair returns the calls that keep an unreadable head or record of an earlier version under another key, and replace
+// unreadable entries, or all entries if that record had them.
+func (r *Roster) repair(ctx context.Context, value, single []byte) (calls []*store.Call, err error) {
+	aside := value
+	if value == nil && !isConverted(single) {
+		aside = single
+		calls, err = puttingAll(r.Record())
+	} else {
+		calls, err = r.mend(ctx)
+	}
+	if aside != nil {
+		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: aside, TTL: store.Forever})
+	}
+	return calls, err
 }
 
 // mend returns the calls that replace the entries that cannot be read.

@@ -465,3 +465,23 @@ func TestConversionDuringChange(t *testing.T) {
 		t.Errorf("%v, %v", err, namesIn(whole.Record()))
 	}
 }
+
+// A record of an earlier version that cannot be read is kept under another key by a reset.
+func TestUnreadableConversion(t *testing.T) {
+	const unreadable = `{"v":99}`
+	shared := store.NewMemory(20, 0)
+	if err := shared.Put(t.Context(), recordKey, []byte(unreadable), store.Forever); err != nil {
+		t.Fatal(err)
+	}
+	r := New(shared, new(Known))
+	if _, err := r.Read(t.Context()); !errors.Is(err, store.ErrNewer) || r.Record() != nil {
+		t.Errorf("%v, %v", err, r.Record())
+	}
+	if err := r.Reset(t.Context()); err != nil || r.Record().Len(Users) != 0 {
+		t.Errorf("%v, %v", err, namesIn(r.Record()))
+	}
+	if kept, err := shared.Get(t.Context(), unreadableKey); string(kept) != unreadable || err != nil {
+		t.Errorf("kept %s, %v", kept, err)
+	}
+	mustChange(t, r, Users, "a", Add(empty))
+}
