@@ -23,9 +23,9 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		e.servePOST(w, r)
 		return
 	}
-	p, _ := oauth2.ReadQuery(r.URL.RawQuery) // errors are found later
+	p, malformed := oauth2.ReadQuery(r.URL.RawQuery)
 	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
-	pushed, err := e.pushed.find(r.Context(), r.URL.RawQuery)
+	pushed, err := e.pushed.find(r.Context(), p, malformed)
 	if err != nil {
 		e.frame.ShowError(w, r, err)
 		return

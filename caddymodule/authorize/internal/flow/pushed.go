@@ -109,10 +109,10 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// find returns the pushed request that a query names, or nil if it names none. Beside it only
-// client_id counts (RFC 9126 §4), so that nothing can be added on the way.
-func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedRequest, error) {
-	p, malformed := oauth2.ReadQuery(query)
+// find returns the pushed request that the parameters name, or nil if they name none. Beside
+// request_uri only client_id counts (RFC 9126 §4), so that nothing can be added on the way.
+// malformed is the error of reading the parameters, which matters only if they name one.
+func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malformed error) (*pushedRequest, error) {
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
