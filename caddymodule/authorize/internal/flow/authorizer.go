@@ -59,6 +59,10 @@ type authorization struct {
 
 // Continue implements [signin.Purpose].
 func (a authorization) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	if a.request.signIn.Renewed && a.request.signIn.How.Prompts("select_account") {
+		redirectToPage(a.authorizer.frame, w, r, endpoint.SelectAccount, a.request, signedIn)
+		return
+	}
 	a.authorizer.authorize(w, r, a.request, signedIn)
 }
 

@@ -2,9 +2,11 @@ package revalidation_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -366,5 +368,33 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 		if len(h.asked()) == 0 {
 			t.Error("not asked by the refresh token")
 		}
+	})
+}
+
+// An app that asks for the choice of an account gets it after a renewal, too.
+func TestRenewalAsksForAccount(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, nil, func(h *hospital) {
+		b, _ := h.signIn("online_access")
+		after(time.Hour)
+		j := h.travel(b, request(url.Values{"prompt": {"select_account"}}))
+		servertest.Equal(t, j.prompts(), "[none]", "prompts at the provider")
+		if j.page == nil || !strings.HasPrefix(j.path, "/oauth2/select_account") {
+			t.Errorf("%s, and the app gets %v", j.path, j.app)
+		}
+	})
+}
+
+// A provider whose access tokens count as expired at once, and that has another session at each sign-in, is asked once for a page.
+func TestRenewalOfExpiredTokensEnds(t *testing.T) {
+	t.Parallel()
+	inUnaskable(t, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
+		sessions := 0
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }
+			s.IDToken = func(token *authorizetest.IDToken) { sessions++; token.Claims["sid"] = fmt.Sprint(sessions) }
+		})
+		b, _ := h.signIn("online_access")
+		servertest.Equal(t, h.travel(b, "/oauth2/account").path, "/oauth2/account", "the page")
 	})
 }

@@ -101,7 +101,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	before, err := store.FromJSON[record](read[0])
 	held := false
 	if before != nil {
-		r.Offline, r.Until = before.Offline, before.Until
+		r.Offline, r.Until, r.Tried = before.Offline, before.Until, before.Tried
 		held, err = s.asker.suspended.holds(ctx, before)
 	} else if err == nil {
 		err = s.closer.expect(ctx, r)

@@ -47,6 +47,7 @@ func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	case signedIn == nil:
 		n.begin(w, r, req)
 	default:
+		req.Renewed = true
 		req.Purpose.Continue(w, r, signedIn)
 	}
 }

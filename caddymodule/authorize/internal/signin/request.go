@@ -26,6 +26,7 @@ type Request struct {
 	Once *Once
 
 	AskedFactor  bool // the person was asked already for all factors that the request asks for
+	Renewed      bool // [Renewal] comes before the request is answered, and shows none of the pages that it asks for
 	justSignedIn bool // with each factor that they have
 }
 
