@@ -1,6 +1,7 @@
 package revalidation_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -133,4 +134,40 @@ func TestRefreshTokenStays(t *testing.T) {
 			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(authorizetest.Introspection)))
 		}
 	})
+}
+
+// A denial that is in doubt, or that of a suspended provider, holds when the access token has expired: the person must sign in.
+func TestDenialOutlastsAccessToken(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]bool{"in doubt": true, "suspended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inIntrospecting(t, -1, func(h *hospital) {
+				var all []*servertest.Browser
+				for i := range 3 {
+					h.admits(fmt.Sprint("person-", i))
+					b, _ := h.signIn("online_access")
+					all = append(all, b)
+				}
+				time.Sleep(time.Hour - upstream.Leeway - time.Minute)
+				asked := 0
+				h.Fail(authorizetest.Introspection, func(w http.ResponseWriter, r *http.Request) {
+					if asked++; silent && asked > 1 {
+						authorizetest.Status(http.StatusBadGateway)(w, r)
+						return
+					}
+					authorizetest.JSON(http.StatusOK, map[string]any{"active": false})(w, r)
+				})
+				if all[0].SignedIn() {
+					t.Fatal("goes on although denied")
+				}
+				time.Sleep(2 * time.Minute)
+				for range 2 { // the first may be sent to the provider, and never come back
+					if all[0].SignedIn() {
+						t.Error("goes on once the access token has expired")
+					}
+				}
+			})
+		})
+	}
 }

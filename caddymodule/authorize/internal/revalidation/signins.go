@@ -242,12 +242,12 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	switch {
 	case r.Denied:
 		return r, s.asker.end(background, r)
-	case s.asker.records.isMute(r) && s.asker.records.age(r) >= p.Revalidate.Outage:
+	case held && (s.asker.records.isMute(r) || !s.asker.suspended.mayRetry(ctx, r)):
+		return r, errSuspended
+	case s.asker.records.isMute(r) && (!r.Doubt.IsZero() || s.asker.records.age(r) >= p.Revalidate.Outage):
 		return r, errMute
 	case s.asker.records.isMute(r):
 		return r, nil
-	case held && !s.asker.suspended.mayRetry(ctx, r):
-		return r, errSuspended
 	case held || !r.Doubt.IsZero():
 		q.recent = 0
 	}
