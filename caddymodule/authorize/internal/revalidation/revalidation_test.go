@@ -1,6 +1,8 @@
 package revalidation_test
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -403,4 +405,29 @@ func TestSealedAtRest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// When users or clients change, another server takes the place of the one that sweeps, however often: who is gone is found all
+// the same, one and many.
+func TestSweepsOfServersInTurn(t *testing.T) {
+	t.Parallel()
+	for _, each := range []time.Duration{time.Second, 50 * time.Second} {
+		t.Run(fmt.Sprint(each), func(t *testing.T) {
+			t.Parallel()
+			inHospital(t, -2, nil, func(h *hospital) {
+				all := h.staff(41)
+				h.admits(all[0].subject)
+				for start := time.Now(); time.Since(start) < interval; {
+					ctx, end := context.WithTimeout(h.t.Context(), each)
+					h.servers[0].Run(ctx)
+					end()
+				}
+				for _, m := range all[1:] {
+					if m.TokenWorks(m.AccessToken) {
+						h.t.Errorf("%s goes on", m.subject)
+					}
+				}
+			})
+		})
+	}
 }

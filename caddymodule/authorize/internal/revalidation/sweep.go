@@ -33,31 +33,39 @@ type sweeper struct {
 	sessionKey func(sid string) string
 }
 
-// run asks in the background until ctx ends, and then waits for the answers that are due.
+// run asks in the background until ctx ends, and then waits for the answers that are due. It begins at once: when users or clients
+// change, another server's takes its place, which may be more often than it sweeps.
 func (s *sweeper) run(ctx context.Context) {
 	interval := s.asker.providers.interval()
 	if interval == 0 {
 		return
 	}
-	tick := time.NewTicker(interval / sweepsPerInterval)
-	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
+		wait := interval / sweepsPerInterval
+		err := s.sweep(ctx, wait)
+		switch {
+		case store.Lost(err):
+			wait /= 10
+		case err != nil && ctx.Err() == nil:
+			s.asker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := s.sweep(ctx, interval/sweepsPerInterval); err != nil && ctx.Err() == nil {
-				s.asker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
-			}
+		case <-time.After(wait):
 		}
 	}
 }
 
-// sweep asks about the sign-ins that are due, unless another gateway does.
+// sweep asks about the sign-ins that are due. If another gateway does, or did just before, the error is [store.Lost].
 func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
-		return nil
+		return err
 	}
+	defer func() {
+		if ctx.Err() != nil { // the next begins where this one ended
+			_ = s.asker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
+		}
+	}()
 	keys, err := s.asker.records.store.List(ctx, duePrefix)
 	if err != nil {
 		return err
