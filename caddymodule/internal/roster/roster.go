@@ -208,9 +208,10 @@ func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry
 	})
 }
 
-// Watch reads entries whenever some have changed, and then calls a function, until ctx ends. An outage of the store
-// changes nothing: what is known stays.
+// Watch reads entries whenever some have changed, and then calls a function, until ctx ends, also if they were read
+// elsewhere. An outage of the store changes nothing: what is known stays.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
+	var told *Record
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -219,8 +220,9 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			return
 		case <-ticker.C:
 		}
-		news, err := r.Read(ctx)
-		if news {
+		_, err := r.Read(ctx)
+		if now := r.Record(); now != told {
+			told = now
 			changed()
 		}
 		if err = cmp.Or(err, r.Trouble()); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself

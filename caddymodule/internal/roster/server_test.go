@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -225,5 +227,52 @@ func TestConstantCost(t *testing.T) {
 		t.Errorf("%.0f allocations among 10 clients, %.0f among 5,000", few, many)
 	} else {
 		t.Logf("%.0f allocations among 10 clients, %.0f among 5,000", few, many)
+	}
+}
+
+// What a gateway reads when a change here is refused, or when an earlier configuration's server follows the same changes, is in
+// force within the interval like all else.
+func TestFollowingWhoeverReads(t *testing.T) {
+	for name, read := range map[string]func(context.Context, *Server) error{
+		"a refused change": func(ctx context.Context, s *Server) error {
+			if err := s.Change(ctx, Clients, "b", Add(empty)); !errors.Is(err, ErrExists) {
+				return fmt.Errorf("not refused: %w", err)
+			}
+			return nil
+		},
+		"a refused reset": func(ctx context.Context, s *Server) error {
+			if _, err := s.Reset(ctx); !errors.Is(err, ErrReadable) {
+				return fmt.Errorf("not refused: %w", err)
+			}
+			return nil
+		},
+		"another server": func(ctx context.Context, s *Server) error {
+			_, err := New(s.roster.store, s.roster.known).Read(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shared := store.NewMemory(100, 0)
+				here, there := newServer(t, shared), newServer(t, shared)
+				put(t, here.roster, map[string]string{"a": `"a"`, "b": `"b"`})
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				defer func() { stop(); running.Wait() }()
+				running.Go(func() { there.Run(ctx) })
+				time.Sleep(interval + time.Millisecond)
+				if got := ask(there, "a"); got != http.StatusFound {
+					t.Fatalf("before: %d", got)
+				}
+				mustChange(t, here.roster, Clients, "a", Remove())
+				if err := read(ctx, there); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(interval + time.Millisecond)
+				if got := ask(there, "a"); got != http.StatusBadRequest {
+					t.Errorf("a removed client goes on: %d", got)
+				}
+			})
+		})
 	}
 }
