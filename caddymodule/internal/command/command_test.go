@@ -109,6 +109,12 @@ func TestIncompleteCommands(t *testing.T) {
 			t.Errorf("%s: asked %q, error %v", line, asked, err)
 		}
 	}
+	for _, empty := range []string{"--users", "--user", "--client"} { // such as by a variable that is not set
+		line := []string{"fhir-grants", "revoke", "--user", "u", "--client", "c", empty, ""}
+		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" {
+			t.Errorf("%q: asked %q, error %v", line, asked, err)
+		}
+	}
 }
 
 // An id that is read as a flag is refused with the way out.

@@ -157,6 +157,11 @@ func (e endedGrants) counts() string {
 func (c *call) revokeGrants() error {
 	user, list, client := c.flag("user"), c.flag("users"), c.flag("client")
 	release, _ := c.cmd.Flags().GetBool("release-sub")
+	for _, name := range []string{"user", "users", "client"} {
+		if c.cmd.Flags().Changed(name) && c.flag(name) == "" { // without it, more would end
+			return fmt.Errorf("--%s is empty", name)
+		}
+	}
 	switch {
 	case user == "" && list == "" && client == "":
 		return errors.New("say whose grants to end: --user, --users, --client, or a person and --client")
