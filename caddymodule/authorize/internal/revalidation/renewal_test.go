@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -369,6 +370,23 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 			t.Error("not asked by the refresh token")
 		}
 	})
+}
+
+// In a frame, browsers may withhold the provider's cookies: that it knows nobody there says nothing of the person.
+func TestNoRenewalInFrames(t *testing.T) {
+	t.Parallel()
+	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false} {
+		inUnaskable(t, nil, func(h *hospital) {
+			b, _ := h.signIn("online_access")
+			after(time.Hour)
+			r := httptest.NewRequest(http.MethodGet, request(url.Values{"prompt": {"none"}}), nil)
+			r.Header.Set("Sec-Fetch-Dest", dest)
+			at := servertest.Location(t, b.Send(r))
+			if sent := at.Host == "login.hospital.example"; sent != renews || at.Query().Has("code") == renews {
+				t.Errorf("%q: %v", dest, at)
+			}
+		})
+	}
 }
 
 // An app that asks for the choice of an account gets it after a renewal, too.

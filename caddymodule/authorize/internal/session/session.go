@@ -25,7 +25,8 @@ type SignedIn struct {
 	AMR      []string      // authentication methods (RFC 8176)
 
 	// Renewable is whether the browser is to be sent to the provider before it gets an answer, because the provider can no longer be
-	// asked about the person (package signin). It is false for forms, which would be lost.
+	// asked about the person (package signin). It is false for forms, which would be lost, and in frames, where browsers may
+	// withhold the provider's cookies: it would not recognize the person.
 	Renewable bool
 }
 

@@ -62,8 +62,14 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	}
 	audit.NoteAuthenticated(r.Context())
 	signedIn := s.signedIn(stored, user)
-	signedIn.Renewable = renewable && r.Method == http.MethodGet
+	signedIn.Renewable = renewable && r.Method == http.MethodGet && !isFramed(r)
 	return signedIn, nil
+}
+
+// isFramed reports whether a browser says that it asks for a frame (Fetch Metadata Request Headers §2.1).
+func isFramed(r *http.Request) bool {
+	dest := r.Header.Get("Sec-Fetch-Dest")
+	return dest == "iframe" || dest == "frame"
 }
 
 func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
