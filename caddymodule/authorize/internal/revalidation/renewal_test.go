@@ -375,7 +375,7 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 // In a frame, browsers may withhold the provider's cookies: that it knows nobody there says nothing of the person.
 func TestNoRenewalInFrames(t *testing.T) {
 	t.Parallel()
-	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false} {
+	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false, "object": false} {
 		inUnaskable(t, nil, func(h *hospital) {
 			b, _ := h.signIn("online_access")
 			after(time.Hour)

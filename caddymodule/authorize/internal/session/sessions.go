@@ -62,14 +62,14 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	}
 	audit.NoteAuthenticated(r.Context())
 	signedIn := s.signedIn(stored, user)
-	signedIn.Renewable = renewable && r.Method == http.MethodGet && !isFramed(r)
+	signedIn.Renewable = renewable && r.Method == http.MethodGet && isPage(r)
 	return signedIn, nil
 }
 
-// isFramed reports whether a browser says that it asks for a frame (Fetch Metadata Request Headers §2.1).
-func isFramed(r *http.Request) bool {
+// isPage reports whether a browser asks for the page of a window, as far as it says (Fetch Metadata Request Headers §2.1).
+func isPage(r *http.Request) bool {
 	dest := r.Header.Get("Sec-Fetch-Dest")
-	return dest == "iframe" || dest == "frame"
+	return dest == "" || dest == "document"
 }
 
 func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
