@@ -86,6 +86,10 @@ func (a *assembly) addPeople(c *Config, of *entries) (err error) {
 		return err
 	}
 	for _, idp := range c.IdentityProviders {
+		if p := of.providers[idp.Key]; p != nil {
+			a.accounts.Providers[idp.Key], a.accounts.ProviderKeys = p, append(a.accounts.ProviderKeys, idp.Key)
+			continue
+		}
 		if err := a.accounts.AddProvider(idp, c.Issuer+endpoint.Callback+idp.Key); err != nil {
 			return err
 		}

@@ -15,6 +15,10 @@ type entries struct {
 	directory *people.Directory
 	clients   *client.Registry
 	origins   *origins
+
+	// providers are the identity providers of an earlier server with the same configuration, with what they were asked; by
+	// key. Nil for none.
+	providers map[string]*people.Provider
 }
 
 func newEntries(c *Config) (*entries, error) {
@@ -28,7 +32,7 @@ func newEntries(c *Config) (*entries, error) {
 		return nil, err
 	}
 	directory.Known, clients.Known = c.Known, c.Known
-	e := &entries{directory, clients, &origins{redirects: new(persistent.Map[int])}}
+	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(persistent.Map[int])}}
 	for _, client := range c.Clients {
 		if err := e.addClient(c, client); err != nil {
 			return nil, err
@@ -64,7 +68,7 @@ type Draft struct {
 
 // Draft returns a draft that begins with the users and clients of the server, which stays as it is.
 func (s *Server) Draft() *Draft {
-	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone()}}
+	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
 
 // AddUser adds a user, or returns an error if it is invalid, or clashes with another user or a client. Nothing has changed

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -70,5 +71,26 @@ func TestDraft(t *testing.T) {
 		if got := signedIn == http.StatusFound || signedIn == http.StatusSeeOther; got != tt.want {
 			t.Errorf("%s: the user signs in: %d", name, signedIn)
 		}
+	}
+}
+
+// A server of a draft knows of identity providers what the one before had asked: a change of users asks nobody, and fails nobody
+// while a provider is down.
+func TestDraftKeepsProviders(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	server := servertest.NewFederated(t, p, nil)
+	b := servertest.NewBrowser(t, server)
+	begin := func() *http.Response {
+		return servertest.FollowOnce(b, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+	}
+	servertest.Location(t, begin())
+	p.Fail(authorizetest.Discovery, authorizetest.Status(http.StatusServiceUnavailable))
+	var err error
+	if b.Server, err = server.Draft().Server(); err != nil {
+		t.Fatal(err)
+	}
+	if at := servertest.Location(t, begin()); !strings.HasPrefix(at.String(), p.Issuer) {
+		t.Errorf("not sent to the provider: %v", at)
 	}
 }
