@@ -33,6 +33,7 @@ var notLinked = []struct {
 			"caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
 			"caddymodule/authorize/internal/...", "caddymodule/authorize/keyring", "caddymodule/guard/enforce",
 			"caddymodule/guard/internal/...", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
+			"terminology/codesystem/bcp47", "terminology/codesystem/standard", "terminology/codesystem/ucum",
 		},
 	},
 }

@@ -10,4 +10,5 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"   // fhir.stores.memory
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres" // fhir.stores.postgres
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"    // fhir.stores.redis
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard"     // code systems
 )

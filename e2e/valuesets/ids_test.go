@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/go-json-experiment/json"
 )

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )

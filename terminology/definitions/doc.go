@@ -18,7 +18,7 @@
 //	entry.go, designation.go         a code of an expansion, with what is said of it
 //	supplements.go                   what supplements refer to
 //	synonyms.go, usage.go            lists that the search uses
-//	sources.go                       code systems that the program itself knows
+//	sources.go                       registered code systems
 //
 // # Versions
 //

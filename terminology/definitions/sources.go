@@ -11,35 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp13"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp47"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso3166"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso4217"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/m49"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomedgps"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/timezones"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/usps"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/vaccines"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
-
-// builtIn are the code systems that the program knows itself, one line each.
-var builtIn = []codesystem.Source{
-	bcp47.Source,
-	ucum.Source,
-	bcp13.Source,
-	iso3166.Source,
-	iso3166.Subdivisions,
-	iso3166.Former,
-	iso4217.Source,
-	m49.Source,
-	snomedgps.Source,
-	timezones.Source,
-	usps.Source,
-	vaccines.Source,
-	vaccines.Manufacturers,
-}
 
 // builtIn reads what the program brings along, as far as it is read at start, and returns the sources.
 func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, error) {
@@ -49,7 +22,7 @@ func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, erro
 			return nil, fmt.Errorf("built-in definitions: %w", err)
 		}
 		l.library.Systems.freeze()
-		sources = slices.Concat(builtIn, sources)
+		sources = slices.Concat(codesystem.Registered(), sources)
 	}
 	for _, s := range sources {
 		if err := l.packed(ctx, s.ValueSets); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
@@ -36,7 +37,7 @@ func TestBuiltInIsWhole(t *testing.T) {
 
 // What a source says of its code system is read at start, and declares the properties of a table.
 func TestSources(t *testing.T) {
-	for _, s := range builtIn {
+	for _, s := range codesystem.Registered() {
 		cs, err := systemOf(s)
 		if err != nil {
 			t.Fatalf("%s: %v", s.URL, err)

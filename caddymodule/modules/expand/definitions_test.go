@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 

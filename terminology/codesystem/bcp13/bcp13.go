@@ -17,8 +17,10 @@ import (
 //go:embed media-types.json.zst
 var mediaTypes []byte
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "urn:ietf:bcp:13", Name: "Media types", Common: "https://www.iana.org/assignments/media-types",
 	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
 	Members:   `{"id":"bcp-13","title":"BCP 13: media types"}`,

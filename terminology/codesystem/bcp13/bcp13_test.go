@@ -14,13 +14,13 @@ func TestLocate(t *testing.T) {
 		"text/plain\n": "", "text/plain; a=\"b": "", "text/*": "", "*/*": "", "text/" + strings.Repeat("a", 128): "", "x-/a": "",
 	} {
 		got := ""
-		if c, ok := Source.System.Locate([]byte(code)); ok {
-			code, display, _ := Source.System.Concept(c)
-			texts := Source.System.AppendTexts(nil, c)
+		if c, ok := source.System.Locate([]byte(code)); ok {
+			code, display, _ := source.System.Concept(c)
+			texts := source.System.AppendTexts(nil, c)
 			if got = string(code); string(display) != got || len(texts) != 1 || string(texts[0].Value) != got {
 				t.Errorf("%q: display %q, texts %v", code, display, texts)
 			}
-			if again, ok := Source.System.Locate(code); !ok || string(Source.System.Code(again)) != got {
+			if again, ok := source.System.Locate(code); !ok || string(source.System.Code(again)) != got {
 				t.Errorf("%q is not found again", code)
 			}
 		}

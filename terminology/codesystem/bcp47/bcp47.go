@@ -9,8 +9,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// Source is the code system. It has no version, as in HL7's answers: the registry grows, and what was a tag remains one.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system. It has no version, as in HL7's answers: the registry grows, and what was a tag remains one.
+var source = codesystem.Source{
 	URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", CaseSensitive: true, System: system{},
 	Copyright: "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
 	Common:    "http://terminology.hl7.org/ValueSet/Languages", ValueSets: valueSets,

@@ -50,13 +50,13 @@ func TestTags(t *testing.T) {
 		"i-none": `!at column 1: the language "i" is not registered`, "de-" + strings.Repeat("x", 200): `!at column 129: the tag is longer than 128 characters`,
 		strings.Repeat("a-", 5000): `!at column 129: the tag is longer than 128 characters`, "de-\x00": `!at column 4: unexpected '\x00'`,
 	} {
-		c, ok := Source.System.Locate([]byte(code))
+		c, ok := source.System.Locate([]byte(code))
 		got := "!" + system{}.Refusal([]byte(code))
 		if ok != (got == "!") {
 			t.Errorf("%q: found is %v, refused is %s", code, ok, got)
 		}
 		if ok {
-			_, display, _ := Source.System.Concept(c)
+			_, display, _ := source.System.Concept(c)
 			if got = string(display); string(c.Code) != code {
 				t.Errorf("%q: became %q", code, c.Code)
 			}
@@ -77,10 +77,10 @@ func TestCanonical(t *testing.T) {
 		"ja-Latn-hepburn-heploc": "ja-Latn-hepburn-alalc97 deprecated", "ja-Latn-alalc97-heploc": "ja-Latn-alalc97 deprecated",
 		"hy-arevela": "hy-arevela deprecated", "x-Y": "x-y", "sgn-BE-FR": "sfb deprecated", "en-x-b-a": "en-x-b-a", "in-TP": "id-TL deprecated",
 	} {
-		c, ok := Source.System.Locate([]byte(code))
+		c, ok := source.System.Locate([]byte(code))
 		got := ""
 		system{}.Values(c, propertyCanonical, func(text []byte) bool { got = string(text); return true })
-		_, _, flags := Source.System.Concept(c)
+		_, _, flags := source.System.Concept(c)
 		if status := (system{}).Status(c); status != "" {
 			got += " " + status
 		}
@@ -100,15 +100,15 @@ func TestValues(t *testing.T) {
 			`comment=the script "Latn" goes without saying for the language "sl"`,
 		"i-default": "canonical=i-default", "de-fonipa": "language=de variant=fonipa canonical=de-fonipa", "x-a": "private-use=x-a canonical=x-a",
 	} {
-		c, _ := Source.System.Locate([]byte(code))
+		c, _ := source.System.Locate([]byte(code))
 		var got, visited []string
-		for _, v := range Source.System.AppendValues(nil, c) {
+		for _, v := range source.System.AppendValues(nil, c) {
 			got = append(got, v.Property.Code+"="+string(v.Text))
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got %s, want %s", code, strings.Join(got, " "), want)
 		}
-		for i, p := range codesystem.Of(Source.System).Filters.Properties() {
+		for i, p := range codesystem.Of(source.System).Filters.Properties() {
 			system{}.Values(c, i, func(text []byte) bool { visited = append(visited, p.Code+"="+string(text)); return true })
 		}
 		if strings.Join(visited, " ") != want {
@@ -137,7 +137,7 @@ func TestFilterValue(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for code, want := range map[string]string{"de-1901-1996": "the variant of de-1901-1996 is 1901, 1996", "de": "de has no variant"} {
-		c, _ := Source.System.Locate([]byte(code))
+		c, _ := source.System.Locate([]byte(code))
 		if got := (system{}).Explain(c, int(partVariant), "=", "x"); got != want {
 			t.Errorf("%s: got %s", code, got)
 		}

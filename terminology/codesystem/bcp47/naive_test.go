@@ -108,7 +108,7 @@ func TestGenerated(t *testing.T) {
 		}
 		tag := strings.Join(parts, "-")
 		want := isValid(registry, tag)
-		c, got := Source.System.Locate([]byte(tag))
+		c, got := source.System.Locate([]byte(tag))
 		if got != want {
 			t.Fatalf("%q: valid is %v, want %v: %s", tag, got, want, system{}.Refusal([]byte(tag)))
 		}
@@ -128,7 +128,7 @@ func FuzzLocate(f *testing.F) {
 	}
 	registry := entries(registryText())
 	f.Fuzz(func(t *testing.T, tag string) {
-		c, ok := Source.System.Locate([]byte(tag))
+		c, ok := source.System.Locate([]byte(tag))
 		if want := isValid(registry, tag); ok != want || ok != (system{}.Refusal([]byte(tag)) == "") {
 			t.Errorf("%q: valid is %v, want %v", tag, ok, want)
 		}
@@ -139,8 +139,8 @@ func FuzzLocate(f *testing.F) {
 			t.Errorf("%q became %q", tag, c.Code)
 		}
 		checkCanonical(t, c)
-		Source.System.AppendTexts(nil, c)
-		Source.System.AppendValues(nil, c)
+		source.System.AppendTexts(nil, c)
+		source.System.AppendValues(nil, c)
 	})
 }
 
@@ -152,16 +152,16 @@ func BenchmarkLocate(b *testing.B) {
 		codes[i] = []byte(tag)
 	}
 	for i := 0; b.Loop(); i++ {
-		Source.System.Locate(codes[i%len(codes)])
+		source.System.Locate(codes[i%len(codes)])
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tags/s")
 }
 
 func BenchmarkAppendTexts(b *testing.B) {
 	var texts []codesystem.Text
-	c, _ := Source.System.Locate([]byte("zh-Hant-TW"))
+	c, _ := source.System.Locate([]byte("zh-Hant-TW"))
 	for b.Loop() {
-		texts = Source.System.AppendTexts(texts[:0], c)
+		texts = source.System.AppendTexts(texts[:0], c)
 	}
 }
 

@@ -23,9 +23,9 @@ func TestNames(t *testing.T) {
 		"de-1901-u-co-phonebk": "en:German (Traditional German orthography, u-co-phonebk)|en:German (Variant=Traditional German orthography, u-co-phonebk)|en:German (1901, u-co-phonebk)|" +
 			"de:Deutsch (1901, u-co-phonebk)|es:alemán (1901, u-co-phonebk)|fr:allemand (1901, u-co-phonebk)|nl:Duits (1901, u-co-phonebk)",
 	} {
-		c, ok := Source.System.Locate([]byte(code))
+		c, ok := source.System.Locate([]byte(code))
 		var got []string
-		for i, text := range Source.System.AppendTexts([]codesystem.Text{{Language: "en", Value: []byte("German")}}, c)[1:] {
+		for i, text := range source.System.AppendTexts([]codesystem.Text{{Language: "en", Value: []byte("German")}}, c)[1:] {
 			if got = append(got, text.Language+":"+string(text.Value)); text.Display != (i == 0) {
 				t.Errorf("%s: display is %v of %s", code, text.Display, text.Value)
 			}
@@ -37,12 +37,12 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: got %s\nwant %s", code, strings.Join(got, "|"), want)
 		}
 	}
-	de, _ := Source.System.Locate([]byte("de"))
-	if _, _, flags := Source.System.Concept(de); flags != codesystem.FlagDesignated {
+	de, _ := source.System.Locate([]byte("de"))
+	if _, _, flags := source.System.Concept(de); flags != codesystem.FlagDesignated {
 		t.Errorf("got flags %b", flags)
 	}
 	for language, want := range map[string]bool{"en": true, "de": true, "de-ch": true, "nl": true, "ja": false} {
-		if got := codesystem.Of(Source.System).Dialects.HasLanguage(language); got != want {
+		if got := codesystem.Of(source.System).Dialects.HasLanguage(language); got != want {
 			t.Errorf("%s: got %v", language, got)
 		}
 	}
@@ -71,13 +71,13 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("%s tags, want %s", got, want)
 	}
 	for _, code := range tags {
-		c, ok := Source.System.Locate([]byte(code))
+		c, ok := source.System.Locate([]byte(code))
 		if !ok {
 			t.Errorf("%s: %s", code, system{}.Refusal([]byte(code)))
 			continue
 		}
 		checkCanonical(t, c)
-		if _, display, _ := Source.System.Concept(c); len(display) == 0 {
+		if _, display, _ := source.System.Concept(c); len(display) == 0 {
 			t.Errorf("%s has no display", code)
 		}
 	}

@@ -22,22 +22,24 @@ var former []byte
 
 const copyright = "Codes of ISO 3166, from the npm packages iso-3166, © Titus Wormer, and i18n-iso-countries, © widdix GmbH; both MIT License"
 
-// Source is the codes of countries in all three forms: alpha-2, alpha-3 and numeric.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source, subdivisionSource, formerSource) }
+
+// source has the codes of countries in all three forms: alpha-2, alpha-3 and numeric.
+var source = codesystem.Source{
 	URL: "urn:iso:std:iso:3166", Name: "ISO 3166-1", Version: "2018", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-1","title":"ISO 3166-1: codes of countries","property":[{"code":"user-assigned","type":"boolean","description":"The code means what its users agree on"}]}`,
 	System:  packed.New(countries),
 }
 
-// Subdivisions is the codes of states, provinces and so on.
-var Subdivisions = codesystem.Source{
+// subdivisionSource has the codes of states, provinces and so on.
+var subdivisionSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-2", Name: "ISO 3166-2", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-2","title":"ISO 3166-2: codes of subdivisions of countries","hierarchyMeaning":"part-of"}`,
 	System:  packed.New(subdivisions),
 }
 
-// Former is the codes of countries that are none any more.
-var Former = codesystem.Source{
+// formerSource has the codes of countries that are none any more.
+var formerSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-3","title":"ISO 3166-3: codes of former countries"}`,
 	System:  packed.New(former),

@@ -13,8 +13,10 @@ import (
 //go:embed currencies.json.zst
 var currencies []byte
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "urn:iso:std:iso:4217", Name: "ISO 4217", Version: "2026-01-01", CaseSensitive: true,
 	Copyright: "List one of ISO 4217, as SIX publishes it for ISO; from the PyPI package iso4217, public domain",
 	Members: `{"id":"iso-4217","title":"ISO 4217: codes of currencies","property":[{"code":"numeric","type":"code","description":"The number of the currency"},

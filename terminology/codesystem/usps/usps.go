@@ -13,8 +13,10 @@ import (
 //go:embed states.json.zst
 var states []byte
 
-// Source is the code system.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source) }
+
+// source is the code system.
+var source = codesystem.Source{
 	URL: "https://www.usps.com/", Name: "USPS state abbreviations", CaseSensitive: true,
 	Copyright: "Facts from Publication 28 of the United States Postal Service, Appendix B",
 	Members:   `{"id":"usps","title":"Two-letter state and possession abbreviations"}`,

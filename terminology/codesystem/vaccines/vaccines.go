@@ -23,15 +23,17 @@ const copyright = "Codes of the Centers for Disease Control and Prevention, publ
 const ends = "This list ends in 2009 and has nothing that the CDC has added since, such as the vaccines against COVID-19. " +
 	"To replace it, load the CDC's current list as a CodeSystem of this url with content complete."
 
-// Source is CVX, up to code 122 of 2009: R4 has no later ones.
-var Source = codesystem.Source{
+func init() { codesystem.Register(source, manufacturerSource) }
+
+// source is CVX, up to code 122 of 2009: R4 has no later ones.
+var source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + ends + `"}`,
 	System:  packed.New(vaccines),
 }
 
-// Manufacturers is MVX of the same time.
-var Manufacturers = codesystem.Source{
+// manufacturerSource is MVX of the same time.
+var manufacturerSource = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009","description":"` + ends + `"}`,
 	System:  packed.New(manufacturers),
