@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/go-json-experiment/json"
 )
