@@ -357,7 +357,7 @@ func TestCORSOfEveryEndpoint(t *testing.T) {
 	const idp = "idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}\n\t\t"
 	g := exampleGateway(t, corsBackend(new(int)), "user alice {", idp+
 		"registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t}\n\t\t"+
-		"user_access_brands {\n\t\t\tname Hospital\n\t\t\twebsite https://hospital.example\n\t\t\tdevelopers https://developers.hospital.example\n\t\t}\n\t\tuser alice {")
+		"user_access_brands internal/brands/testdata/network.json {\n\t\t\tprimary https://hospital.example\n\t\t}\n\t\tuser alice {")
 	token := g.token()
 	for name, e := range corsEndpoints {
 		t.Run(name, func(t *testing.T) {

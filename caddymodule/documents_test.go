@@ -122,6 +122,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 	for name, resource := range map[string]string{
 		"valuesets/a.json": `{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`, "uscore.json": gatewaytest.ReadFile(t, "testdata/searchparameters.json"),
+		"brands.json":   gatewaytest.ReadFile(t, "../docs/examples/user-access-brands.json"),
 		"lab-feed.json": `{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":"yPu-1-LDWNScRJfk1sbNAMMfpqXsRkv8TImRza0NP9k","y":"AYnpCe25wMKEoV03uuQmJWUCWJyn8JaNHq6OzkJ304E"}]}`,
 	} {
 		gatewaytest.Put(t, filepath.Join(folder, name), resource)

@@ -253,7 +253,6 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) {
 		routes[path] = a.responder.Handler(document, http.MethodGet, http.MethodHead)
 	}
 	if c.UserAccessBrands != nil {
-		publication := discovery.publication(c.Durable)
-		routes[c.FHIRBasePath+brands.Path] = a.responder.Handler(publication, http.MethodGet, http.MethodHead)
+		routes[c.FHIRBasePath+brands.Path] = a.responder.Handler(c.UserAccessBrands.ServeHTTP, http.MethodGet, http.MethodHead)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -172,16 +171,6 @@ func (d *discovery) protectedResource() any {
 		Scopes        []string `json:"scopes_supported"`
 		BearerMethods []string `json:"bearer_methods_supported"`
 	}{d.fhirBase, []string{d.Issuer}, d.offer.supportedScopes(), []string{"header"}}
-}
-
-// publication serves the brands.
-func (d *discovery) publication(durable store.Store) http.HandlerFunc {
-	publication := brands.NewPublication(d.brands, durable)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := publication.Serve(w, r); err != nil {
-			d.WriteError(w, r, err)
-		}
-	}
 }
 
 // document serves a JSON document that never changes. It is made on first request: that reads all clients, and a server

@@ -17,9 +17,9 @@ const MaxSize = 16 << 20
 // Bundle is a User Access Brands Bundle that keeps the rules of its profiles.
 type Bundle struct {
 	content   []byte
+	tag       string // the ETag
 	timestamp time.Time
 	primary   *Identifier
-	write     func(changed time.Time) ([]byte, error) // nil if it was read
 }
 
 // Primary returns the identifier of the brand that stands for this server, or nil if the
@@ -42,7 +42,7 @@ func Read(content []byte, fhirBase string, primary *Identifier) (*Bundle, error)
 		return nil, err
 	}
 	chosen, err := choosePrimary(resources, fhirBase, primary)
-	return &Bundle{content: content, timestamp: root.member("timestamp").instant(), primary: chosen}, err
+	return &Bundle{content: content, tag: tagOf(content), timestamp: root.member("timestamp").instant(), primary: chosen}, err
 }
 
 // CheckJSON returns an error if a text is not JSON, or would not mean the same to every

@@ -134,7 +134,7 @@ func (e element) walkObject(members map[string]any) {
 		e.fail("must not be empty")
 	}
 	if members["url"] == absentReason {
-		e.member("valueCode").oneOf(AskedDeclined, AskedUnknown)
+		e.member("valueCode").oneOf("asked-declined", "asked-unknown")
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		element{e.path + "." + name, members[name], e.found}.walk()
@@ -144,12 +144,6 @@ func (e element) walkObject(members map[string]any) {
 // absentReason is the extension that says why something is absent.
 const absentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
 
-// The reasons that a Bundle may give for what is absent.
-const (
-	AskedDeclined = "asked-declined" // was asked for, and not given
-	AskedUnknown  = "asked-unknown"  // was asked for, and is not known
-)
-
 // isAbsent reports whether an object gives a reason why its primitive member is absent.
 func (e element) isAbsent(name string) bool {
 	primitive := element{value: e.member("_" + name).value, found: new(problems)}
@@ -157,8 +151,6 @@ func (e element) isAbsent(name string) bool {
 		return extension.member("url").text() == absentReason
 	})
 }
-
-func isReason(text string) bool { return text == AskedDeclined || text == AskedUnknown }
 
 var (
 	idForm      = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
@@ -187,35 +179,6 @@ func (e element) image() {
 	if text := e.required(); e.exists() && !isImage(text) {
 		e.fail("%.100q must be an https: URL, or an image as a data: URL", text)
 	}
-}
-
-// CheckWebsite returns an error if a text is neither the URL of a website nor a reason why
-// there is none.
-func CheckWebsite(text string) error {
-	if !isReason(text) && !isWebAddress(text, "https", "http") {
-		return fmt.Errorf("%.100q must be a URL, such as https://hospital.example, or one of %s, %s", text, AskedDeclined, AskedUnknown)
-	}
-	return nil
-}
-
-// CheckPage returns an error if a text is not an https URL.
-func CheckPage(text string) error {
-	if !isWebAddress(text, "https") {
-		return fmt.Errorf("%.100q must be an https URL", text)
-	}
-	return nil
-}
-
-// CheckLogo returns an error if a logo, or the page with its terms, cannot be shown. There
-// may be no page.
-func CheckLogo(image, license string) error {
-	switch {
-	case !isImage(image):
-		return fmt.Errorf("%.100q must be an https: URL, or an image as a data: URL", image)
-	case license != "" && !isWebAddress(license, "https", "http"):
-		return fmt.Errorf("%.100q must be the URL of a page with the terms for the logo", license)
-	}
-	return nil
 }
 
 // instant checks a time that must be there (FHIR R4, instant).

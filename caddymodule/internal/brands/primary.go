@@ -3,19 +3,17 @@ package brands
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 )
 
-// WebsiteIdentifier is the identifier that SMART recommends: the URL of an organization's
-// website without path and without www.
-func WebsiteIdentifier(website string) (Identifier, bool) {
-	u, err := url.Parse(website)
-	if err != nil || !isWebAddress(website, "https", "http") {
-		return Identifier{}, false
-	}
-	return Identifier{URISystem, "https://" + strings.TrimPrefix(strings.ToLower(u.Host), "www.")}, true
+// Identifier is FHIR's data type, as far as it tells brands apart.
+type Identifier struct {
+	System string `json:"system,omitempty"` // what the value is unique in
+	Value  string `json:"value"`            // the identifier itself
 }
+
+// String writes an identifier as FHIR's searches do.
+func (i Identifier) String() string { return i.System + "|" + i.Value }
 
 // choosePrimary returns the identifier that the SMART configuration names. Exactly one brand
 // must have it.
