@@ -14,7 +14,7 @@ import (
 // expandParameters are the parameters of $expand that are implemented.
 var expandParameters = []string{
 	"activeOnly", "cache-id", "check-system-version", "context", "contextDirection", "count", "date", "default-valueset-version", "designation",
-	"displayLanguage", "exclude-system", "excludeNested", "excludeNotForUI", "excludePostCoordinated", "explainFilter", "filter",
+	"displayLanguage", "exclude-system", "excludeNested", "excludeNotForUI", "excludePostCoordinated", "filter",
 	"force-system-version", "includeDefinition", "includeDesignations", "offset", "property", "system-version", "tx-resource",
 	"url", "useSupplement", "valueSet", "valueSetVersion", "versionsMatch",
 }

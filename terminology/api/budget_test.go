@@ -89,9 +89,6 @@ func bombs() []bomb {
 		}), brings(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
 		{name: "a filter of many words", path: expand, body: posted(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
 			brings(includedTimes(1, ""))), most: 12_000},
-		{name: "explanations by designations", path: expand, body: posted(url, `{"name":"filter","valueString":"d299"},{"name":"explainFilter","valueBoolean":true}`,
-			system("", `{"code":"a","display":"`+strings.Repeat("a", 8000)+`","designation":[`+repeat(300, func(i int) string { return fmt.Sprintf(`{"value":"d%d"}`, i) })+`]}`),
-			brings(includedTimes(1, ""))), most: 100_000},
 		{name: "targets", path: "/ConceptMap/$translate", body: posted(codings(200, "x"), brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
 			mapOf("map", `{"code":"a","target":[`+repeat(200, numbered)+`]}`, "")))), most: 20_000},
 		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: posted(url, system("", `{"code":"a"}`),

@@ -4,7 +4,7 @@
 // # Where things are
 //
 //	query.go, queryset.go              the parameters, a value set's own among them; subset.go: _summary and _elements
-//	expand.go                          a page of the codes (expansion.go); explanation.go: and why the search found what it did
+//	expand.go                          a page of the codes (expansion.go)
 //	answer.go                          the ValueSet as JSON, by writer.go: entrywriter.go, extensionwriter.go,
 //	                                     entryproperties.go, parameters.go, querydesignation.go
 //	identifier.go, tag.go              expansion.identifier; entity tags

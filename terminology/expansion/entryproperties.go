@@ -101,12 +101,11 @@ const propertyEnd = "}]}"
 
 // extensionWriter writes the extensions of entries, those for R5's properties among them.
 type extensionWriter struct {
-	x           *Expansion
-	declared    []codesystem.Property // of entries on the page
-	extended    []codesystem.Extension
-	alternates  [][]byte // other codes of the entry
-	values      []codesystem.Value
-	explanation *Explanation // of the entry, if asked for
+	x          *Expansion
+	declared   []codesystem.Property // of entries on the page
+	extended   []codesystem.Extension
+	alternates [][]byte // other codes of the entry
+	values     []codesystem.Value
 }
 
 // extensionValues are the extensions of a concept by kind, as JSON members.

@@ -52,10 +52,7 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	l, e := w.x.Library, w.x.page[i]
 	code, display, flags := l.Coded(e)
 	dst = append(dst, '{')
-	if w.x.explained != nil {
-		w.extensions.explanation = &w.x.explained.entries[i]
-	}
-	if w.x.detailed || w.x.explained != nil || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.Own() != 0 {
+	if w.x.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.Own() != 0 {
 		dst = w.extensions.append(dst, l.Locate(e), flags)
 	}
 	dst = w.appendSystem(dst, l.SystemOf(e))

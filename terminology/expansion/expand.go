@@ -57,50 +57,11 @@ const askedPerStep = 4
 func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter, x.Library.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
-		if x.query.wantsExplanations() && x.query.subset.hasCodes() {
-			err = x.searchExplained(filter, from, to, b)
-		} else {
-			x.page, x.total, err = compose.Search(x.Library, x.List, filter, x.languages.List(), from, to, b)
-		}
+		x.page, x.total, err = compose.Search(x.Library, x.List, filter, x.languages.List(), from, to, b)
 		x.corrected = filter.Corrected()
 		return err
 	}
 	from, to := x.query.window(len(x.List.Entries))
 	x.page, x.total = x.List.Entries[from:to], len(x.List.Entries)
-	return nil
-}
-
-// Explanation returns why an entry of the page is where it is, if the query asked for it with a filter.
-func (x *Expansion) Explanation(entry int) (e Explanation, ok bool) {
-	if x.explained == nil {
-		return e, false
-	}
-	return x.explained.entries[entry], true
-}
-
-// Corrections returns the words of the filter that were read as others, if the query asked for explanations.
-func (x *Expansion) Corrections() []textindex.Correction {
-	if x.explained == nil {
-		return nil
-	}
-	return x.explained.corrections
-}
-
-// searchExplained is search for the page of an expansion, with explanations.
-func (x *Expansion) searchExplained(f *textindex.Filter, from, to int, b *budget.Budget) error {
-	d, err := compose.DivisionOf(x.Library, x.List, x.languages.List(), b)
-	if err != nil {
-		return err
-	}
-	found, total, err := explain(d.Searched, f, from, to, func() error { return tooManyExplained(x.valueSet) }, b.Spend)
-	if err != nil {
-		return err
-	}
-	x.page, x.total = make([]definitions.Entry, len(found)), total
-	x.explained = &explanations{entries: make([]Explanation, len(found)), corrections: f.Corrections()}
-	for i, e := range found {
-		x.page[i] = d.Entries[e.hit.Part](e.hit.Doc)
-		x.explained.entries[i] = newExplanation(&e.Explanation, x.texts(nil, x.page[i]))
-	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
@@ -19,8 +18,7 @@ type Expansion struct {
 	page      []definitions.Entry
 	total     int
 	corrected string // the filter without typos; "" if it has none
-	explained *explanations
-	detailed  bool // an entry may need more than code and display
+	detailed  bool   // an entry may need more than code and display
 }
 
 // Code is one of ValueSet.expansion.contains.
@@ -84,10 +82,4 @@ func (x *Expansion) hasOneText(e definitions.Entry) bool {
 // texts appends the displays and designations of an entry.
 func (x *Expansion) texts(dst []codesystem.Text, e definitions.Entry) []codesystem.Text {
 	return x.Library.ShownTexts(dst, x.Library.Locate(e), x.valueSet.Language, x.List.Supplements)
-}
-
-// explanations are those of the entries of a page.
-type explanations struct {
-	entries     []Explanation
-	corrections []textindex.Correction
 }

@@ -25,9 +25,6 @@ func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags c
 		dst = appendShown(dst, &list, codesystem.ExtensionAlternate, value)
 	}
 	dst = w.appendProperties(dst, &list, e, flags, system, own)
-	if w.explanation != nil {
-		dst = w.explanation.append(list.Next(dst))
-	}
 	if list.IsEmpty() {
 		return dst
 	}

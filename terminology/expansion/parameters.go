@@ -19,9 +19,6 @@ func (w *Writer) appendParameters(dst []byte) []byte {
 	if w.x.corrected != "" {
 		list.text("corrected-filter", "valueString", w.x.corrected)
 	}
-	if q.Filter != "" {
-		list.choice("explainFilter", q.ExplainFilter)
-	}
 	if language := q.Language.Preferred(w.x.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}

@@ -58,9 +58,6 @@ type Page struct {
 
 	// Offset and Count are the parameters of these names; nil if not given.
 	Offset, Count *int
-
-	// ExplainFilter says whether to tell of each entry that the filter finds why it is where it is; see [Explanation].
-	ExplainFilter parameters.Choice
 }
 
 // Check checks the parameters against the limits. A filter of spaces becomes empty.
@@ -139,8 +136,6 @@ func (q *Query) choice(name string) *parameters.Choice {
 		return &q.ExcludeNotForUI
 	case "excludePostCoordinated":
 		return &q.ExcludePostCoordinated
-	case "explainFilter":
-		return &q.ExplainFilter
 	case "versionsMatch":
 		return &q.Versions.Match
 	}
@@ -162,8 +157,6 @@ func tooCostly(vs *definitions.ValueSet, limit int) error {
 	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.Canonical(), limit))
 }
-
-func (p *Page) wantsExplanations() bool { return p.Filter != "" && p.ExplainFilter == parameters.Yes }
 
 // maxInt32 is more than there can be entries.
 const maxInt32 = 1<<31 - 1

@@ -45,10 +45,7 @@ func (w *Whole) Size() int { return w.size }
 // Expand returns the ValueSet with a page of entries, in JSON. Words of the filter also stand for their synonyms, unless
 // these are nil. More than limit entries are too costly.
 func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
-	page, err := w.page(p, synonyms)
-	if err != nil {
-		return nil, err
-	}
+	page := w.page(p, synonyms)
 	if len(page.entries) > limit {
 		return nil, tooCostly(w.definition(), limit)
 	}
@@ -66,12 +63,8 @@ func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte,
 	dst = appendNumber(append(dst, `,"offset":`...), p.Offset)
 	dst = w.appendParameters(dst, p, page.corrected)
 	list := fhirjson.Array{Name: "contains"}
-	for i, doc := range page.entries {
-		if dst = list.Next(dst); page.explained == nil {
-			dst = append(dst, w.entries[doc].raw...)
-		} else if dst, err = w.entries[doc].appendExplained(dst, &page.explained[i]); err != nil {
-			return nil, err
-		}
+	for _, doc := range page.entries {
+		dst = append(list.Next(dst), w.entries[doc].raw...)
 	}
 	return append(list.End(dst), '}', '}'), nil
 }
@@ -79,13 +72,12 @@ func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte,
 // foundPage is the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
 type foundPage struct {
 	entries   []uint32
-	explained []textindex.Explanation // by place on the page; nil if not asked for
 	total     int
 	corrected string
 }
 
-// page returns a page. It fails if there is too much to explain.
-func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err error) {
+// page returns a page.
+func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
@@ -93,20 +85,16 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err 
 			page.entries = append(page.entries, uint32(doc))
 		}
 		page.total = len(w.entries)
-		return page, nil
+		return page
 	}
 	from, to := p.window(maxInt32)
 	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Compounds: w.compounds, Index: w.index}}
-	if p.wantsExplanations() {
-		err = w.explain(&page, parts, filter, from, to)
-		return page, err
-	}
 	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // only spend can fail
 	for _, h := range hits {
 		page.entries = append(page.entries, h.Doc)
 	}
 	page.total, page.corrected = total, filter.Corrected()
-	return page, nil
+	return page
 }
 
 // definition returns the value set to name in errors.
@@ -129,9 +117,6 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 	if corrected != "" {
 		list.text("corrected-filter", "valueString", corrected)
 	}
-	if p.Filter != "" {
-		list.choice("explainFilter", p.ExplainFilter)
-	}
 	list.number("offset", p.Offset)
 	list.number("count", p.Count)
 	for _, raw := range w.parameters {
@@ -144,9 +129,6 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)
-	if p.wantsExplanations() {
-		name = append(name, "explained"...)
-	}
 	if p.Count != nil {
 		name = appendNumber(append(name, 0), p.Count)
 	}
@@ -177,44 +159,4 @@ func (c *wholeCorpus) Display(doc uint32) []byte {
 
 func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
-}
-
-// explain finds a page with explanations.
-func (w *Whole) explain(page *foundPage, parts []textindex.Part, f *textindex.Filter, from, to int) error {
-	tooMany := func() error { return tooManyExplained(w.definition()) }
-	found, total, err := explain(parts, f, from, to, tooMany, func(int) error { return nil })
-	for _, e := range found {
-		page.entries, page.explained = append(page.entries, e.hit.Doc), append(page.explained, e.Explanation)
-	}
-	page.total, page.corrected = total, f.Corrected()
-	return err
-}
-
-// appendExplained appends an entry as the other server wrote it, with its explanation after its other extensions.
-func (e *wholeEntry) appendExplained(dst []byte, x *textindex.Explanation) ([]byte, error) {
-	why := newExplanation(x, e.texts)
-	r := fhirjson.ReaderOf(e.raw)
-	extensions := fhirjson.Array{Name: "extension"}
-	var rest []fhirjson.Member
-	start := len(dst)
-	err := r.Object(func(name []byte) error {
-		if string(name) == "extension" {
-			return r.Array(func() error {
-				value, err := r.Value(0)
-				dst = append(extensions.Next(dst), value...)
-				return err
-			})
-		}
-		_, err := r.Keep(string(name), &rest)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	dst = extensions.End(why.append(extensions.Next(dst)))
-	dst[start] = '{' // replaces the comma
-	for _, m := range rest {
-		dst = m.Append(append(dst, ','))
-	}
-	return append(dst, '}'), nil
 }

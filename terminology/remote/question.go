@@ -20,7 +20,7 @@ type Question struct {
 }
 
 // paging are the parameters that say which part of an expansion is wanted.
-var paging = []string{"filter", "offset", "count", "explainFilter"}
+var paging = []string{"filter", "offset", "count"}
 
 // Read reads the parameters of a request.
 func Read(request Request) Question {

@@ -166,13 +166,9 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.want(t, true, "url", actCode, "count", "20")
 		a.want(t, true, "url", actCode, "offset", "1")
-		explained, _ := a.ask(t, "url", actCode, "filter", "a", "count", "1", "explainFilter", "true")
-		if plain := a.want(t, true, "url", actCode, "filter", "a", "count", "1", "explainFilter", "false"); bytes.Contains(plain, []byte("filter-explanation")) || !bytes.Contains(explained, []byte("filter-explanation")) {
-			t.Errorf("explained %s, not %s", explained, plain)
-		}
 		a.want(t, false, "url", actCode, "offset", "0")   // all, which may be a tree
 		a.want(t, false, "url", actCode, "count", "5000") // as well
-		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}, {"explainFilter", "perhaps"}} {
+		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Answer(a.server, Read(q), a.synonyms); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)

@@ -12,34 +12,6 @@ const listing = 150
 // maxGuesses is how many words one with typos is read as: those that most documents have.
 const maxGuesses = 5
 
-// Correction is a word of a filter that no text has, and what it was read as.
-type Correction struct {
-	// Typed is the word, folded.
-	Typed string
-
-	// Read are the words that it was read as, the most common first.
-	Read []string
-}
-
-// Corrections returns the words that the last search read as others.
-func (t *Filter) Corrections() []Correction {
-	var all []Correction
-	for _, term := range t.terms {
-		for _, word := range term.words {
-			read := t.read[string(word)]
-			if read == nil || slices.ContainsFunc(all, func(c Correction) bool { return c.Typed == string(word) }) {
-				continue
-			}
-			c := Correction{Typed: string(word)}
-			for _, r := range read {
-				c.Read = append(c.Read, string(r))
-			}
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
 // Corrected returns the filter as the last search read it, or "" if it was as typed.
 func (t *Filter) Corrected() string {
 	if t.read == nil {

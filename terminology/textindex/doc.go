@@ -15,8 +15,6 @@
 //	            │  the order: how well a document matches (judge.go), then its rank;
 //	            │  what may be meant by a word that is nowhere: correction.go, typist.go
 //	          []Hit
-//	            │ Explain: explain.go
-//	          []Explanation
 //
 // Both ways find the same in the same order: tests compare them with each other, whatever the texts and the filter are. What
 // they find is in tables of the tests.

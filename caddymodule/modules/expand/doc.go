@@ -13,7 +13,4 @@
 //	turn.go                a bound for costly requests
 //	metrics.go             metrics
 //	definitionsmetrics.go  of definitions
-//	configured.go          the handlers of a configuration that does not run
-//	searchcommand.go       for caddy fhir-search
-//	searchreport.go        which shows a search
 package expand
