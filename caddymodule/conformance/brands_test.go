@@ -11,8 +11,7 @@ import (
 func brandsPlan() testPlan {
 	return testPlan{
 		name: "Inferno: smart_access_brands",
-		text: "`user_access_brands` of a few lines. That the resources keep their profiles is checked by the rules that are also for files,\n" +
-			"and not by the HL7 validator.",
+		text: "`user_access_brands` with a file. That the resources keep their profiles is checked by the gateway, and not by the HL7 validator.",
 		modules: []testModule{
 			{id: "smart_access_brands_retrieve_bundle", checks: "200, at the address in the SMART configuration, for scripts of all origins, with an ETag", run: moduleRetrieveBrands},
 			{id: "smart_access_brands_valid_bundle", checks: "a collection with a timestamp, that is not empty", run: moduleValidBrandsBundle},

@@ -58,14 +58,7 @@ const siteCaddyfile = `{
 			request_objects
 			private_jwks_uri
 		}
-		user_access_brands {
-			name "Example Hospital"
-			website https://www.hospital.example
-			portal "My Records" {
-				url https://my.hospital.example
-			}
-			developers https://developers.hospital.example
-		}
+		user_access_brands BRANDS
 		user alice {
 			password_hash $2a$04$HASH
 			name "Alice Adams"
@@ -179,6 +172,7 @@ func newSite(t *testing.T) *site {
 		"$2a$04$HASH", passwordHash,
 		"BACKCHANNEL", strings.Replace(party.URL, "127.0.0.1", "localhost", 1)+"/logout",
 		"BACKEND", fhirServer(t),
+		"BRANDS", gatewaytest.WriteFile(t, "brands.json", strings.ReplaceAll(gatewaytest.ReadFile(t, "../../docs/examples/user-access-brands.json"), "https://fhir.example.org/fhir/R4", issuer+"/fhir")),
 		"jwks RS384", "jwks "+publicKeyFile(t, infernoRS384.key),
 		"jwks ES384", "jwks "+publicKeyFile(t, infernoES384.key),
 	).Replace(siteCaddyfile))
