@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
 const adminGrants = "/fhir/grants"
@@ -52,12 +53,8 @@ func (g grantsOfPeople) status() int {
 	return http.StatusOK
 }
 
-// maxUsers is the number of users in one request. With the longest subjects of OpenID Connect, they still fit the 64 KiB that
-// Caddy's admin API reads of a request's header.
-const maxUsers = 100
-
 // endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
-// everything. With ?release_sub=true, the user's sub may be another person's next. ?users=, repeated, is ?user= for each.
+// everything. With ?release_sub=true, another person may get the user's sub. ?users=, which may be repeated, is ?user= for each.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query, err := grantsQuery(r)
 	switch {
@@ -69,7 +66,7 @@ func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	return endGrantsOf(server, r, query)
 }
 
-// grantsQuery rejects a query that cannot be read whole, lest a person in it be missed.
+// grantsQuery parses the query. A malformed query is rejected as a whole: url.Values would leave out its malformed part.
 func grantsQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -79,8 +76,8 @@ func grantsQuery(r *http.Request) (url.Values, error) {
 		switch {
 		case name != "user" && name != "users" && name != "client_id" && name != "release_sub", slices.Contains(values, ""), name != "users" && len(values) > 1:
 			return nil, fmt.Errorf("%q: only user, users, client_id and release_sub are understood, only users may be repeated, and none may be empty", name)
-		case len(values) > maxUsers:
-			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), maxUsers)
+		case len(values) > command.PeoplePerRequest:
+			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), command.PeoplePerRequest)
 		}
 	}
 	switch {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
 // The guard refuses tokens of ended grants, even one it has just accepted, and accepts
@@ -34,7 +36,7 @@ func TestGrantsAreEnded(t *testing.T) {
 	}
 }
 
-// A person who is unknown, or somebody's namesake, does not keep the others from being revoked, and is reported.
+// Unknown and ambiguous people are reported, and do not keep the others from being revoked.
 func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.token()
@@ -98,7 +100,7 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?users=alice&user=alice", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?users=alice&release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?users=alice&users=b%zz", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", maxUsers) + "users=alice", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", command.PeoplePerRequest) + "users=alice", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},

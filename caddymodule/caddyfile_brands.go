@@ -7,9 +7,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// parseBrands reads the brands of a file, whose contents become part of the configuration. Syntax:
+// parseBrands reads the Bundle in a file into the configuration. Syntax:
 //
 //	user_access_brands <file> {
 //		primary [<system>] <value>
@@ -26,7 +27,7 @@ func parseBrands(to **UserAccessBrands) option.Setter {
 		if b.Bundle, err = os.ReadFile(file); err != nil {
 			return d.Errf("user_access_brands: %v", err)
 		}
-		// The Caddyfile becomes JSON, of which this will be a part.
+		// The adapted configuration is JSON and contains the Bundle.
 		if err := brands.CheckJSON(b.Bundle); err != nil {
 			return d.Errf("user_access_brands %s: %v", file, err)
 		}
@@ -39,10 +40,10 @@ func parseBrands(to **UserAccessBrands) option.Setter {
 }
 
 // parseIdentifier reads an identifier, which is a URL unless a system is named.
-func parseIdentifier(d *caddyfile.Dispenser) (brands.Identifier, error) {
+func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
 	first, second, err := option.OneOrTwo(d)
 	if second == "" {
-		return brands.Identifier{System: brands.URISystem, Value: first}, err
+		return smart.Identifier{System: brands.URISystem, Value: first}, err
 	}
-	return brands.Identifier{System: first, Value: second}, err
+	return smart.Identifier{System: first, Value: second}, err
 }

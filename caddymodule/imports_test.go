@@ -39,7 +39,7 @@ var cores = map[string][]string{
 	"caddymodule/internal/totp":             nil,
 	"caddymodule/internal/crossorigin":      {"caddymodule/httporigin"},
 	"caddymodule/internal/upstream":         ground,
-	"caddymodule/internal/brands":           {"caddymodule/internal/rawjson"},
+	"caddymodule/internal/brands":           {"caddymodule/internal/rawjson", "caddymodule/smart"},
 	"caddymodule/internal/breaker":          {"caddymodule/authorize/store"},
 	"caddymodule/internal/replica":          {"caddymodule/authorize/store", "caddymodule/boundedcache"},
 	"caddymodule/internal/storecopy":        {"caddymodule/authorize/store"},

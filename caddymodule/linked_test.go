@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// notLinked lists, for each Caddy module, packages that it must not reach, directly or not. Each row says what the module
-// is used for without them. "..." stands for all packages below a folder, and the folder itself.
+// notLinked lists the packages that each Caddy module must not import, directly or indirectly. The reason is a use of the
+// module without them. "/..." stands for a folder and all folders below it.
 var notLinked = []struct {
 	module, reason string
 	unreachable    []string

@@ -199,7 +199,7 @@ func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }
 
-// What is full first is measured with its limit: the stores, the clients and users in them, and the guard's memory.
+// The stores, the roster and the guard's memory are exported with their limits.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	app, err := fhirapp.Find[*App](g.Context)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // UserAccessBrands is the organization behind the FHIR API, as apps show it to people who look for their records (SMART
@@ -17,7 +18,7 @@ type UserAccessBrands struct {
 
 	// The identifier of this server's brand in the Bundle. Default: that of the brand to which the Endpoint with the
 	// address of this FHIR API belongs.
-	Primary *brands.Identifier `json:"primary,omitempty"`
+	Primary *smart.Identifier `json:"primary,omitempty"`
 
 	at option.Position // in the Caddyfile
 }

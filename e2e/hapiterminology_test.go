@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// HAPI's RemoteTerminologyServiceValidationSupport asks the gateway, as HAPI's validator does with a terminology server.
+// HAPI's RemoteTerminologyServiceValidationSupport uses the gateway as its terminology server.
 func TestHAPITerminologyClient(t *testing.T) {
 	alone(t, "one gateway says it all")
 	needHAPI(t)

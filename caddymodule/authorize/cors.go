@@ -21,13 +21,13 @@ var clientEndpoints = []string{
 // crossOrigins has the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent to, such
 // as authorize, rely on cookies and have none.
 type crossOrigins struct {
-	*origins
+	origins  *origins
 	policies map[string]*crossorigin.Policy
 }
 
 func newCrossOrigins(of *origins, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{origins: of, policies: map[string]*crossorigin.Policy{}}
-	ofClients := crossorigin.Restricted(o.AllowsOrigin)
+	ofClients := crossorigin.Restricted(of.AllowsOrigin)
 	for path := range routes {
 		switch {
 		case slices.Contains(clientEndpoints, path):

@@ -158,7 +158,7 @@ func (d *discovery) smartConfiguration() smart.Configuration {
 		c.ManagementEndpoint = m.Issuer + endpoint.Account
 	}
 	if d.brands != nil {
-		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, (*smart.Identifier)(d.brands.Primary())
+		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()
 	}
 	return c
 }

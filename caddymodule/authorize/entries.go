@@ -16,8 +16,8 @@ type entries struct {
 	clients   *client.Registry
 	origins   *origins
 
-	// providers are the identity providers of an earlier server with the same configuration, with what they were asked; by
-	// key. Nil for none.
+	// providers are the identity providers of an earlier server with the same configuration, by key, with their cached
+	// discovery documents and keys. Nil for the first server.
 	providers map[string]*people.Provider
 }
 
@@ -59,8 +59,8 @@ func (e *entries) addClient(c *Config, client Client) error {
 	return nil
 }
 
-// A Draft is a [Server] in the making: that of another one's configuration, with other users and clients. A change and
-// the server cost the same however many users and clients there are. It is not safe for concurrent use.
+// A Draft builds a [Server] with the configuration of another one, and other users and clients. The cost of a change and of
+// the server does not depend on the number of users and clients. It is not safe for concurrent use.
 type Draft struct {
 	config  Config
 	entries entries
@@ -71,8 +71,8 @@ func (s *Server) Draft() *Draft {
 	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
 
-// AddUser adds a user, or returns an error if it is invalid, or clashes with another user or a client. Nothing has changed
-// then.
+// AddUser adds a user. It returns an error, and changes nothing, if the user is invalid or clashes with another user or a
+// client.
 func (d *Draft) AddUser(u User) error {
 	if d.entries.clients.Configured(u.ID) != nil {
 		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
@@ -80,14 +80,14 @@ func (d *Draft) AddUser(u User) error {
 	return d.entries.directory.Add(u)
 }
 
-// AddClient adds a client, or returns an error if it is invalid, or clashes with another client or a user. Nothing has
-// changed then.
+// AddClient adds a client. It returns an error, and changes nothing, if the client is invalid or clashes with another client
+// or a user.
 func (d *Draft) AddClient(c Client) error { return d.entries.addClient(&d.config, c) }
 
-// RemoveUser removes the user with a name, who need not exist.
+// RemoveUser removes a user by name, if there is one.
 func (d *Draft) RemoveUser(name string) { d.entries.directory.Remove(name) }
 
-// RemoveClient removes the client with a client_id, which need not exist.
+// RemoveClient removes a client by client_id, if there is one.
 func (d *Draft) RemoveClient(id string) {
 	if c := d.entries.clients.Configured(id); c != nil {
 		d.entries.origins.count(c, -1)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// A server of a draft has the users and clients that were added, and not those that were removed; the server that the draft
-// began with stays as it is.
+// A draft's server has the added users and clients and lacks the removed ones. The server that the draft was made from does
+// not change.
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	wendy := authorize.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
@@ -74,8 +74,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// A server of a draft knows of identity providers what the one before had asked: a change of users asks nobody, and fails nobody
-// while a provider is down.
+// A draft's server keeps the cached discovery documents of identity providers: after a change of users, people can sign in
+// while a provider's discovery is down.
 func TestDraftKeepsProviders(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)

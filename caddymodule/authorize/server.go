@@ -124,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // AllowsOrigin reports whether an origin, as browsers write it, is that of a client's
 // redirect URI.
-func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
+func (s *Server) AllowsOrigin(origin string) bool { return s.entries.origins.AllowsOrigin(origin) }
 
 // named does something about the person whom an operator means by a term ([people.Finder.Sub]).
 func named[T any](ctx context.Context, s *Server, term string, do func(ctx context.Context, sub string) (T, error)) (none T, err error) {

@@ -99,8 +99,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// OnlyJSON makes the OperationOutcome of a rejection JSON, whatever format the request asks for: fhir_bearer does not read
-// more of a request than it needs.
+// OnlyJSON makes the OperationOutcome of a rejection JSON, whatever format the request asks for: fhir_bearer does not
+// negotiate formats.
 func (*Error) OnlyJSON() {}
 
 // IssueType is the code for OperationOutcome.issue.code (http://hl7.org/fhir/issue-type).

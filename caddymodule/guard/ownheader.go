@@ -2,8 +2,8 @@ package guard
 
 import "net/http"
 
-// WriteOwnHeader writes the header of a response that this process made from definitions, such as an expansion. It tells
-// the guard's writer, if there is one below w, that no link in the response needs to be sealed, so that the response
+// WriteOwnHeader writes the header of a response that this process made from definitions, such as an expansion. It marks
+// the header in the guard's writer, if there is one below w: no link in the response needs to be sealed, so the response
 // passes unbuffered. This applies only to the header written now: responses of a FHIR server, and responses that a handler
 // in between holds back, are rewritten.
 func WriteOwnHeader(w http.ResponseWriter, status int) {

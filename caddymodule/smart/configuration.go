@@ -23,11 +23,14 @@ type Configuration struct {
 	UserAccessBrandIdentifier *Identifier `json:"user_access_brand_identifier,omitempty"` // of this server's brand in it
 }
 
-// Identifier is an Identifier of FHIR.
+// Identifier is FHIR's data type Identifier.
 type Identifier struct {
 	System string `json:"system,omitempty"` // the namespace, a URI
-	Value  string `json:"value,omitempty"`  // unique in the namespace
+	Value  string `json:"value"`            // unique in the namespace
 }
+
+// String returns the identifier as a token of FHIR's searches: system|value.
+func (i Identifier) String() string { return i.System + "|" + i.Value }
 
 // OAuthURIs are endpoints of an authorization server, as the extension oauth-uris names them (SMART App Launch 2.2,
 // "Conformance"). Empty URLs are left out.

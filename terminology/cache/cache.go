@@ -41,7 +41,7 @@ type notKept struct{}
 // Error implements error.
 func (notKept) Error() string { return "no answer is kept, and the request forbids to ask for one" }
 
-// LoggedElsewhere keeps the error out of the log of failures: it is what the client asked for.
+// LoggedElsewhere keeps the error out of the log of failures: only-if-cached asks for it.
 func (notKept) LoggedElsewhere() {}
 
 // Serve answers a request with a stored answer, or with what call.Produce makes, which it then stores if allowed. If it

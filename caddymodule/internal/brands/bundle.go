@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // MaxSize is how large a Bundle may be, in bytes: enough for thousands of brands, few enough
@@ -19,17 +20,17 @@ type Bundle struct {
 	content   []byte
 	tag       string // the ETag
 	timestamp time.Time
-	primary   *Identifier
+	primary   *smart.Identifier
 }
 
 // Primary returns the identifier of the brand that stands for this server, or nil if the
 // only one has none.
-func (b *Bundle) Primary() *Identifier { return b.primary }
+func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 
 // Read returns the Bundle of a JSON text. Its errors name what is wrong, and where. The
 // primary brand is the one with the identifier given here or, if that is nil, the one to
 // which the Endpoint of fhirBase belongs.
-func Read(content []byte, fhirBase string, primary *Identifier) (*Bundle, error) {
+func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
 		return nil, fmt.Errorf("a Bundle of %d bytes is too large: at most %d", len(content), MaxSize)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 const fhirBase = "https://fhir.example.org/fhir/R4"
@@ -44,7 +45,7 @@ func TestReadExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := *b.Primary(); got != (brands.Identifier{System: brands.URISystem, Value: "https://hospital.example"}) {
+	if got := *b.Primary(); got != (smart.Identifier{System: brands.URISystem, Value: "https://hospital.example"}) {
 		t.Errorf("primary %v", got)
 	}
 }
@@ -159,12 +160,12 @@ func TestPrimary(t *testing.T) {
 		name      string
 		change    *strings.Replacer
 		base      string
-		configure *brands.Identifier
+		configure *smart.Identifier
 		want      string // or part of the error
 	}{
-		{"configured", strings.NewReplacer(), "https://other.example/fhir", &brands.Identifier{System: system, Value: "https://clinic.example"}, "https://clinic.example"},
-		{"configured, of no brand", strings.NewReplacer(), fhirBase, &brands.Identifier{System: system, Value: "https://x.example"}, "0 identifiers"},
-		{"configured, of another system", strings.NewReplacer(), fhirBase, &brands.Identifier{System: "urn:x", Value: "17"}, "0 identifiers"},
+		{"configured", strings.NewReplacer(), "https://other.example/fhir", &smart.Identifier{System: system, Value: "https://clinic.example"}, "https://clinic.example"},
+		{"configured, of no brand", strings.NewReplacer(), fhirBase, &smart.Identifier{System: system, Value: "https://x.example"}, "0 identifiers"},
+		{"configured, of another system", strings.NewReplacer(), fhirBase, &smart.Identifier{System: "urn:x", Value: "17"}, "0 identifiers"},
 		{"a slash at the end of the address", strings.NewReplacer(`/fhir/R4"`, `/fhir/R4/"`), fhirBase, nil, "https://hospital.example"},
 		{"two on top", strings.NewReplacer(`"partOf": {"reference": "Organization/network"},`, ""), fhirBase, nil, "primary"},
 		{"no URL", strings.NewReplacer(`{"system": "urn:ietf:rfc:3986", "value": "https://hospital.example"}, `, ""), fhirBase, nil, "17"},

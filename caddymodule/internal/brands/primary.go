@@ -4,20 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
-
-// Identifier is FHIR's data type, as far as it tells brands apart.
-type Identifier struct {
-	System string `json:"system,omitempty"` // what the value is unique in
-	Value  string `json:"value"`            // the identifier itself
-}
-
-// String writes an identifier as FHIR's searches do.
-func (i Identifier) String() string { return i.System + "|" + i.Value }
 
 // choosePrimary returns the identifier that the SMART configuration names. Exactly one brand
 // must have it.
-func choosePrimary(resources members, fhirBase string, wanted *Identifier) (*Identifier, error) {
+func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier) (*smart.Identifier, error) {
 	if wanted == nil {
 		brand, err := brandOf(resources, fhirBase)
 		if err != nil {
@@ -66,17 +59,17 @@ func brandOf(resources members, fhirBase string) (element, error) {
 func sameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 // identifiers are those of a brand that have a value.
-func identifiers(brand element) (list []Identifier) {
+func identifiers(brand element) (list []smart.Identifier) {
 	for _, identifier := range brand.each("identifier") {
 		if value := identifier.member("value").text(); value != "" {
-			list = append(list, Identifier{identifier.member("system").text(), value})
+			list = append(list, smart.Identifier{System: identifier.member("system").text(), Value: value})
 		}
 	}
 	return list
 }
 
 // firstIdentifier prefers a URL, as SMART recommends.
-func firstIdentifier(brand element) *Identifier {
+func firstIdentifier(brand element) *smart.Identifier {
 	list := identifiers(brand)
 	for i := range list {
 		if list[i].System == URISystem {
@@ -89,7 +82,7 @@ func firstIdentifier(brand element) *Identifier {
 	return &list[0]
 }
 
-func countIdentifier(resources members, wanted Identifier) (n int) {
+func countIdentifier(resources members, wanted smart.Identifier) (n int) {
 	for _, brand := range resources.all("Organization") {
 		for _, identifier := range identifiers(brand) {
 			if identifier == wanted {

@@ -44,7 +44,7 @@ func TestServe(t *testing.T) {
 
 // branded adds brands to a configuration.
 func branded(t testing.TB) func(*authorize.Config) {
-	bundle, err := brands.Read([]byte(network(t)), servertest.FHIRBase, &brands.Identifier{System: brands.URISystem, Value: "https://hospital.example"})
+	bundle, err := brands.Read([]byte(network(t)), servertest.FHIRBase, &smart.Identifier{System: brands.URISystem, Value: "https://hospital.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

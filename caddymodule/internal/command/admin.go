@@ -63,7 +63,7 @@ func adminAPI(cmd *cobra.Command) (asking, error) {
 		}
 		response, err := caddycmd.AdminAPIRequest(address, r.method, r.target(), header, bytes.NewReader(r.body))
 		if err != nil {
-			// Its text has the address, whose query may name a hundred people.
+			// The text has the URL, whose query may name a hundred people.
 			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), request{path: r.path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

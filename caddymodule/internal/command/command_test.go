@@ -127,7 +127,7 @@ func TestIDLikeFlag(t *testing.T) {
 	}
 }
 
-// A nightly job sees from the exit status that somebody was not revoked, also with --json, and the output names everyone.
+// The exit status of a nightly job shows that a person was not revoked, also with --json, and the output lists every person.
 func TestRevokeReportsFailures(t *testing.T) {
 	t.Parallel()
 	const answer = `{"people":[{"user":"hospital:1","status":404,"error":"no such user"},{"user":"u","status":200,"person":"local:u"}],"failed":1}`
@@ -145,10 +145,10 @@ func TestRevokeReportsFailures(t *testing.T) {
 	}
 }
 
-// Long lists are sent in parts of what the gateway accepts. People whom its answer leaves out count as failures.
+// Long lists are sent in requests of the maximum size. People missing in the response count as failures.
 func TestRevokeSendsLongListsInParts(t *testing.T) {
 	t.Parallel()
-	people := make([]string, 2*peoplePerRequest+1)
+	people := make([]string, 2*PeoplePerRequest+1)
 	for i := range people {
 		people[i] = fmt.Sprintf("p%d", i)
 	}

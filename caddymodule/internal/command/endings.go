@@ -43,8 +43,8 @@ var grantsNoun = noun{
 What people let apps have, and what clients were given: codes, access tokens, refresh tokens, and remembered consent. It
 does not keep anybody out: disable or remove the user or client too.` + whoIsMeant + `
 
-With --users, each person of a list is handled and printed, whatever becomes of the others. If anybody was not revoked,
-because they are unknown, ambiguous, or the store is unavailable, the exit status is 1.`,
+With --users, the result of each person is printed, and one failure does not stop the others. The exit status is 1 if any
+person was not revoked: unknown, ambiguous, or the store is unavailable.`,
 	verbs: []verb{{
 		use: "revoke", short: "Ends everything of people (their sessions too), of a client, or of both", args: cobra.NoArgs,
 		flags: func(cmd *cobra.Command) {
@@ -187,8 +187,9 @@ func (c *call) revokeGrants() error {
 	})
 }
 
-// peoplePerRequest is the most that the gateway accepts.
-const peoplePerRequest = 100
+// PeoplePerRequest is the maximum number of ?users= in one request. With the longest subjects of OpenID Connect, they still
+// fit the 64 KiB of a request's header that Caddy's admin API reads.
+const PeoplePerRequest = 100
 
 // revokeGrantsOfEach revokes what the people of a list gave: to one client, or to all if it is empty.
 func (c *call) revokeGrantsOfEach(list, client string) error {
@@ -197,7 +198,7 @@ func (c *call) revokeGrantsOfEach(list, client string) error {
 		return fmt.Errorf("reading the list of people: %w", err)
 	}
 	failed, done := 0, 0
-	for some := range slices.Chunk(people, peoplePerRequest) {
+	for some := range slices.Chunk(people, PeoplePerRequest) {
 		n, err := c.revokeGrantsOfSome(some, client)
 		if err != nil {
 			return fmt.Errorf("%q and the %d people after them may not be revoked: %w", some[0], len(people)-done-1, err)

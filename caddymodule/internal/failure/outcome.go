@@ -52,8 +52,7 @@ type issueError interface {
 	Diagnostics() string
 }
 
-// jsonError is an error whose OperationOutcome is JSON in every case: a rejection by fhir_bearer, which does not look at
-// what else a request asks for.
+// jsonError is an error whose OperationOutcome is always JSON: a rejection by fhir_bearer, which does not negotiate formats.
 type jsonError interface {
 	error
 	OnlyJSON()

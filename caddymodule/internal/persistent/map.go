@@ -1,5 +1,5 @@
-// Package persistent has a map whose copies share what they have in common: a snapshot for each request, and a change
-// of one key that costs the same however many keys there are.
+// Package persistent has a map whose clones share unchanged parts. Requests keep a snapshot, and the cost of changing a key
+// does not depend on the number of keys.
 package persistent
 
 import (
@@ -10,9 +10,8 @@ import (
 // shardCount divides the keys of a [Map]. A change copies one shard, and a clone the pointers to all.
 const shardCount = 512
 
-// A Map has values by key. The zero Map is empty, and so is a nil one,
-// to read. After [Map.Clone], the original must not be changed any more, so that
-// any number of goroutines can read it.
+// A Map has values by key. The zero Map is empty. A nil Map is empty and can only be read. After [Map.Clone], the original
+// must not be changed, so that any number of goroutines can read it.
 type Map[V any] struct {
 	owner  *owner
 	shards [shardCount]*shard[V]
@@ -68,7 +67,7 @@ func (m *Map[V]) Set(key string, v V) {
 	s.entries[key] = v
 }
 
-// Delete deletes a key, which need not exist.
+// Delete deletes a key, if it is there.
 func (m *Map[V]) Delete(key string) {
 	if _, found := m.Lookup(key); found {
 		delete(m.own(key).entries, key)
@@ -104,8 +103,8 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// Candidates iterates over the keys that may have another value in another map, or none: few, if one was cloned from the
-// other. A key may come twice.
+// Candidates iterates over keys whose values may differ between two maps: few, if one was cloned from the other. A key may
+// occur twice.
 func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range m.shards {
@@ -126,8 +125,8 @@ func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// Substitute returns the value of some key for a key that need not exist: the same each time, as long as the keys that are
-// near it stay. It returns the zero value if the map is empty.
+// Substitute returns the value of an arbitrary key, chosen by the given one: the same for each call, as long as nearby keys stay.
+// It returns the zero value if the map is empty.
 func (m *Map[V]) Substitute(key string) (v V) {
 	first := indexOf(key)
 	for i := range m.shards {

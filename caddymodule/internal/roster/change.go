@@ -19,8 +19,8 @@ const (
 	unreadablePrefix = "roster-unreadable:"
 )
 
-// Change changes an entry. Each change sees the one before, at whatever gateway. check may refuse the change; it sees the
-// entries before it by [Roster.Record]. If alter or check fails, or the store does, nothing has changed.
+// Change changes an entry. Each change sees the previous one of any gateway. check may reject the change; [Roster.Record] has
+// the entries before it. If alter, check or the store fails, nothing has changed.
 func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alter
 	})
 }
 
-// prepare reads what has changed, and stores a head if there is none.
+// prepare reads changes of other gateways, and stores the first head if the store has none.
 func (r *Roster) prepare(ctx context.Context) error {
 	err := r.refresh(ctx)
 	if err == nil && r.known.read.Load().head == nil {
@@ -49,8 +49,8 @@ func (r *Roster) prepare(ctx context.Context) error {
 	return err
 }
 
-// alter returns what becomes of an entry. The generation of a new one is the time, so that it is a later one even if
-// the entries were lost, or came from a backup.
+// alter returns the entry to store; nil removes it. The generation of a new entry is the time, so that it is greater than
+// earlier generations even if the entries were lost or restored from a backup.
 func (r *Roster) alter(kind Kind, name string, before *Entry, alter Alteration) (*Entry, error) {
 	after, err := alter(before)
 	switch {
@@ -102,11 +102,11 @@ func putting(key string, v any) (*store.Call, error) {
 	return &store.Call{Op: store.Put, Key: key, Value: value, TTL: store.Forever}, err
 }
 
-// ErrReadable says that the entries can be read, and need no [Roster.Reset].
+// ErrReadable is returned by [Roster.Reset] if the entries can be read.
 var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
 
-// Reset replaces what cannot be read by what was last read of it, or removes it if nothing was. The unreadable values are
-// kept under other keys.
+// Reset replaces unreadable values by the entries that were last read, or removes them if none were. The unreadable values
+// are kept under other keys.
 func (r *Roster) Reset(ctx context.Context) error {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()

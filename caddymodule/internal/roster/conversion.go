@@ -18,10 +18,10 @@ const (
 	recordKey  = "roster:record"
 	versionKey = "roster:version" // its change makes gateways of earlier versions read the record
 
-	// olderEvery is how often is asked whether gateways of earlier versions run: that may read all keys of the store.
+	// olderEvery is the minimum time between checks for gateways of earlier versions, which may read all keys of the store.
 	olderEvery = 10 * time.Second
 
-	// convertedRecord takes the record's place: it has a version that those before refuse ([store.ErrNewer]).
+	// convertedRecord replaces the record: earlier versions reject its version number ([store.ErrNewer]).
 	convertedRecord = `{"v":2}`
 )
 
@@ -66,7 +66,7 @@ func (r *Roster) convert(ctx context.Context, before *reading, value []byte) err
 	return nil
 }
 
-// checkOlder fails with [ErrOlderRuns] while gateways of earlier versions run. It asks the store at most every [olderEvery].
+// checkOlder fails with [ErrOlderRuns] while gateways of earlier versions run. It checks at most once in [olderEvery].
 func (r *Roster) checkOlder(ctx context.Context) error {
 	if time.Since(r.known.older) < olderEvery {
 		return ErrOlderRuns

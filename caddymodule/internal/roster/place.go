@@ -6,7 +6,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
-// resolved are the names of what an entry stands for, at most one of each: that of the entry, unless another version wrote it.
+// resolved is the client_id or user name that an entry resolved to. It may differ from the name of the entry if another
+// version wrote it.
 type resolved struct{ client, user string }
 
 func (r resolved) remove(from *authorize.Draft) {
@@ -18,7 +19,7 @@ func (r resolved) remove(from *authorize.Draft) {
 	}
 }
 
-// place adds an entry to a draft, or says why it cannot be in force. Nothing has changed then.
+// place adds an entry to a draft. It returns an error, and changes nothing, if the entry is invalid or conflicts with another.
 func (s *Server) place(draft *authorize.Draft, m member) (r resolved, err error) {
 	var c authorize.Config
 	if err := s.resolve(&c, m.kind, m.entry); err != nil {
@@ -39,8 +40,8 @@ func (s *Server) place(draft *authorize.Draft, m member) (r resolved, err error)
 	return r, nil
 }
 
-// draft returns a draft with a record, and why some of its entries are not in force. If it takes the place of another
-// record, only the differences are placed.
+// draft returns a draft with the entries of a record, and the problems of those that are not in force. It only places the
+// differences from the record in force, if there is one.
 func (s *Server) draft(record *Record) (*authorize.Draft, map[named]problem) {
 	changed, removed := record.differences(s.record)
 	if s.record != nil {
@@ -93,7 +94,7 @@ func hasConflict(problems map[named]problem) bool {
 	return false
 }
 
-// attempt places an entry, and says whether it conflicts with another one if it cannot.
+// attempt places an entry. If that fails, the problem tells a conflict with another entry from an invalid entry.
 func (s *Server) attempt(draft *authorize.Draft, m member) (resolved, problem) {
 	r, err := s.place(draft, m)
 	if err == nil {

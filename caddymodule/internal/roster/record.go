@@ -34,8 +34,8 @@ type Entry struct {
 	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
 	Since        time.Time       `json:"since"`                   // when it was added
 
-	// Generation is set when the entry is added, and later than that of every entry before it. So what was given to an
-	// entry is no later one's of its name, whenever other gateways read of its removal.
+	// Generation is set when the entry is added, and greater than that of every earlier entry. Grants are bound to it, so that
+	// a later entry with the same name never inherits them.
 	Generation oauth2.Generation `json:"generation,omitempty"`
 }
 
@@ -57,7 +57,7 @@ var (
 	ErrFull = fmt.Errorf("the store has %d entries of this kind, which is the maximum: remove some, or let people sign in by an identity provider", MaxEntries)
 )
 
-// An Alteration returns the entry to store in place of another; nil stands for none.
+// An Alteration returns the entry to store in place of the current one. Nil stands for no entry.
 type Alteration func(*Entry) (*Entry, error)
 
 // Add adds an entry, or fails with [ErrExists].
@@ -130,7 +130,7 @@ func (r *Record) Len(kind Kind) int {
 	return r.sizes[kind]
 }
 
-// Of iterates over the entries of a kind by name.
+// Of iterates over the names and entries of a kind, oldest first.
 func (r *Record) Of(kind Kind) iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) {
 		for _, m := range r.members() {
@@ -143,7 +143,7 @@ func (r *Record) Of(kind Kind) iter.Seq2[string, Entry] {
 
 func newRecord(entries map[named]*Entry) *Record { return (*Record)(nil).with(entries) }
 
-// with returns a record with other entries in place of those of their names; nil removes one.
+// with returns a record with some entries replaced. A nil entry is removed.
 func (r *Record) with(entries map[named]*Entry) *Record {
 	changed := &Record{new(persistent.Map[Entry]), map[Kind]int{}}
 	if r != nil {
@@ -170,7 +170,7 @@ type member struct {
 	entry Entry
 }
 
-// members are all entries, oldest first: on conflict the older one wins.
+// members returns all entries, oldest first: on conflict the older entry wins.
 func (r *Record) members() (all []member) {
 	if r == nil {
 		return nil
@@ -188,8 +188,8 @@ func sortMembers(all []member) {
 	})
 }
 
-// differences returns the entries that this record has and another has not, or has otherwise, oldest first, and the names of
-// those that only the other one has.
+// differences returns the entries that are new or changed compared with another record, oldest first, and the names of the
+// entries that only the other record has.
 func (r *Record) differences(other *Record) (changed []member, removed []named) {
 	if other == nil {
 		return r.members(), nil

@@ -21,11 +21,11 @@ const (
 	entryKind    = "roster-entry"
 	changePrefix = "roster-change:"
 
-	// changesKept is how many of the latest changes other gateways can catch up with. One that is further behind reads all
+	// changesKept is the number of changes that the store keeps for other gateways. A gateway that missed more reads all
 	// entries.
 	changesKept = 1024
 
-	// interval is how often a gateway asks whether another one has changed an entry.
+	// interval is how often a gateway polls the store for changes of other gateways.
 	interval = 2 * time.Second
 )
 
@@ -208,8 +208,8 @@ func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry
 	})
 }
 
-// Watch reads entries whenever some have changed, and then calls a function, until ctx ends, also if they were read
-// elsewhere. An outage of the store changes nothing: what is known stays.
+// Watch polls for changes until ctx ends, and calls changed after each, also if [Roster.Change] has read it first. During an
+// outage of the store the known entries stay in force.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
 	var told *Record
 	ticker := time.NewTicker(interval)

@@ -281,13 +281,13 @@ func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// What cannot be read is reported, and leaves what is known in force. A reset repairs it, and keeps what it replaces.
+// Unreadable values are reported, and known entries stay in force. A reset repairs the store, and keeps the unreadable values.
 func TestUnreadable(t *testing.T) {
 	const unreadable = `{"v":99}`
 	entry := named{Users, "a"}
 	for name, tt := range map[string]struct {
 		damage func(s store.Store) error
-		kept   string // key of what was replaced; "" for nothing
+		kept   string // key of the unreadable value that is kept; "" for none
 	}{
 		"the head": {func(s store.Store) error { return s.Put(t.Context(), headKey, []byte(unreadable), store.Forever) }, unreadableKey},
 		"an entry": {func(s store.Store) error {
@@ -334,7 +334,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A change that cannot be read is none that is known: all entries are read.
+// After an unreadable change, all entries are read.
 func TestUnreadableChange(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	here, there := New(shared, new(Known)), New(shared, new(Known))

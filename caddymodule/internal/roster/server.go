@@ -32,10 +32,10 @@ type Server struct {
 	running  sync.WaitGroup
 }
 
-// problem is why an entry is not in force.
+// problem is the reason why an entry is not in force.
 type problem struct {
 	err      error
-	conflict bool // with another entry: it is in force once that is gone
+	conflict bool // with another entry, whose removal puts this one in force
 }
 
 // NewServer makes the server, with the roster as far as it was read. It reads nothing.
@@ -95,7 +95,7 @@ func (s *Server) Change(ctx context.Context, kind Kind, name string, alter Alter
 	return err
 }
 
-// check returns why an entry cannot be in force with those that are.
+// check returns an error if an entry cannot be in force together with the others.
 func (s *Server) check(m member) error {
 	s.apply()
 	s.mu.Lock()

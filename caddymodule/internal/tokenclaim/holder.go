@@ -14,7 +14,7 @@ type AccessToken struct {
 	ACR             string // the acr: the class of the sign-in; empty for a client of its own
 }
 
-// Holder is whom an access token stands for.
+// Holder is the person or client that an access token was issued to.
 type Holder struct {
 	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
 

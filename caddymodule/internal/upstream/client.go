@@ -57,8 +57,8 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport returns the default transport of [Config] with settings for TLS. For nil settings it returns nil, which
-// stands for the default.
+// Transport returns the default transport of [Config] with settings for TLS. For nil settings it returns nil:
+// the default transport.
 func Transport(config *tls.Config) http.RoundTripper {
 	if config == nil {
 		return nil

@@ -32,7 +32,7 @@ type Held struct {
 	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access: to refresh it may prolong the person's session there
 	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider introspects it, which prolongs nothing
 	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], where there is no refresh token
-	Expires      time.Time `json:"upstream_expires,omitzero"`        // when the access token does, where there is no refresh token
+	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, where there is no refresh token
 }
 
 // heldBy returns the refresh token of a response. Keycloak says how long it is valid (refresh_expires_in, which no standard has).

@@ -55,9 +55,9 @@ func (p *Provider) introspects(ctx context.Context, m *metadata, token string) b
 	return err == nil && active
 }
 
-// keepAccessToken keeps when the access token expires, if the provider gave no refresh token, and the token itself to ask by if
-// the provider says now that it is active: of a token that a client may not introspect, some say that it is not (RFC 7662 §2.2).
-// Without expires_in (RFC 6749 §5.1), it counts as expired with the ID token.
+// keepAccessToken stores the expiry of the access token if the provider gave no refresh token. It also stores the token itself if
+// its introspection is active now: for a token that the client may not introspect, some providers answer inactive (RFC 7662 §2.2).
+// Without expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
 func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
 	if !p.config.Offline || id.RefreshToken != "" {
 		return

@@ -21,8 +21,8 @@ func introspecting(t *testing.T) *authorizetest.Provider {
 	return idp
 }
 
-// An access token is kept only where there is nothing better, and the provider says that it is active, and until when. When it
-// expires is known without that, if need be from the ID token.
+// An access token is kept only without a refresh token, and if its introspection is active. Its expiry is kept in any case, taken
+// from the ID token if the response has none.
 func TestAccessTokenIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -53,10 +53,7 @@ type App interface {
 
 // newCORS returns the policy of the option cors. With the app, its clients' origins are the default.
 func newCORS(words []string, app App) (*crossorigin.Policy, error) {
-	if app == nil {
-		return crossorigin.New(words, nil)
-	}
-	if len(words) == 0 {
+	if app != nil && len(words) == 0 {
 		words = []string{crossorigin.Clients}
 	}
 	return crossorigin.New(words, app)

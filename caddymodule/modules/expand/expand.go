@@ -189,14 +189,10 @@ func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	app, err := fhirapp.FindAny[App](ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case app == nil:
-		h.cors, err = crossorigin.New(h.CORS, nil)
-	default:
-		h.cors, err = crossorigin.New(h.CORS, app)
 	}
+	h.cors, err = crossorigin.New(h.CORS, app)
 	return err
 }
 

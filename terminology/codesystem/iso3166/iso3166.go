@@ -38,7 +38,7 @@ var subdivisionSource = codesystem.Source{
 	System:  packed.New(subdivisions),
 }
 
-// formerSource has the codes of countries that are none any more.
+// formerSource has the codes of former countries.
 var formerSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-3","title":"ISO 3166-3: codes of former countries"}`,

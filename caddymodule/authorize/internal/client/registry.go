@@ -14,8 +14,8 @@ import (
 
 // Registry finds clients.
 //
-// A clone of it can be changed, at a cost that does not depend on how many clients there are. The original must not be
-// changed then.
+// Use [Registry.Clone] to change it: the cost does not depend on the number of clients. The original must not be changed
+// after that.
 type Registry struct {
 	configured *persistent.Map[*Client] // by client_id
 	launching  int                      // clients with LaunchContext
@@ -101,7 +101,7 @@ func (r *Registry) AllConfigured() iter.Seq2[string, *Client] { return r.configu
 // LaunchesFromEHR reports whether a configured client may create launch contexts.
 func (r *Registry) LaunchesFromEHR() bool { return r.launching > 0 }
 
-// RemoveConfigured removes the configured client with a client_id, which need not exist.
+// RemoveConfigured removes a configured client by client_id, if there is one.
 func (r *Registry) RemoveConfigured(id string) {
 	if c := r.Configured(id); c != nil {
 		r.configured.Delete(id)
@@ -117,7 +117,7 @@ func (c *Client) launches() int {
 	return 0
 }
 
-// Add adds a configured client, or returns an error if it is invalid. Nothing has changed then.
+// Add adds a configured client. It returns an error, and changes nothing, if the client is invalid.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured(c.ID) != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)

@@ -17,8 +17,8 @@ import (
 
 // Directory holds the local users and checks their passwords.
 //
-// A clone of it can be changed, at a cost that does not depend on how many users there are. The original must not be
-// changed then.
+// Use [Directory.Clone] to change it: the cost does not depend on the number of users. The original must not be changed after
+// that.
 type Directory struct {
 	// Known is asked about a user who is not known, and says why there may be more, if so. Default:
 	// there are no more.
@@ -49,8 +49,8 @@ type PasswordComparer interface {
 // ErrWrongPassword does not reveal whether the user exists.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// NewDirectory returns the directory of users, or an error if one of them is invalid. linked says that an identity provider
-// links its people to users by their verified addresses.
+// NewDirectory returns the directory of users, or an error if one of them is invalid. linked is set if an identity provider
+// links its people to users by verified e-mail address, which must then be unique.
 func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directory, error) {
 	d := &Directory{
 		users: new(persistent.Map[*User]), names: new(persistent.Map[[]string]), addresses: new(persistent.Map[[]string]),
@@ -71,7 +71,7 @@ func (d *Directory) Clone() *Directory {
 	return &clone
 }
 
-// Add adds a user, or returns an error if it is invalid. Nothing has changed then.
+// Add adds a user. It returns an error, and changes nothing, if the user is invalid.
 func (d *Directory) Add(u User) error {
 	if err := subject.CheckConfigured(u.ID); err != nil {
 		return fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
@@ -94,7 +94,7 @@ func (d *Directory) Add(u User) error {
 	return nil
 }
 
-// Remove removes the user with an ID, who need not exist.
+// Remove removes a user by ID, if there is one.
 func (d *Directory) Remove(id string) {
 	if u := d.User(id); u != nil {
 		d.users.Delete(id)
@@ -104,7 +104,8 @@ func (d *Directory) Remove(id string) {
 	}
 }
 
-// list changes the lists that a user is in. It must not change what it is given, which other directories have, too.
+// list applies change to the lists of IDs by name and address that a user is in. change must return a new slice: other
+// directories share the one it gets.
 func (d *Directory) list(u *User, change func(ids []string) []string) {
 	set := func(lists *persistent.Map[[]string], key string) {
 		if ids := change(lists.Get(key)); len(ids) > 0 {

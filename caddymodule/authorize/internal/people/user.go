@@ -131,7 +131,7 @@ func (u *User) Label() Label {
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
-// ProviderName is what the person's identity provider calls them: user name or e-mail address; "" for a local user.
+// ProviderName returns the person's user name or e-mail address at their identity provider; "" for a local user.
 func (u *User) ProviderName() string {
 	if u.provider == "" {
 		return ""

@@ -6,7 +6,7 @@
 // kept, sealed, for each sign-in: each session and provider. A new ID token is a yes, invalid_grant and its like are a no,
 // and anything else is an outage, in which people go on until the last yes is too old. A provider that gives none is asked
 // by the access token, while that lasts, if it answered its introspection (RFC 7662) at the sign-in. Once the access token has
-// expired, the person's browser is sent to the provider with prompt=none (package signin).
+// expired, package signin redirects the person's browser to the provider with prompt=none.
 //
 //	sign-in ──▶ record ─┬─ session used, app refreshed ─▶ last yes recent? ─▶ go on
 //	                    │                                      │ no

@@ -42,8 +42,7 @@ func TestInactiveEndsSignIn(t *testing.T) {
 	}
 }
 
-// An access token that has expired says nothing: nobody is thrown out, nothing is asked until the person comes back, and once the
-// last yes is too old the person signs in again.
+// After the access token has expired, the session goes on without checks until the outage bound, and then requires a sign-in.
 func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
@@ -91,8 +90,8 @@ func (h *hospital) signInAgain(b *servertest.Browser) {
 	servertest.WantCode(h.t, servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
 }
 
-// A provider that does not answer introspection is an outage, and where it never did, nothing is asked: the last yes is that of
-// the sign-in.
+// Failing introspection counts as an outage. If introspection failed at the sign-in too, it is not tried again, and the outage
+// bound counts from the sign-in.
 func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {

@@ -25,9 +25,9 @@ type record struct {
 	Issuer      string    `json:"issuer"`                // its issuer then
 	Subject     string    `json:"subject"`               // the sub there
 	User        string    `json:"user"`                  // the sub here
-	Token       string    `json:"token"`                 // the refresh token, or an access token that can be introspected, sealed; "" for neither
+	Token       string    `json:"token"`                 // the refresh token, or else an access token for introspection, sealed; "" without either
 	Expires     time.Time `json:"expires,omitzero"`      // of the access token, where there is no refresh token
-	Tried       time.Time `json:"tried,omitzero"`        // the latest renewal that has not succeeded
+	Tried       time.Time `json:"tried,omitzero"`        // latest renewal that has not succeeded
 	Lapses      time.Time `json:"lapses,omitzero"`       // when the refresh token expires, as far as the provider says so
 	Brief       bool      `json:"brief,omitempty"`       // it ends with the person's session there, and another can be asked for
 	Bound       bool      `json:"bound,omitempty"`       // see [upstream.Held]
@@ -115,7 +115,8 @@ func (rs records) see(r *record) bool {
 	return true
 }
 
-// isMute reports whether the provider cannot be asked: of an access token that has expired, no answer says anything of the person.
+// isMute reports whether there is no token to ask the provider by: introspecting an expired access token reveals nothing about
+// the person.
 func (rs records) isMute(r *record) bool { return r.Token == "" || rs.hasExpired(r) }
 
 // hasExpired reports whether the access token has expired. A refresh token never counts as expired.
@@ -123,17 +124,17 @@ func (rs records) hasExpired(r *record) bool {
 	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-upstream.Leeway))
 }
 
-// mayRenew reports whether the browser may be sent to the provider, to renew a sign-in whose access token has expired. A provider
-// that does not answer there is left alone for the interval, so that nobody is sent to it at every step.
+// mayRenew reports whether the browser may be redirected to the provider to renew a sign-in whose access token has expired. After
+// a failed attempt it waits for the interval, so that a provider that is down does not delay every page.
 func (rs records) mayRenew(p *people.Provider, r *record) bool {
 	return r.Issuer == p.Issuer && rs.hasExpired(r) && store.Since(rs.store, r.Tried) >= p.Revalidate.Interval
 }
 
-// renew replaces what the provider is asked by, because it has confirmed the person.
+// renew replaces the tokens of a record after the provider has confirmed the person.
 func (rs records) renew(r *record, held upstream.Held, sealed string) {
 	now := rs.now()
 	r.Token, r.Expires, r.Lapses, r.Brief, r.Bound, r.Introspects = sealed, held.Expires, held.RefreshUntil, held.Brief, held.Bound, held.Introspects
-	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // whoever asks by the other token stores nothing
+	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // a check by the old token that is still running is discarded
 	if !rs.hasExpired(r) {
 		r.Tried = time.Time{}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// inUnaskable runs a test with a provider that cannot be asked: it issues access tokens of an hour, and no refresh tokens.
+// inUnaskable runs a test with a provider that issues access tokens of an hour and no refresh tokens.
 func inUnaskable(t *testing.T, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	inHospital(t, -2, change, func(h *hospital) {
@@ -28,9 +28,9 @@ func inUnaskable(t *testing.T, change func(*authorize.IdentityProvider, *authori
 	})
 }
 
-// journey is where a browser goes until there is a page, or an app gets an answer.
+// journey is the chain of redirects until a page is shown or the app gets a response.
 type journey struct {
-	asked []url.Values   // what the provider was sent
+	asked []url.Values   // authentication requests to the provider
 	path  string         // the last address here
 	page  *http.Response // the page; nil if an app gets an answer
 	app   url.Values     // that answer
@@ -81,8 +81,8 @@ func authorizationError(code string) func(*authorizetest.Settings) {
 	return func(s *authorizetest.Settings) { s.AuthorizationError = code }
 }
 
-// A provider that issues no refresh token is asked with prompt=none when the person comes back after its access token has
-// expired. What it says of the person decides whether the session goes on.
+// Without a refresh token, the first visit after the access token has expired sends the browser to the provider with prompt=none.
+// The response decides whether the session goes on.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -193,7 +193,7 @@ func TestRenewalOfShortTokens(t *testing.T) {
 	})
 }
 
-// Somebody whom the provider does not send back, or whose next access token has expired already, is not sent there at every step.
+// A renewal without a response, or with an access token that has expired already, is not repeated within the interval.
 func TestRenewalIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -329,7 +329,7 @@ func TestRenewalWithoutPages(t *testing.T) {
 	}
 }
 
-// A response continues no other session than the one that it is about, however that comes into the browser.
+// A response to a renewal never continues another session, however that session got into the browser.
 func TestRenewalIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", "login_required", "server_error"} {
@@ -355,7 +355,7 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 	}
 }
 
-// Once a provider issues refresh tokens, a renewal gets one, and the provider is asked by that.
+// A renewal stores the refresh token of a provider that has begun to issue them.
 func TestRenewalGetsRefreshToken(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -372,7 +372,7 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 	})
 }
 
-// In a frame, browsers may withhold the provider's cookies: that it knows nobody there says nothing of the person.
+// In frames, browsers may withhold the provider's cookies, so that login_required reveals nothing about the person.
 func TestNoRenewalInFrames(t *testing.T) {
 	t.Parallel()
 	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false, "object": false} {
@@ -389,7 +389,7 @@ func TestNoRenewalInFrames(t *testing.T) {
 	}
 }
 
-// An app that asks for the choice of an account gets it after a renewal, too.
+// prompt=select_account shows its page after a renewal, too.
 func TestRenewalAsksForAccount(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -403,7 +403,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 	})
 }
 
-// A provider whose access tokens count as expired at once, and that has another session at each sign-in, is asked once for a page.
+// Access tokens that expire at once, with a new sid at each sign-in, lead to one renewal for a page and not to a loop.
 func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {

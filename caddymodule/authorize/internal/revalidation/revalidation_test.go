@@ -407,8 +407,7 @@ func TestSealedAtRest(t *testing.T) {
 	})
 }
 
-// When users or clients change, another server takes the place of the one that sweeps, however often: who is gone is found all
-// the same, one and many.
+// However often changes of users or clients replace the server, its sweeps find people who have left, one or many.
 func TestSweepsOfServersInTurn(t *testing.T) {
 	t.Parallel()
 	for _, each := range []time.Duration{time.Second, 50 * time.Second} {

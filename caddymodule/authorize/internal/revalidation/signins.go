@@ -84,7 +84,7 @@ var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked 
 const atRefresh = 10 * time.Second
 
 // Starting returns the calls to the durable store that keep a sign-in that begins, to be made with
-// those that store its session; none if its provider is not asked. If they are lost to a concurrent change
+// those that store its session; none for a provider without revalidate. If they are lost to a concurrent change
 // ([store.Lost]), ask for them again.
 func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
 	p := s.asker.providers.asked(b.Provider)
@@ -144,7 +144,7 @@ func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, err
 	return false, nil
 }
 
-// Renew replaces what a sign-in is asked by after the provider has confirmed the person again. An access token replaces no
+// Renew replaces the tokens of a sign-in after the provider has confirmed the person again. An access token never replaces a
 // refresh token.
 func (s *SignIns) Renew(ctx context.Context, sid, provider string, held upstream.Held) error {
 	key := name(sid, provider)
@@ -161,7 +161,8 @@ func (s *SignIns) Renew(ctx context.Context, sid, provider string, held upstream
 	return err
 }
 
-// TryRenewal reports whether the browser may be sent to the provider now, to renew the sign-in of a session, and notes that it is.
+// TryRenewal reports whether the browser may be redirected to the provider now to renew the sign-in of a session, and records
+// the attempt.
 func (s *SignIns) TryRenewal(ctx context.Context, sid string, p *people.Provider) (may bool, err error) {
 	_, err = s.asker.records.change(ctx, name(sid, p.Key), func(r *record) bool {
 		if may = s.asker.records.mayRenew(p, r); may {
@@ -186,7 +187,7 @@ func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.
 }
 
 // Serves reports whether a session may be used: the provider does not say no, now or within the interval, nor has it been silent
-// for too long. It also reports whether the browser may be sent to the provider to renew the sign-in ([SignIns.TryRenewal]).
+// for too long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
 func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, renewable bool, err error) {
 	p := s.asker.providers.asked(provider)
 	if p == nil {

@@ -33,8 +33,8 @@ type sweeper struct {
 	sessionKey func(sid string) string
 }
 
-// run asks in the background until ctx ends, and then waits for the answers that are due. It begins at once: when users or clients
-// change, another server's takes its place, which may be more often than it sweeps.
+// run checks sign-ins in the background until ctx ends, and then waits for running checks. It starts without delay: each change of
+// users or clients replaces the server, which may happen more often than a sweep is due.
 func (s *sweeper) run(ctx context.Context) {
 	interval := s.asker.providers.interval()
 	if interval == 0 {

@@ -66,7 +66,8 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	return signedIn, nil
 }
 
-// isPage reports whether a browser asks for the page of a window, as far as it says (Fetch Metadata Request Headers §2.1).
+// isPage reports whether a request is for the page of a window and not of a frame. Requests without Sec-Fetch-Dest (Fetch
+// Metadata Request Headers §2.1) count as pages.
 func isPage(r *http.Request) bool {
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	return dest == "" || dest == "document"

@@ -24,7 +24,7 @@
 //	secondfactor.go   the second factor; pendingfactor.go what the browser keeps meanwhile
 //	starter.go        the start of the session
 //	stepup.go         a further factor, of people who are signed in; lasting.go a refresh token of their provider;
-//	                  renewal.go whether they are signed in at their provider still
+//	                  renewal.go confirms the session with their provider
 //	frame.go          shows pages and errors, and seals what forms bring back
 //	once.go           what may be used only once
 //

@@ -20,7 +20,7 @@ type pendingSignIn struct {
 	Issuer   string                         `json:"issuer"` // the provider's, at that time
 	Request  upstream.AuthenticationRequest `json:"request"`
 	Query    string                         `json:"query"`             // of the authorization request
-	SID      string                         `json:"sid,omitempty"`     // of the session for which more is asked ([Lasting], [Renewal])
+	SID      string                         `json:"sid,omitempty"`     // of the session that the provider is asked about ([Lasting], [Renewal])
 	Renewal  bool                           `json:"renewal,omitempty"` // see [Renewal]
 }
 
@@ -50,8 +50,8 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
 }
 
-// redirect sends the browser of a person who is signed in to a provider, and reports whether it did: an outage must keep nobody
-// from going on as they are.
+// redirect sends the browser of a signed-in person to a provider, and reports whether it did. An error counts as an outage, in
+// which the session goes on.
 func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
 	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
 	if err == nil {

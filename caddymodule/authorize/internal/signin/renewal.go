@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Renewal asks a provider that issued no refresh token about a person who is signed in here, once its access token has expired: it
-// sends the browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
+// Renewal confirms a session with a provider that issued no refresh token, once its access token has expired. It redirects the
+// browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
 type Renewal struct {
 	frame    *Frame
 	accounts *people.Accounts
@@ -20,7 +20,7 @@ type Renewal struct {
 	begin    func(http.ResponseWriter, *http.Request, *Request) // the ordinary sign-in
 }
 
-// Needed reports whether the provider of a session must be asked, and then sends the browser there. The callback continues the
+// Needed redirects the browser if a session must be renewed, and reports whether it has responded. The callback continues the
 // request.
 func (n *Renewal) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := n.accounts.Providers[signedIn.Provider]
@@ -52,7 +52,7 @@ func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
-// settle renews or ends the sign-in that a response is about, and returns who is signed in then; nil if somebody must sign in.
+// settle renews or ends the session that a response belongs to. It returns the session that goes on; nil if a sign-in is needed.
 func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, begun session.Session, failed error) (*session.SignedIn, error) {
 	stored, err := n.sessions.Stored(r)
 	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.Ways(req.To.Providers).Has(p.Key) {
@@ -63,7 +63,7 @@ func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, resp
 	}
 	same := failed == nil && begun.User == stored.User && begun.UpstreamSubject == stored.UpstreamSubject
 	switch {
-	case same && begun.UpstreamSession != stored.UpstreamSession: // they signed in there again, and so they do here
+	case same && begun.UpstreamSession != stored.UpstreamSession: // a new sign-in there needs one here
 		return nil, nil
 	case same:
 		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.Held)
@@ -77,8 +77,8 @@ func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, resp
 	return n.sessions.Current(r)
 }
 
-// endsSession reports whether a response to prompt=none says that the person is not signed in at the provider any more, or not
-// admitted here. All else is an outage.
+// endsSession reports whether a response to prompt=none means that the person is no longer signed in at the provider, or not
+// admitted here. Any other error is an outage.
 func endsSession(failed error) bool {
 	code := oauth2.AsError(failed).Code
 	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(failed, people.ErrNotForgotten)

@@ -26,7 +26,7 @@ type Request struct {
 	Once *Once
 
 	AskedFactor  bool // the person was asked already for all factors that the request asks for
-	Renewed      bool // [Renewal] comes before the request is answered, and shows none of the pages that it asks for
+	Renewed      bool // the session was renewed for this request; pages that the request asks for were not shown yet
 	justSignedIn bool // with each factor that they have
 }
 

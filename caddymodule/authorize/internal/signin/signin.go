@@ -33,7 +33,7 @@ type Config struct {
 type SignIn struct {
 	StepUp  *StepUp  // asks people who are signed in for a further factor
 	Lasting *Lasting // asks providers for what outlives the person's session there
-	Renewal *Renewal // asks providers about people who are signed in
+	Renewal *Renewal // confirms sessions with providers that issue no refresh tokens
 
 	// Endpoints are the sign-in page, and where each identity provider is begun and answers, by path.
 	Endpoints map[string]http.Handler
