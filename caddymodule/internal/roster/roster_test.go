@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,8 +152,8 @@ func TestFollowing(t *testing.T) {
 	mustChange(t, here, Users, "first-1", Remove())
 	mustChange(t, here, Users, "first-2", Replace(func(Entry) (Entry, error) { return Entry{Config: []byte(`{"x":1}`)}, nil }))
 	mustChange(t, here, Users, "second", Add(empty))
-	lists := shared.lists
-	if _, err := there.Read(t.Context()); err != nil || shared.lists != lists {
+	lists := shared.lists.Load()
+	if _, err := there.Read(t.Context()); err != nil || shared.lists.Load() != lists {
 		t.Errorf("read all entries for three changes: %v", err)
 	}
 	agree("a removal, an edit and an addition")
@@ -202,7 +203,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Record()))
 			}
 		}
-		shared.down = true
+		shared.down.Store(true)
 		time.Sleep(10 * interval)
 		if synctest.Wait(); heard != 2 || there.Record().Len(Users) != 2 {
 			t.Errorf("after an outage: heard %d times, %v", heard, namesIn(there.Record()))
@@ -259,18 +260,18 @@ func TestFullRoster(t *testing.T) {
 // countingStore counts listings, and fails on request.
 type countingStore struct {
 	store.Store
-	lists int
-	down  bool
+	lists atomic.Int64
+	down  atomic.Bool
 	fail  func(calls []*store.Call) error
 }
 
 func (s *countingStore) List(ctx context.Context, prefix string) ([]string, error) {
-	s.lists++
+	s.lists.Add(1)
 	return s.Store.List(ctx, prefix)
 }
 
 func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
-	if s.down {
+	if s.down.Load() {
 		return store.ErrUnavailable
 	}
 	if s.fail != nil {

@@ -163,13 +163,13 @@ func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
 	server := newServer(t, shared)
-	shared.down = true
+	shared.down.Store(true)
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {
 		if got := ask(server, id); got != want {
 			t.Errorf("during an outage: %s: %d, want %d", id, got, want)
 		}
 	}
-	shared.down = false
+	shared.down.Store(false)
 	ask(server, "x") // has it read
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
 		if got := ask(server, id); got != want {
