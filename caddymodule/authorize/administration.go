@@ -1,6 +1,6 @@
 package authorize
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/administration"
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/administration"
 
 type (
 	// Administration says who may open the page of administrators, and what keeps the apps and people that they see to.

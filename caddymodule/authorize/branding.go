@@ -1,6 +1,6 @@
 package authorize
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 
 type (
 	// Branding makes the pages look like a site's own.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 

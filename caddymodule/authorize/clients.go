@@ -1,6 +1,6 @@
 package authorize
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 
 type (
 	// Client is an app that may ask for tokens (RFC 6749 §2).

@@ -1,8 +1,8 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 type (

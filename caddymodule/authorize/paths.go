@@ -1,7 +1,7 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
 // Endpoints below the issuer.

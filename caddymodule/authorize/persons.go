@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 )
 
 type (

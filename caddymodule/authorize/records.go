@@ -1,6 +1,6 @@
 package authorize
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 
 type (
 	// Records asks the FHIR server in a person's name.

@@ -7,14 +7,14 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 

@@ -29,7 +29,7 @@
 //
 // A line such as
 //
-//	= caddymodule/authorize/internal/people caddymodule:TestAdmin
+//	= caddymodule/authorize/people caddymodule:TestAdmin
 //
 // names the packages whose tests must catch the mutants below it, up to the next such line of the file, in the order in
 // which they run. After a colon, a regular expression selects tests by name. Mutants without such a line must be caught by

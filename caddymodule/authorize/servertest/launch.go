@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 )
 
 // HospitalRecords are what a [FHIRServer] has, by address.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // ClientStorage is a client.Storage in memory.

@@ -1,0 +1,154 @@
+package consent_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// names are those of a choice and of all that belongs to it.
+func names(c *consent.Choice) []string {
+	all := []string{c.Name}
+	if read, write, both := c.Permissions(); both && !strings.Contains(c.Name, " ") {
+		all = append(all, read, write)
+	}
+	for i := range c.Parts {
+		all = append(all, names(&c.Parts[i])...)
+	}
+	return all
+}
+
+// except ticks all but these.
+func except(unticked ...string) func(string) bool {
+	return func(name string) bool { return !slices.Contains(unticked, name) }
+}
+
+const (
+	byCondition   = "?category=http://terminology.hl7.org/CodeSystem/condition-category|"
+	byObservation = "?category=http://terminology.hl7.org/CodeSystem/observation-category|"
+	byUSCore      = "?category=http://hl7.org/fhir/us/core/CodeSystem/"
+)
+
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		item     string
+		unticked string // below the item, with commas between them
+		want     string
+	}{
+		{"all", "patient/Condition.rs", "", "patient/Condition.rs"},
+		{"all, in SMART 1", "patient/*.read", "", "patient/*.read"},
+		{"all, of one that is narrow", "patient/Condition.rs" + byCondition + "problem-list-item", "", "patient/Condition.rs" + byCondition + "problem-list-item"},
+		{"all, as it was written", "patient/Observation.rs?category=laboratory%7C", "", "patient/Observation.rs?category=laboratory%7C"},
+		{"all, of another scope", "demo.read", "", "demo.read"},
+		{"not the item", "patient/Condition.rs", "the item", ""},
+		{"not the item, of another scope", "demo.read", "the item", ""},
+		{"two categories of three", "patient/Condition.rs", " health-concern", "patient/Condition.rs" + byCondition + "problem-list-item patient/Condition.rs" + byCondition + "encounter-diagnosis"},
+		{"one category", "user/Condition.r", " problem-list-item, encounter-diagnosis", "user/Condition.r" + byUSCore + "condition-category|health-concern"},
+		{"one category, asked in SMART 1", "patient/Observation.read", " vital-signs, social-history, survey, sdoh, clinical-test", "patient/Observation.rs" + byObservation + "laboratory"},
+		{"no category", "patient/Condition.rs", " problem-list-item, health-concern, encounter-diagnosis", ""},
+		{"reading", "patient/Observation.cruds", " write", "patient/Observation.rs"},
+		{"writing", "patient/Observation.cruds", " read", "patient/Observation.cud"},
+		{"reading, asked in SMART 1", "patient/Observation.*", " write", "patient/Observation.read"},
+		{"writing, asked in SMART 1", "patient/*.*", " read", "patient/*.write"},
+		{"neither", "patient/Observation.cruds", " read, write", ""},
+		{"reading one category", "patient/Condition.crus", " write, problem-list-item, health-concern", "patient/Condition.rs" + byCondition + "encounter-diagnosis"},
+		{"two kinds", "patient/*.rs", everyKindBut("AllergyIntolerance", "reports"), "patient/AllergyIntolerance.rs patient/DiagnosticReport.rs patient/ImagingStudy.rs patient/Specimen.rs"},
+		{"a kind, in SMART 1", "user/*.read", everyKindBut("Immunization"), "user/Immunization.read"},
+		{"a kind, and a category of another", "patient/*.rs", everyKindBut("Condition", "Observation") + ", Observation vital-signs, Observation social-history, Observation survey, Observation sdoh, Observation clinical-test",
+			"patient/Condition.rs patient/Observation.rs" + byObservation + "laboratory"},
+		{"reading a kind", "patient/*.cruds", everyKindBut("Device") + ", write", "patient/Device.rs"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			choice, unticked := consent.ChoiceOf(tt.item), []string{}
+			for name := range strings.SplitSeq(tt.unticked, ",") {
+				unticked = append(unticked, tt.item+" "+strings.TrimSpace(name))
+			}
+			if tt.unticked == "the item" {
+				unticked = []string{tt.item}
+			}
+			given := choice.Given(except(unticked...))
+			if got := strings.Join(given, " "); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func everyKindBut(kinds ...string) string {
+	all := consent.ChoiceOf("patient/*.rs")
+	var others []string
+	for _, part := range all.Parts {
+		if kind := part.Kind(); !slices.Contains(kinds, kind) {
+			others = append(others, kind)
+		}
+	}
+	return " " + strings.Join(others, ", ")
+}
+
+// anItem generates what a client may ask for.
+func anItem(random *rand.Rand) string {
+	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
+	item := pick("patient/", "user/") + pick("*", "*", "Condition", "Observation", "Patient", "Basic") + "."
+	if v1 := pick("", "", "read", "write", "*"); v1 != "" {
+		return item + v1
+	}
+	letters := ""
+	for letters == "" {
+		for _, letter := range "cruds" {
+			letters += pick("", string(letter))
+		}
+	}
+	return item + letters + pick("", "", "", "?category=laboratory", "?_tag=a&_tag=b")
+}
+
+// Whatever is ticked, the item covers what is given, and a client that may have the item may
+// have it. Who unticks more never gives more.
+func TestGivenIsCovered(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		item := anItem(random)
+		choice := consent.ChoiceOf(item)
+		more, less := map[string]bool{}, map[string]bool{}
+		for _, name := range names(&choice) {
+			more[name] = random.IntN(8) > 0
+			less[name] = more[name] && random.IntN(8) > 0
+		}
+		given, fewer := choice.Given(func(name string) bool { return more[name] }), choice.Given(func(name string) bool { return less[name] })
+		checkCovered(t, given, []string{item})
+		checkCovered(t, fewer, given)
+		if typed := strings.Replace(item, "/Condition", "/*", 1); !strings.Contains(typed, "?") {
+			checkCovered(t, given, []string{typed})
+		}
+		names := choice.Ticked(given)
+		if again := choice.Given(func(name string) bool { return names[name] }); !slices.Equal(again, given) {
+			t.Errorf("%s: gave %q, and is offered %q the next time", item, given, again)
+		}
+	}
+}
+
+func checkCovered(t *testing.T, scopes, by []string) {
+	t.Helper()
+	if again, err := smart.Grant(scopes, by); err != nil || !slices.Equal(again, scopes) {
+		t.Errorf("%q of %q: granted %q, %v", scopes, by, again, err)
+	}
+}
+
+// The names of an item's choices are its own.
+func TestChoicesHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	choice := consent.ChoiceOf("patient/*.cruds")
+	all := names(&choice)
+	slices.Sort(all)
+	if unique := slices.Compact(slices.Clone(all)); len(unique) != len(all) || len(all) < 25 {
+		t.Errorf("%q", all)
+	}
+}

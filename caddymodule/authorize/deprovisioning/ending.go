@@ -1,0 +1,69 @@
+package deprovisioning
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+)
+
+// Ending ends what people of identity providers have.
+type Ending struct {
+	People   people.Finder     // whose it is
+	Sessions *session.Sessions // that end
+	Revoker  *token.Revoker    // ends grants
+	Logger   *slog.Logger      // gets what named nobody
+}
+
+// sessions ends those of a subject, or one of them.
+func (e *Ending) sessions(ctx context.Context, p *people.Provider, of subject) error {
+	if of.email == "" {
+		return e.Sessions.EndUpstream(ctx, p, of.sub, of.session)
+	}
+	found, err := e.known(ctx, p, of)
+	if err == nil && len(found) == 0 && of.session != "" {
+		return e.Sessions.EndUpstream(ctx, p, "", of.session)
+	}
+	for _, known := range found {
+		if err == nil {
+			err = e.Sessions.EndUpstream(ctx, p, known.Subject, of.session)
+		}
+	}
+	return err
+}
+
+func (e *Ending) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
+	if of.email != "" {
+		return e.People.ByName(ctx, p, of.email)
+	}
+	return e.People.BySubject(ctx, p, of.sub)
+}
+
+// accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
+// before can be repeated. Of people who are gone for good, a sub that was claimed may be another person's next.
+func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
+	if len(found) == 0 {
+		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
+	}
+	for _, known := range found {
+		err := e.Sessions.NoteEnded(ctx, p, known.Subject, "")
+		if err == nil {
+			err = e.Revoker.EndPerson(ctx, known.User, reason)
+		}
+		if err == nil && known.User != known.ID { // from before it was linked
+			err = e.Revoker.EndPerson(ctx, known.ID, reason)
+		}
+		if err == nil && gone {
+			_, err = people.ReleaseSub(ctx, e.People.Accounts, known.ID)
+		}
+		if err == nil {
+			err = e.People.Accounts.Forget(ctx, known.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

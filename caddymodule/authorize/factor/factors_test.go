@@ -1,0 +1,325 @@
+package factor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+const issuer = "https://fhir.example.org"
+
+// world is a server's factors, and what they are kept in.
+type world struct {
+	*factor.Factors
+	durable *storetest.Intercepted
+	alice   *people.User
+	carol   *people.User // has an authenticator app in the configuration
+	browser *http.Cookie
+}
+
+type plain struct{}
+
+func (plain) Compare(hash, password []byte) (bool, error) {
+	return string(hash) == string(password), nil
+}
+
+// sharedKeys are those of all tests, because making an RSA key takes long.
+var sharedKeys = sync.OnceValue(func() *keyring.Keyring {
+	return keyring.New(new(authorizetest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+})
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	directory, err := people.NewDirectory([]people.User{
+		{ID: "alice", PasswordHash: "right", Name: "Alice"},
+		{ID: "bob", PasswordHash: "right"},
+		{ID: "carol", PasswordHash: "right", TOTPSecret: totp.NewSecret()},
+	}, plain{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	keys := sharedKeys()
+	durable := storetest.NewIntercepted(nil)
+	enrolments := &factor.Enrolments{Durable: durable, Keys: keys, Generation: directory.Generation}
+	return &world{
+		Factors: &factor.Factors{
+			Directory: directory, Enrolments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,
+			Passkeys: factor.NewPasskeys(issuer, enrolments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
+		},
+		durable: durable, alice: directory.User("alice"), carol: directory.User("carol"),
+		browser: &http.Cookie{Name: browser.IDPrefix + "a", Value: "a browser"},
+	}
+}
+
+// request is one of the world's browser.
+func (w *world) request(t *testing.T) *http.Request {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	r.AddCookie(w.browser)
+	return r
+}
+
+// code is that of an authenticator app, steps from now.
+func code(t *testing.T, secret string, steps int) string {
+	t.Helper()
+	key, err := totp.DecodeSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return totp.Code(key, time.Now().Unix()/30+int64(steps))
+}
+
+// enrolApp enrols an authenticator app with an earlier step's code, so that the present one's
+// is unused.
+func (w *world) enrolApp(t *testing.T) (secret string, recovery []string) {
+	t.Helper()
+	secret = totp.NewSecret()
+	recovery, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, -1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret, recovery
+}
+
+func (w *world) held(t *testing.T, user *people.User) *factor.Held {
+	t.Helper()
+	held, err := w.Of(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// proved is a session with a second factor.
+var proved = factor.By{SID: "session", MultiFactor: true}
+
+func TestApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secret, recovery := w.enrolApp(t)
+	if len(recovery) != 10 || !w.held(t, w.alice).HasApp() {
+		t.Errorf("recovery codes %q, held %+v", recovery, w.held(t, w.alice))
+	}
+	if _, err := w.UseCode(t.Context(), w.alice, code(t, secret, 0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.UseCode(t.Context(), w.alice, code(t, secret, 0)); !errors.Is(err, people.ErrWrongCode) {
+		t.Errorf("the code a second time: %v", err)
+	}
+	if _, err := w.EnrolApp(t.Context(), w.alice, proved, totp.NewSecret(), "000000"); err == nil {
+		t.Error("another is enrolled by a wrong code")
+	}
+	other := totp.NewSecret()
+	if _, err := w.EnrolApp(t.Context(), w.alice, proved, other, code(t, other, 1)); !errors.Is(err, factor.ErrEnrolled) {
+		t.Errorf("another: %v", err)
+	}
+	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
+		t.Fatal(err)
+	}
+	if held := w.held(t, w.alice); held.Any() || len(held.Recovery) > 0 {
+		t.Errorf("after removal %+v", held)
+	}
+}
+
+// The authenticator app of the configuration stays as it is.
+func TestConfiguredApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if held := w.held(t, w.carol); !held.Any() || !held.HasApp() {
+		t.Errorf("held %+v", held)
+	}
+	secret := totp.NewSecret()
+	if _, err := w.EnrolApp(t.Context(), w.carol, proved, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfigured) {
+		t.Errorf("another: %v", err)
+	}
+	if err := w.RemoveApp(t.Context(), w.carol, proved); !errors.Is(err, factor.ErrUnknown) {
+		t.Errorf("removal: %v", err)
+	}
+	if _, err := w.UseCode(t.Context(), w.carol, code(t, w.carol.TOTPSecret, 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRecoveryCodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, recovery := w.enrolApp(t)
+	typed := " " + strings.ToUpper(strings.ReplaceAll(recovery[3], "-", " "))
+	release, err := w.UseCode(t.Context(), w.alice, typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.UseCode(t.Context(), w.alice, recovery[3]); !errors.Is(err, people.ErrWrongCode) {
+		t.Errorf("a second time: %v", err)
+	}
+	if release(t.Context()); len(w.held(t, w.alice).Recovery) != 10 {
+		t.Error("the code of a sign-in that failed stays used")
+	}
+	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
+		t.Errorf("by another person: %v", err)
+	}
+	renewed, err := w.RenewRecovery(t.Context(), w.alice, proved)
+	if err != nil || len(renewed) != 10 {
+		t.Fatalf("%q, %v", renewed, err)
+	}
+	if _, err := w.UseCode(t.Context(), w.alice, recovery[0]); !errors.Is(err, people.ErrWrongCode) {
+		t.Errorf("an earlier one: %v", err)
+	}
+	if _, err := w.RenewRecovery(t.Context(), w.Directory.User("bob"), proved); !errors.Is(err, factor.ErrUnknown) {
+		t.Errorf("without another factor: %v", err)
+	}
+}
+
+// Of several that use a recovery code, or enrol, at once, one succeeds.
+func TestFactorRaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, recovery := w.enrolApp(t)
+	if n := atOnce(func(int) error {
+		_, err := w.UseCode(t.Context(), w.alice, recovery[0])
+		return err
+	}); n != 1 {
+		t.Errorf("a recovery code was used %d times", n)
+	}
+	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
+		t.Fatal(err)
+	}
+	secret := totp.NewSecret()
+	if n := atOnce(func(int) error {
+		_, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, 1))
+		return err
+	}); n != 1 {
+		t.Errorf("%d enrolled at once", n)
+	}
+}
+
+func atOnce(do func(int) error) (succeeded int) {
+	var wait sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wait.Go(func() { errs[i] = do(i) })
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err == nil {
+			succeeded++
+		}
+	}
+	return succeeded
+}
+
+var errDown = errors.New("the store is down")
+
+// failing makes all calls of a method whose key begins so fail.
+func (w *world) failing(method, prefix string) (repair func()) {
+	w.durable.Before = func(called, key string) error {
+		if called == method && strings.HasPrefix(key, prefix) {
+			return errDown
+		}
+		return nil
+	}
+	return func() { w.durable.Before = nil }
+}
+
+// A store that fails half-way leaves things as they were: the same can be tried again.
+func TestFactorFaults(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		method, prefix string
+		enrolled       bool // before
+		do             func(context.Context, *world) error
+	}{
+		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *world) error {
+			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+			return err
+		}},
+		"enrolling, at the code": {"Add", "otp:", false, func(ctx context.Context, w *world) error {
+			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+			return err
+		}},
+		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *world) error { return w.RemoveApp(ctx, w.alice, proved) }},
+		"new recovery codes": {"Swap", "factors:", true, func(ctx context.Context, w *world) error {
+			_, err := w.RenewRecovery(ctx, w.alice, proved)
+			return err
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var recovery []string
+			if tt.enrolled {
+				_, recovery = w.enrolApp(t)
+			}
+			repair := w.failing(tt.method, tt.prefix)
+			if err := tt.do(t.Context(), w); !errors.Is(err, errDown) {
+				t.Errorf("the error is %v", err)
+			}
+			repair()
+			if held := w.held(t, w.alice); held.Any() != tt.enrolled || len(held.Recovery) != len(recovery) {
+				t.Errorf("afterwards %+v", held)
+			}
+			if err := tt.do(t.Context(), w); err != nil {
+				t.Errorf("again: %v", err)
+			}
+		})
+	}
+}
+
+func mustCode(secret string) string {
+	key, err := totp.DecodeSecret(secret)
+	if err != nil {
+		panic(err)
+	}
+	return totp.Code(key, time.Now().Unix()/30)
+}
+
+// What cannot be read is an error, and not nothing: that would let people in by their
+// password alone.
+func TestUnreadableEnrolment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enrolApp(t)
+	w.Enrolments.Keys = keyring.New(new(authorizetest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+	if held, err := w.Of(t.Context(), w.alice); err == nil {
+		t.Errorf("held %+v", held)
+	}
+	if had, err := w.Enrolments.Reset(t.Context(), "alice"); !had || err != nil {
+		t.Errorf("reset: %v, %v", had, err)
+	}
+	if w.held(t, w.alice).Any() {
+		t.Error("still there")
+	}
+}
+
+// Somebody's entry in the store means nothing as somebody else's.
+func TestEnrolmentIsBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enrolApp(t)
+	entry, err := w.durable.Get(t.Context(), store.Key("factors", "alice"))
+	if err == nil {
+		err = w.durable.Add(t.Context(), store.Key("factors", "bob"), entry, time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := w.Of(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealed) {
+		t.Errorf("held %+v, %v", held, err)
+	}
+}

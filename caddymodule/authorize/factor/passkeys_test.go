@@ -1,0 +1,446 @@
+package factor_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+const sid = "a-session"
+
+func newAuthenticator() *authorizetest.Authenticator {
+	return &authorizetest.Authenticator{Origin: issuer, RPID: "fhir.example.org", Count: 1}
+}
+
+// enrolPasskey enrols a passkey of alice.
+func (w *world) enrolPasskey(t *testing.T, a *authorizetest.Authenticator) []string {
+	t.Helper()
+	recovery, err := w.tryEnrol(t, a, w.alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recovery
+}
+
+func (w *world) tryEnrol(t *testing.T, a *authorizetest.Authenticator, user *people.User) ([]string, error) {
+	t.Helper()
+	c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), user, sid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := a.Create(c.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Passkeys.Enrol(w.request(t), user, factor.By{SID: sid, MultiFactor: true}, c.Sealed, answer, "My <phone>")
+}
+
+func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
+	t.Helper()
+	c, err := w.Passkeys.BeginSignIn(httptest.NewRecorder(), w.request(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func answer(t *testing.T, a *authorizetest.Authenticator, c *factor.Ceremony) string {
+	t.Helper()
+	text, err := a.Get(c.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestPasskeySignIn(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		authenticator authorizetest.Authenticator
+		amr           []string
+	}{
+		"in hardware":                 {authorizetest.Authenticator{Count: 1}, []string{"hwk", "user", "mfa"}},
+		"synced":                      {authorizetest.Authenticator{Synced: true}, []string{"swk", "user", "mfa"}},
+		"that does not count its use": {authorizetest.Authenticator{}, []string{"hwk", "user", "mfa"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a := tt.authenticator
+			a.Origin, a.RPID = issuer, "fhir.example.org"
+			if recovery := w.enrolPasskey(t, &a); len(recovery) != 10 {
+				t.Errorf("recovery codes %q", recovery)
+			}
+			for range 2 {
+				c := w.beginSignIn(t)
+				got, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, &a, c))
+				if err != nil || got.User != w.alice || !slices.Equal(got.AMR, tt.amr) {
+					t.Errorf("%+v, %v", got, err)
+				}
+			}
+			if p := w.held(t, w.alice).Passkeys[0]; p.Used.IsZero() || p.Name != "My <phone>" {
+				t.Errorf("stored %+v", p)
+			}
+		})
+	}
+}
+
+func TestPasskeyAsSecondFactor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := newAuthenticator()
+	a.Unverified = true
+	w.enrolPasskey(t, a)
+	c, err := w.Passkeys.BeginSecondFactor(httptest.NewRecorder(), w.request(t), w.alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := answer(t, a, c)
+	if _, err := w.Passkeys.SecondFactor(w.request(t), w.Directory.User("bob"), c.Sealed, text); !errors.Is(err, factor.ErrPasskey) {
+		t.Errorf("for another person: %v", err)
+	}
+	got, err := w.Passkeys.SecondFactor(w.request(t), w.alice, c.Sealed, text)
+	if err != nil || !slices.Equal(got.AMR, []string{"hwk", "user"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// edited is an answer with one member of its response changed.
+func edited(t *testing.T, text, member string, edit func(string) string) string {
+	t.Helper()
+	var a struct {
+		ID       string            `json:"id"`
+		RawID    string            `json:"rawId"`
+		Type     string            `json:"type"`
+		Response map[string]string `json:"response"`
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(err)
+	}
+	a.Response[member] = edit(a.Response[member])
+	changed, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(changed)
+}
+
+// signIn tries to sign in with a passkey.
+func (w *world) signIn(t *testing.T, a *authorizetest.Authenticator) error {
+	t.Helper()
+	c := w.beginSignIn(t)
+	_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+	return err
+}
+
+func TestPasskeyRefused(t *testing.T) {
+	t.Parallel()
+	type attack = func(*testing.T, *world, *authorizetest.Authenticator) error
+	with := func(change func(*world, *authorizetest.Authenticator)) attack {
+		return func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			change(w, a)
+			return w.signIn(t, a)
+		}
+	}
+	for name, attack := range map[string]attack{
+		"the answer a second time": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			c := w.beginSignIn(t)
+			text := answer(t, a, c)
+			if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
+				t.Fatal(err)
+			}
+			a.Count = 100
+			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+			return err
+		},
+		"the answer to another challenge": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, answer(t, a, w.beginSignIn(t)))
+			return err
+		},
+		"another browser's challenge": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			c := w.beginSignIn(t)
+			w.browser = &http.Cookie{Name: browser.IDPrefix + "b", Value: "another browser"}
+			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+			return err
+		},
+		"a challenge of another purpose": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			c, err := w.Passkeys.BeginSecondFactor(httptest.NewRecorder(), w.request(t), w.alice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+			return err
+		},
+		"a page of another origin":  with(func(_ *world, a *authorizetest.Authenticator) { a.Origin = "https://fhir.example.org.evil.example" }),
+		"a passkey of another site": with(func(_ *world, a *authorizetest.Authenticator) { a.RPID = "evil.example" }),
+		"nobody's finger, alone":    with(func(_ *world, a *authorizetest.Authenticator) { a.Unverified = true }),
+		"an unknown one":            with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = []byte("nobody's") }),
+		"no handle":                 with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = nil }),
+		"a disabled user":           with(func(w *world, _ *authorizetest.Authenticator) { w.alice.Disabled = true }),
+		"a copy of it": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			thief := *a
+			if err := w.signIn(t, a); err != nil {
+				t.Fatal(err)
+			}
+			err := w.signIn(t, &thief)
+			if !errors.Is(err, factor.ErrCloned) {
+				t.Errorf("the error is %v", err)
+			}
+			return err
+		},
+		"one that was removed": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
+				t.Fatal(err)
+			}
+			return w.signIn(t, a)
+		},
+		"another signature": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			c := w.beginSignIn(t)
+			text := edited(t, answer(t, a, c), "signature", func(s string) string { return s[:20] + "AAAA" + s[24:] })
+			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+			return err
+		},
+		"no JSON": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, "{")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, a := newWorld(t), newAuthenticator()
+			w.enrolPasskey(t, a)
+			if err := attack(t, w, a); !errors.Is(err, factor.ErrPasskey) {
+				t.Errorf("accepted, or refused as %v", err)
+			}
+		})
+	}
+}
+
+func TestPasskeyEnrolmentRefused(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, w *world, sid string) (*factor.Ceremony, string) {
+		t.Helper()
+		c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := newAuthenticator().Create(c.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, text
+	}
+	for name, tt := range map[string]struct {
+		begun       string // in which session
+		other       bool   // person
+		again, late bool   // the same once more, or to an earlier challenge
+	}{
+		"in another session":   {begun: "another"},
+		"for another person":   {begun: sid, other: true},
+		"a second time":        {begun: sid, again: true},
+		"to another challenge": {begun: sid, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c, text := begin(t, w, tt.begun)
+			if tt.late {
+				c, _ = begin(t, w, tt.begun)
+			}
+			person := w.alice
+			if tt.other {
+				person = w.carol
+			}
+			enrol := func() error {
+				_, err := w.Passkeys.Enrol(w.request(t), person, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+				return err
+			}
+			if tt.again {
+				if err := enrol(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := enrol(); !errors.Is(err, factor.ErrPasskey) {
+				t.Errorf("accepted, or refused as %v", err)
+			}
+		})
+	}
+}
+
+func TestPasskeysAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 20 {
+		if _, err := w.tryEnrol(t, newAuthenticator(), w.alice); err != nil {
+			t.Fatalf("passkey %d: %v", i, err)
+		}
+	}
+	if _, err := w.tryEnrol(t, newAuthenticator(), w.alice); !errors.Is(err, factor.ErrTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+func TestPasskeyName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enrolPasskey(t, newAuthenticator())
+	id := w.held(t, w.alice).Passkeys[0].Credential.ID
+	for typed, want := range map[string]string{
+		"  my\n phone ":          "my phone",
+		"":                       "Passkey",
+		strings.Repeat("ü", 100): strings.Repeat("ü", 60),
+		"\xff":                   "Passkey",
+	} {
+		if err := w.Passkeys.Rename(t.Context(), w.alice, proved, id, typed); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.held(t, w.alice).Passkeys[0].Name; got != want {
+			t.Errorf("%q becomes %q", typed, got)
+		}
+	}
+	if err := w.Passkeys.Rename(t.Context(), w.carol, proved, id, "mine"); !errors.Is(err, factor.ErrUnknown) {
+		t.Errorf("somebody else's: %v", err)
+	}
+}
+
+// Of several sign-ins at once with one answer, one succeeds.
+func TestPasskeyRace(t *testing.T) {
+	t.Parallel()
+	w, a := newWorld(t), newAuthenticator()
+	w.enrolPasskey(t, a)
+	c := w.beginSignIn(t)
+	text := answer(t, a, c)
+	if n := atOnce(func(int) error {
+		_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+		return err
+	}); n != 1 {
+		t.Errorf("%d signed in", n)
+	}
+}
+
+// An issuer by IP address can have no passkeys.
+func TestPasskeysNeedName(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{"fhir.example.org": true, "localhost:8443": true, "192.0.2.1": false, "[2001:db8::1]:8443": false} {
+		if got := factor.NewPasskeys(fmt.Sprintf("https://%s", host), nil, nil, nil, nil) != nil; got != want {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+}
+
+// A store that fails half-way uses up no challenge: the same answer is good again.
+func TestPasskeyFaults(t *testing.T) {
+	t.Parallel()
+	w, a := newWorld(t), newAuthenticator()
+	for _, fault := range [][2]string{{"Add", "passkey-handle:"}, {"Add", "factors:"}} {
+		c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := a.Create(c.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repair := w.failing(fault[0], fault[1])
+		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
+			t.Errorf("%s fails: %v", fault, err)
+		}
+		if repair(); w.held(t, w.alice).Any() {
+			t.Errorf("%s fails, and it is enrolled", fault)
+		}
+		if fault[1] == "factors:" {
+			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
+				t.Errorf("again: %v", err)
+			}
+		}
+	}
+	c := w.beginSignIn(t)
+	text := answer(t, a, c)
+	repair := w.failing("Swap", "factors:")
+	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); !errors.Is(err, errDown) {
+		t.Errorf("the counter is not stored: %v", err)
+	}
+	repair()
+	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// withRSA replaces the key of an attestation by an RSA key; its modulus is all ones but for what flips its bits.
+func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
+	return func(object []byte) []byte {
+		modulus := bytes.Clone(flips)
+		for i := range modulus {
+			modulus[i] ^= 0xff
+		}
+		key := slices.Concat([]byte("\xa4\x01\x03\x03\x39\x01\x00\x20\x59"), binary.BigEndian.AppendUint16(nil, uint16(len(modulus))), modulus,
+			[]byte{0x21, 0x43}, binary.BigEndian.AppendUint32(nil, exponent)[1:])
+		head, data, _ := bytes.Cut(object, []byte("authData"))
+		data, _, _ = bytes.Cut(data[3:], []byte("\xa5\x01\x02\x03\x26")) // after its length
+		size := binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(data)+len(key)))
+		return slices.Concat(head, []byte("authData"), size, data, key)
+	}
+}
+
+// What nobody could sign in with is not enrolled, nor what no browser answers.
+func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		origin string
+		edit   func(object []byte) []byte // its attestation
+		usable bool
+	}{
+		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil, false},
+		"a key that is no point": {"", func(object []byte) []byte {
+			return append(object[:len(object)-32], make([]byte, 32)...)
+		}, false},
+		"a key of another kind": {"", func(object []byte) []byte {
+			return bytes.Replace(object, []byte("\xa5\x01\x02\x03\x26"), []byte("\xa5\x01\x09\x03\x26"), 1)
+		}, false},
+		"a short RSA key":                 {"", withRSA(make([]byte, 128), 1<<16|1), false},
+		"an RSA key with an even modulus": {"", withRSA(slices.Concat(make([]byte, 255), []byte{1}), 1<<16|1), false},
+		"an RSA key with the exponent 1":  {"", withRSA(make([]byte, 256), 1), false},
+		"an RSA key":                      {"", withRSA(make([]byte, 256), 1<<16|1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, a := newWorld(t), newAuthenticator()
+			a.Origin = cmp.Or(tt.origin, a.Origin)
+			c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := a.Create(c.Options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.edit != nil {
+				text = edited(t, text, "attestationObject", func(member string) string {
+					object, err := base64.RawURLEncoding.DecodeString(member)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return base64.RawURLEncoding.EncodeToString(tt.edit(object))
+				})
+			}
+			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+			if errors.Is(err, factor.ErrPasskey) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
+				t.Errorf("%v, held %d", err, len(w.held(t, w.alice).Passkeys))
+			}
+		})
+	}
+}

@@ -1,0 +1,262 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// requests checks authorization requests.
+type requests struct {
+	fhirBase string
+	accounts *people.Accounts
+	clients  *client.Registry
+	verifier *token.Verifier
+	launches *launch.Launches
+	objects  *requestObjects
+}
+
+// check reads a request from its query. If it returns no request, the error must be shown,
+// not redirected (RFC 6749 §4.1.2.1).
+func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
+	p, malformed := oauth2.QueryParameters(query)
+	q.clients.Note(ctx, p.Get("client_id"))
+	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
+	p, refused := q.objects.open(ctx, p)
+	req, err := q.destination(ctx, p)
+	switch {
+	case err != nil && refused != nil: // the redirect URI may be in the object alone
+		return nil, refused
+	case err != nil:
+		return nil, err
+	}
+	req.inObject = inObject
+	req.signIn.Query = p.Keep(requestParameters...)
+	if err := q.fill(ctx, req, p, refused); err != nil {
+		return req, err
+	}
+	return req, malformed
+}
+
+// destination finds the client and the redirect URI.
+func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
+	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
+		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
+	}
+	client, err := q.clients.Find(ctx, p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
+	}
+	uri := p.Get("redirect_uri")
+	if !client.AllowsRedirectURI(uri) {
+		audit.NoteRedirect(ctx, uri, client.RedirectURIs)
+		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+	}
+	return &authorizationRequest{
+		client: client, target: responseTarget{redirectURI: uri},
+		signIn: signin.Request{To: signin.Destination{
+			ClientID: client.ID, Title: client.Title(), Links: appLinks(client), Providers: client.IdentityProviders, ACR: client.ACR, Address: uri,
+		}},
+	}, nil
+}
+
+// fill checks everything else, state first, because errors carry it; also that the request object
+// was refused.
+func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, refused error) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
+		req.target.state = states[0]
+	}
+	req.target.chooseModes(req.client, p)
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused
+	}
+	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
+		checkResponseType, checkResponseMode, checkPKCE, q.checkAudience, checkScope, checkState,
+		q.checkProvider, checkNonce, checkImplicit, checkHow, checkClaims,
+	} {
+		if err := check(req, p); err != nil {
+			return err
+		}
+	}
+	if err := q.checkHint(ctx, req, p); err != nil {
+		return err
+	}
+	return q.checkLaunch(ctx, req, p)
+}
+
+func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.nonce = p.Get("nonce"); !utf8.ValidString(req.nonce) {
+		return oauth2.InvalidRequest("nonce must be UTF-8, as the ID token is")
+	}
+	return nil
+}
+
+// checkProvider refuses a provider that the client does not allow.
+func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
+	req.signIn.How.IdentityProvider = p.Get("identity_provider")
+	if req.signIn.How.IdentityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
+		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
+	}
+	return nil
+}
+
+// checkPKCE accepts S256 alone: plain does not protect from those who can read the request.
+func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
+	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
+	switch {
+	case challenge == "" && method == "":
+		if req.client.RequiresPKCE() && req.target.responseType == "code" {
+			return oauth2.InvalidRequest("this client must send a code_challenge")
+		}
+		return nil
+	case method == "":
+		return oauth2.InvalidRequest("code_challenge needs code_challenge_method")
+	case method != "S256":
+		return oauth2.InvalidRequest("code_challenge_method must be S256")
+	case challenge == "":
+		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
+	case !oauth2.ValidChallenge(challenge):
+		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+	}
+	req.codeChallenge = challenge
+	return nil
+}
+
+// checkAudience refuses a token for another FHIR server. SMART apps name theirs (SMART App
+// Launch 2.2, aud); a mismatch reveals a counterfeit server.
+func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
+	aud := p.Get("aud")
+	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
+		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
+	}
+	return token.CheckResource(p, q.fhirBase)
+}
+
+func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.asked = p.Get("scope"); req.asked == "" {
+		req.asked = "openid"
+	}
+	if req.scope, err = req.client.GrantScope(req.asked); err != nil {
+		return err
+	}
+	if req.target.responseType != "code" {
+		req.scope = client.WithoutRefresh(req.scope)
+	}
+	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
+	if len(req.scope) == 0 { // a token has at least one (RFC 6749 §3.3)
+		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
+	}
+	req.signIn.To.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
+	return nil
+}
+
+// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64, unless the
+// client has the option to send it.
+func checkState(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.client.JSONState {
+		return nil
+	}
+	decoded, err := url.QueryUnescape(p.Get("state"))
+	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
+		return oauth2.InvalidRequest("state must not be JSON; send it as Base64")
+	}
+	return nil
+}
+
+func isJSON(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
+}
+
+func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.target.checkType(req.client, p)
+}
+
+func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.target.checkMode(p)
+}
+
+// checkImplicit requires a nonce for ID tokens that pass through the browser, where they
+// could be replayed (OpenID Connect Core §3.2.2.1).
+func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
+	switch {
+	case !req.target.responds("id_token"):
+		return nil
+	case !slices.Contains(req.scope, "openid"):
+		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
+	case req.nonce == "":
+		return oauth2.InvalidRequest("response_type id_token needs a nonce")
+	}
+	return nil
+}
+
+// checkHow reads the parameters on how to sign in (OpenID Connect Core §3.1.2.1).
+func checkHow(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
+
+func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)
+}
+
+// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core §3.1.2.1).
+// If the hint's key no longer exists, people must sign in again.
+func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := q.verifier.Hint(ctx, raw)
+	switch {
+	case errors.Is(err, keyring.ErrUnknownKey):
+		req.signIn.How.Anew = true
+		return nil
+	case errors.Is(err, token.ErrInvalidHint), err == nil && claims.Audience != req.client.ID:
+		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
+	case err != nil:
+		return err
+	}
+	return req.signIn.How.RestrictTo([]any{claims.Subject})
+}
+
+// checkLaunch finds what the parameter launch stands for. It is used up with the response.
+func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
+		return nil
+	}
+	req.launch.registered, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
+	if err == nil {
+		err = req.launch.registered.SimulatedError()
+	}
+	if err == nil && req.launch.registered.User != "" && req.signIn.How.Subjects == nil {
+		err = req.signIn.How.RestrictTo([]any{req.launch.registered.User})
+	}
+	return err
+}
+
+// appLinks are what an app shows of itself.
+func appLinks(c *client.Client) page.AppLinks {
+	links := page.AppLinks{Client: c.Title(), Policy: c.Links.Policy, Terms: c.Links.Terms}
+	if c.Links.Logo != "" {
+		links.Logo = page.LogoOf(c.ID)
+	}
+	return links
+}

@@ -1,0 +1,174 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// consentPage asks a person for consent.
+type consentPage struct {
+	frame      *signin.Frame
+	responses  *responses
+	authorizer *authorizer
+	consenting *consenting
+	patients   *launch.Patients
+	lasting    lasting
+	logger     *slog.Logger
+}
+
+func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	asked := *req
+	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	var earlier *consent.Approval
+	if ask && err == nil {
+		earlier, err = cp.earlier(r, req, signedIn)
+	}
+	if err != nil {
+		cp.responses.redirectError(w, r, req, err)
+		return
+	}
+	data := page.Consent{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
+		Unknown: req.client.Registered, Links: req.signIn.To.Links, Patient: cp.openedFor(r.Context(), req, signedIn.User),
+	}
+	if to, err := url.Parse(req.target.redirectURI); err == nil {
+		data.To = cmp.Or(to.Host, to.Scheme)
+	}
+	if !ask { // but to continue
+		cp.frame.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+		return
+	}
+	offer := consentOffer{user: signedIn.User, earlier: earlier, lasting: cp.lasting}
+	for _, item := range req.items() {
+		if isFixed(item) {
+			data.Fixed = append(data.Fixed, Describe(item, signedIn.User))
+		}
+	}
+	data.Groups = offer.groups(req.items(), data.Patient)
+	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+}
+
+// openedFor is whom the page names as the patient. If the FHIR server does not say more, it is
+// at least the id.
+func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
+	about := req.aboutPatient(user)
+	if about.Own || about.Patient == "" {
+		return page.ConsentPatient{}
+	}
+	shown := page.ConsentPatient{ID: about.Patient}
+	if about.Patient == req.launch.picked.patient {
+		shown.Name = req.launch.picked.name
+	}
+	found, err := cp.patients.Named(ctx, user.Person(), about.Patient)
+	if err != nil {
+		cp.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
+		return shown
+	}
+	shown.Name, shown.BirthDate = found.Name, found.BirthDate
+	return shown
+}
+
+// earlier is what the person answered before, if that still counts; or nil.
+func (cp *consentPage) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
+	if req.client.Consent == client.ConsentSkip {
+		return nil, nil
+	}
+	all, err := cp.consenting.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
+	return all.About(req.aboutPatient(signedIn.User)), err
+}
+
+func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	switch {
+	case p.Get("decision") != "allow":
+		cp.frame.ShowError(w, r, errNoDecision)
+	case p.Get("continue") != "":
+		cp.goOn(w, r, req, signedIn)
+	default:
+		cp.allow(w, r, req, signedIn, p)
+	}
+}
+
+// goOn handles the page that only asks to continue. Meanwhile there may be more to ask.
+func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	ask, err := cp.consenting.needed(r.Context(), req, signedIn.User)
+	switch {
+	case err != nil:
+		cp.responses.redirectError(w, r, req, err)
+	case ask:
+		redirectToPage(cp.frame, w, r, endpoint.Consent, req, signedIn)
+	default:
+		cp.authorizer.respond(w, r, req, signedIn)
+	}
+}
+
+// deny refuses a request for the person. They refuse what they were asked for, and are asked
+// again the next time: without that, a client that needs no consent, or had it before, would get
+// it all the same.
+func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
+	asked := *req
+	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	if err == nil && ask {
+		err = cp.consenting.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
+	}
+	if err == nil {
+		err = signin.ErrDenied
+	}
+	cp.responses.redirectError(w, r, req, err)
+}
+
+func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	answer, err := cp.answer(req, p)
+	if err != nil {
+		cp.frame.ShowError(w, r, err)
+		return
+	}
+	req.about = req.aboutPatient(signedIn.User)
+	asked := *req
+	if err := req.limit(answer); err != nil {
+		cp.deny(w, r, &asked, signedIn, p)
+		return
+	}
+	withdrawn, err := cp.consenting.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
+	if err == nil {
+		err = cp.consenting.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
+	}
+	switch {
+	case err != nil && withdrawn: // the person must learn that it failed
+		cp.responses.redirectError(w, r, req, err)
+		return
+	case err != nil: // the person will be asked again
+		cp.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+	}
+	cp.authorizer.respond(w, r, req, signedIn)
+}
+
+// answer reads the page's form.
+func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
+	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
+	for _, item := range req.items() {
+		given := consent.Given{Item: item}
+		if choice := consent.ChoiceOf(item); isFixed(item) {
+			given.Scopes = []string{item}
+		} else {
+			given.Scopes = choice.Given(ticked)
+		}
+		a.Given = append(a.Given, given)
+	}
+	if len(a.Of(client.OfflineAccess)) > 0 {
+		a.Until, err = cp.lasting.until(p.Get(lastingField))
+	}
+	return a, err
+}

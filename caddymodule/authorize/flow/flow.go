@@ -1,0 +1,141 @@
+package flow
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+)
+
+// Config is what the endpoints for browsers need.
+type Config struct {
+	*endpoint.Responder
+	AuthorizePOST  bool                  // also accept authorization requests by POST
+	FrameAncestors []string              // origins that may frame pages of authorization requests
+	OmitIssuer     bool                  // leave iss (RFC 9207) out of authorization responses
+	Keys           keyring.Keys          // seal what browsers keep
+	Store, Durable store.Store           // for pending requests, and for what outlives a restart
+	Pages          *page.Site            // what people see
+	Limiter        *lockout.Limiter      // counts wrong passwords and codes
+	Authenticator  *client.Authenticator // knows the clients
+	Accounts       *people.Accounts      // who may sign in
+	Factors        *factor.Factors       // what else people prove themselves by
+	Consents       *consent.Consents     // what people allow clients
+	Sessions       *session.Sessions     // who is signed in
+	Tokens         *token.Tokens         // issues codes and tokens
+	Launches       *launch.Launches      // knows what EHRs launch
+	Patients       *launch.Patients      // finds whom a person may choose
+
+	RefreshLifetime time.Duration // of a grant, at most
+}
+
+// Endpoints returns the endpoints that browsers are sent to, by path.
+func Endpoints(c Config) map[string]http.Handler {
+	frame := &signin.Frame{
+		Site: c.Pages, Sealer: &browser.Sealer{Keys: c.Keys}, Trail: c.Trail, Issuers: c.Accounts.Issuers(),
+		Ancestors: strings.Join(c.FrameAncestors, " "),
+	}
+	authorizer := newAuthorizer(&c, frame)
+	signIn := signin.New(signin.Config{
+		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
+		Sessions: c.Sessions, Reopen: authorizer.reopen,
+	})
+	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.Lasting
+
+	endpoints := signIn.Endpoints
+	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
+	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
+	maps.Copy(endpoints, logoutEndpoints(&c, frame))
+	clients := c.Authenticator.Clients
+	if clients.Registrar != nil {
+		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(c.Responder, clients).serve, http.MethodGet)
+	}
+	if clients.LaunchesFromEHR() {
+		launches := &launchEndpoint{responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
+		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
+	}
+	return endpoints
+}
+
+func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
+	clients := c.Authenticator.Clients
+	return &authorizer{
+		frame: frame,
+		requests: &requests{
+			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: clients, verifier: c.Tokens.Verifier, launches: c.Launches,
+			objects: &requestObjects{issuer: c.Issuer, clients: clients, turns: fairqueue.New(fetchesAtOnce)},
+		},
+		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, frame: frame},
+		accounts:  c.Accounts, consenting: &consenting{consents: c.Consents}, launches: c.Launches, grants: c.Tokens.Grants,
+		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
+	}
+}
+
+// form are the methods of endpoints that show a form and receive it.
+var form = []string{http.MethodGet, http.MethodPost}
+
+// requestEndpoints take authorization requests.
+func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
+	pushed := &pushedRequests{store: c.Store, count: store.NewMemory(maxPushed, 0), sealed: &sealedPushes{keys: c.Keys, store: c.Store}}
+	authorization := &authorizationEndpoint{frame: authorizer.frame, pushed: pushed, authorizer: authorizer, signIn: signIn}
+	push := &pushEndpoint{responder: c.Responder, authenticator: c.Authenticator, requests: authorizer.requests, pushed: pushed}
+	authorize := []string{http.MethodGet}
+	if c.AuthorizePOST {
+		authorize = form
+	}
+	return map[string]http.Handler{
+		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
+		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
+	}
+}
+
+// signedInEndpoints are the pages for people who are signed in.
+func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
+	frame := authorizer.frame
+	pages := &signedInPages{frame: frame, accounts: c.Accounts, sessions: c.Sessions, signIn: signIn, authorizer: authorizer}
+	account := &accountChoice{frame: frame, signIn: signIn, authorizer: authorizer}
+	picker := &picker{frame: frame, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
+	consent := &consentPage{
+		frame: frame, responses: authorizer.responses, authorizer: authorizer, consenting: authorizer.consenting, patients: c.Patients,
+		lasting: lasting{c.RefreshLifetime}, logger: c.Logger,
+	}
+	endpoints := map[string]http.Handler{}
+	for path, page := range map[string]signedInPage{
+		endpoint.SelectAccount:   {show: account.show, submit: account.submit, atAnyAge: true},
+		endpoint.SelectPatient:   {show: picker.showPatients, submit: picker.submitPatient},
+		endpoint.SelectEncounter: {show: picker.showEncounters, submit: picker.submitEncounter},
+		endpoint.Consent:         {show: pages.settled(consent.show), submit: pages.settled(consent.submit), deny: consent.deny},
+	} {
+		endpoints[path] = c.Handler(pages.handler(path, page), form...)
+	}
+	return endpoints
+}
+
+// logoutEndpoints sign people out, here and at their identity providers.
+func logoutEndpoints(c *Config, frame *signin.Frame) map[string]http.Handler {
+	logout := &logoutEndpoint{
+		frame: frame, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
+		verifier: c.Tokens.Verifier, logger: c.Logger,
+	}
+	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, form...)}
+	for key := range c.Accounts.Providers {
+		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
+	}
+	return endpoints
+}

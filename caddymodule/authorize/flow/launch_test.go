@@ -1,0 +1,402 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// follow follows redirects to our pages, as a browser does.
+func follow(t *testing.T, b *servertest.Browser, r *http.Response) *http.Response {
+	t.Helper()
+	for range 5 {
+		location := r.Header.Get("Location")
+		if location == "" || !strings.HasPrefix(location, "/oauth2/") {
+			return r
+		}
+		r = b.Get(location)
+	}
+	t.Fatal("redirected in a circle")
+	return nil
+}
+
+func TestPatientOfPerson(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fhirUser string
+		patients []string
+		scope    string
+		patient  string
+		granted  string
+	}{
+		"a patient":                           {"Patient/ada", nil, "launch/patient patient/*.rs", "ada", "launch/patient patient/*.rs"},
+		"a patient, by patient scopes alone":  {"Patient/ada", nil, "patient/*.rs", "ada", "patient/*.rs"},
+		"a patient, by user scopes alone":     {"Patient/ada", nil, "user/*.rs", "", "user/*.rs"},
+		"a related person":                    {"RelatedPerson/mum", nil, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
+		"a related person who is gone":        {"RelatedPerson/dad", nil, "openid launch/patient patient/*.rs", "", "openid"},
+		"a patient that the provider names":   {"", []string{"bob"}, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
+		"nobody's record":                     {"", nil, "openid launch/patient patient/*.rs user/*.rs", "", "openid user/*.rs"},
+		"launch without a launch":             {"Patient/ada", nil, "openid launch launch/patient", "ada", "openid launch/patient"},
+		"launch/encounter without encounters": {"Patient/bob", nil, "openid launch/patient launch/encounter", "bob", "openid launch/patient"},
+		"a role":                              {"Patient/ada", nil, "openid launch/patient?role=https://example.org/r", "ada", "openid launch/patient?role=https://example.org/r"},
+		"a context that nobody has":           {"Patient/ada", nil, "openid launch/imagingstudy", "", "openid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := launch.Records(new(servertest.FHIRServer))
+			if c.patient == "bob" && strings.Contains(c.scope, "encounter") {
+				records = emptyEncounters{new(servertest.FHIRServer)}
+			}
+			b := servertest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
+			answer := servertest.Location(t, follow(t, b, b.SignIn(servertest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
+			if got := servertest.RedeemLaunch(b, answer); got.Patient != c.patient || got.Scope != c.granted {
+				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
+			}
+		})
+	}
+}
+
+// emptyEncounters is a hospital without visits.
+type emptyEncounters struct{ *servertest.FHIRServer }
+
+func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+	if path == "Encounter" {
+		return []byte(`{"resourceType":"Bundle"}`), nil
+	}
+	return e.FHIRServer.Get(ctx, by, path, query)
+}
+
+func TestNobodyToChoose(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "", nil)
+	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
+	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Has("error_description") {
+		t.Errorf("%s", answer)
+	}
+}
+
+// fhirUser is granted to whom it names somebody, and for everybody else the answer says that it
+// was not.
+func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
+	t.Parallel()
+	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
+		b := servertest.NewLaunching(t, new(servertest.FHIRServer), fhirUser, nil)
+		got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid fhirUser"}})))
+		if got.Scope != want || (b.Claims(got.IDToken)["fhirUser"] != nil) != (fhirUser != "") {
+			t.Errorf("for %q: scope %q, ID token %v", fhirUser, got.Scope, b.Claims(got.IDToken))
+		}
+		answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"fhirUser"}})))
+		if e := answer.Query().Get("error"); (e == "invalid_scope") != (fhirUser == "") {
+			t.Errorf("fhirUser alone for %q: %q", fhirUser, e)
+		}
+	}
+}
+
+// What no record can hold is not asked for: a database may fail on it.
+func TestPickByControlCharacters(t *testing.T) {
+	t.Parallel()
+	h := &servertest.FHIRServer{}
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
+	form := b.Get(servertest.Location(t, b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
+	sealed := servertest.Field(t, servertest.Body(t, form), "request")
+	h.Down = true // it fails whatever it is asked
+	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
+		change.Set("request", sealed)
+		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(servertest.Body(t, r), "Lovelace") {
+			t.Errorf("%q: %d", change, r.StatusCode)
+		}
+	}
+}
+
+// A date that is none finds nobody, and an answer that is no Bundle is no answer.
+func TestPickByNoDate(t *testing.T) {
+	t.Parallel()
+	h := new(servertest.FHIRServer)
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}, "birthdate": {"abc"}}.Encode())
+	if text := servertest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
+		t.Errorf("%d %s", r.StatusCode, text)
+	}
+	h.Answer = "null"
+	servertest.WantStatus(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}}.Encode()), http.StatusServiceUnavailable)
+}
+
+func TestPickPatient(t *testing.T) {
+	t.Parallel()
+	h := new(servertest.FHIRServer)
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
+	q := servertest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
+	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "1815-12-10") {
+		t.Errorf("%s", page)
+	}
+	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.Last)
+	}
+	found := servertest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
+	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
+		t.Errorf("searched: %s", found)
+	}
+	visits, sealed := b.OpenForm(b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}))
+	if !strings.Contains(visits, `value="v1"`) || !strings.Contains(visits, "Ada Lovelace") {
+		t.Errorf("%s", visits)
+	}
+	servertest.WantStatus(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}), http.StatusForbidden, "another patient's visit")
+	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
+	got := servertest.RedeemLaunch(b, answer)
+	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
+		t.Errorf("%+v", got)
+	}
+	refreshed := servertest.Body(t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+	}))
+	if !strings.Contains(refreshed, `"patient":"ada"`) || !strings.Contains(refreshed, `"encounter":"v1"`) {
+		t.Errorf("refreshed: %s", refreshed)
+	}
+	introspected := servertest.Body(t, b.Post("/oauth2/introspect", url.Values{
+		"token": {got.AccessToken}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
+	}))
+	if !strings.Contains(introspected, `"active":false`) { // another client's
+		t.Errorf("introspected: %s", introspected)
+	}
+}
+
+func TestPickEncounterNone(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
+	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", servertest.Decision(sealed, "none")))
+	if got := servertest.RedeemLaunch(b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPickRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fhirUser, patient string
+		status            int
+	}{
+		"no such patient":      {"Practitioner/alice", "nobody", http.StatusForbidden},
+		"no id":                {"Practitioner/alice", "", http.StatusForbidden},
+		"a path":               {"Practitioner/alice", "../Observation/1", http.StatusForbidden},
+		"a patient's other":    {"Person/carer", "carol", http.StatusForbidden},
+		"one of their own":     {"Person/carer", "bob", http.StatusFound},
+		"the clinician's pick": {"Practitioner/alice", "bob", http.StatusFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.fhirUser, nil)
+			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
+			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
+			servertest.WantStatus(t, r, c.status)
+		})
+	}
+}
+
+func TestPickCancelled(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	answer := servertest.Location(t, b.Post("/oauth2/select_patient", servertest.Decision(sealed, "deny")))
+	servertest.WantError(t, answer, "access_denied")
+}
+
+func TestPickWithoutPrompt(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
+	b.SignIn(servertest.Request(nil), "alice", "right")
+	r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
+	servertest.Equal(t, servertest.Location(t, r).Query().Get("error"), "interaction_required")
+}
+
+func TestPickWhileDown(t *testing.T) {
+	t.Parallel()
+	h := &servertest.FHIRServer{Down: true}
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
+	r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
+	page := b.Get(servertest.Location(t, r).String())
+	if text := servertest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+		t.Errorf("%d %s", page.StatusCode, text)
+	}
+	h.Down = false
+	_, sealed := b.OpenForm(r) // the same page again
+	servertest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
+}
+
+func TestEHRLaunch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*launch.Registered)
+		err    string
+	}{
+		"for anybody":              {nil, ""},
+		"for the person":           {func(l *launch.Registered) { l.User = "alice" }, ""},
+		"for the person's record":  {func(l *launch.Registered) { l.FHIRUser = "Practitioner/alice" }, ""},
+		"for another app":          {func(l *launch.Registered) { l.ClientID = "strict" }, "invalid_request"},
+		"for another's record":     {func(l *launch.Registered) { l.FHIRUser = "Practitioner/bob" }, "invalid_request"},
+		"for another person":       {func(l *launch.Registered) { l.User = "bob" }, "invalid_request"},
+		"for a person who is gone": {func(l *launch.Registered) { l.User = "carol" }, "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var config *authorize.Config
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
+			handle := servertest.RegisteredLaunch(t, config, c.change)
+			q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
+			r := b.Authorize(q)
+			if r.Header.Get("Location") != "" && strings.HasPrefix(r.Header.Get("Location"), "/oauth2/") {
+				_, sealed := b.OpenForm(r)
+				r = b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			}
+			answer := servertest.Location(t, r)
+			if c.err != "" {
+				if answer.Query().Get("error") != c.err || answer.Query().Get("error_description") == "" {
+					t.Errorf("%s", answer)
+				}
+				return
+			}
+			got := servertest.RedeemLaunch(b, answer)
+			if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.Tenant != "north" ||
+				!slices.Contains(strings.Fields(got.Scope), "launch") {
+				t.Errorf("%+v", got)
+			}
+			again := servertest.Location(t, b.Authorize(q))
+			servertest.WantError(t, again, "invalid_request", "used twice")
+		})
+	}
+}
+
+func TestLaunchEndpoint(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
+	r := b.Post("/oauth2/launch", servertest.LaunchForm(nil))
+	var response struct {
+		Launch    string
+		ExpiresIn int    `json:"expires_in"`
+		LaunchURL string `json:"launch_url"`
+	}
+	body := servertest.Body(t, r)
+	if err := json.Unmarshal([]byte(body), &response); err != nil || !strings.Contains(body, "&launch=") || r.StatusCode != http.StatusCreated || response.ExpiresIn != 600 {
+		t.Fatalf("%d %+v %v", r.StatusCode, response, err)
+	}
+	opened, err := url.Parse(response.LaunchURL)
+	if err != nil || opened.Query().Get("launch") != response.Launch || opened.Query().Get("iss") != servertest.FHIRBase || opened.Query().Get("x") != "1" {
+		t.Errorf("%s, %v", response.LaunchURL, err)
+	}
+	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
+	got := servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right")))
+	text, err := json.Marshal(got.Context)
+	servertest.NoError(t, err)
+	want := `{"patient":"ada","encounter":"v1","fhirContext":[{"reference":"ImagingStudy/7"},` +
+		`{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}],` +
+		`"need_patient_banner":false,"intent":"reconcile","smart_style_url":"https://ehr.example/style.json","tenant":"north"}`
+	if string(text) != want || !strings.Contains(got.Scope, "launch/imagingstudy?role=") {
+		t.Errorf("%s, scope %s", text, got.Scope)
+	}
+}
+
+// What cannot be checked is left to the app, as its own requests will fail.
+func TestLaunchEndpointWhileDown(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, &servertest.FHIRServer{Down: true}, "Practitioner/alice", servertest.WithEHR)
+	servertest.WantStatus(t, b.Post("/oauth2/launch", servertest.LaunchForm(nil)), http.StatusCreated)
+}
+
+// goWords are of this program and its language, which tell an EHR nothing.
+var goWords = regexp.MustCompile(`Go |launch\.|strconv|unmarshal`)
+
+func TestLaunchEndpointRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change url.Values
+		err    string
+	}{
+		"wrong secret":               {url.Values{"client_secret": {"wrong"}}, "invalid_client"},
+		"a client that may not":      {url.Values{"client_id": {"service"}, "client_secret": {"hush"}}, "unauthorized_client"},
+		"a public client":            {url.Values{"client_id": {"app"}, "client_secret": nil}, "unauthorized_client"},
+		"no app":                     {url.Values{"app": nil}, "invalid_request"},
+		"an unknown app":             {url.Values{"app": {"nobody"}}, "invalid_request"},
+		"a service":                  {url.Values{"app": {"service"}}, "invalid_request"},
+		"nobody":                     {url.Values{"user": nil}, "invalid_request"},
+		"a fhirUser that is none":    {url.Values{"fhirUser": {"Observation/1"}}, "invalid_request"},
+		"a patient that is no id":    {url.Values{"patient": {"Patient/ada"}}, "invalid_request"},
+		"an encounter of nobody":     {url.Values{"patient": nil}, "invalid_request"},
+		"a banner that is none":      {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"a style over http":          {url.Values{"smart_style_url": {"http://ehr.example/style.json"}}, "invalid_request"},
+		"a long intent":              {url.Values{"intent": {strings.Repeat("x", 257)}}, "invalid_request"},
+		"a context that is no list":  {url.Values{"fhirContext": {`{}`}}, "invalid_request"},
+		"a context that is no JSON":  {url.Values{"fhirContext": {`[{"reference":1}]`}}, "invalid_request"},
+		"a banner that is no word":   {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"an unknown user":            {url.Values{"user": {"nobody"}}, "invalid_request"},
+		"an unknown patient":         {url.Values{"patient": {"nobody"}}, "invalid_request"},
+		"an unknown encounter":       {url.Values{"encounter": {"v9"}}, "invalid_request"},
+		"another's encounter":        {url.Values{"patient": {"bob"}}, "invalid_request"},
+		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
+		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
+		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},
+		"a role of nobody's":         {url.Values{"fhirContext": {`[{"reference":"Observation/1","role":"mine"}]`}}, "invalid_request"},
+		"an identifier of nothing":   {url.Values{"fhirContext": {`[{"identifier":{"system":"https://a"}}]`}}, "invalid_request"},
+		"too many references":        {url.Values{"fhirContext": {"[" + strings.Repeat(`{"reference":"Observation/1"},`, 20) + `{"reference":"Observation/1"}]`}}, "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
+			if text := servertest.Body(t, b.Post("/oauth2/launch", servertest.LaunchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
+				t.Errorf("%s", text)
+			}
+		})
+	}
+}
+
+// An EHR that names no style has the site's, which scripts of any origin can read.
+func TestSMARTStyle(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		servertest.WithEHR(c)
+		c.Branding.Color = "#7a1fa2"
+	})
+	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"smart_style_url": nil})))
+	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
+	address, err := url.Parse(servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
+	if err != nil || address.Host != "fhir.example.org" {
+		t.Fatalf("%s, %v", address, err)
+	}
+	r := b.Get(address.RequestURI())
+	style := servertest.Decode[map[string]string](t, r)
+	if style["color_highlight"] != "#7a1fa2" || len(style) != 11 || r.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%v, %v", style, r.Header)
+	}
+}
+
+func TestUnknownLaunch(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
+	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"launch": {"guessed"}})))
+	servertest.WantError(t, answer, "invalid_request")
+}
+
+func TestRefreshAsAnotherPatient(t *testing.T) {
+	t.Parallel()
+	var config authorize.Config
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
+	got := servertest.RedeemLaunch(b, b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	config.Users = slices.Clone(config.Users)
+	config.Users[0].FHIRUser = "Patient/bob"
+	s, err := authorize.New(config)
+	servertest.NoError(t, err)
+	r := servertest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+	})
+	servertest.WantText(t, servertest.Body(t, r), "invalid_grant")
+}

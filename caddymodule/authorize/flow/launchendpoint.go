@@ -1,0 +1,167 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// launchEndpoint lets EHRs register what they launch an app with. SMART App Launch 2.2 leaves
+// to each EHR how its parts tell one another; this is how one outside tells the gateway.
+type launchEndpoint struct {
+	responder     *endpoint.Responder
+	authenticator *client.Authenticator
+	accounts      *people.Accounts
+	launches      *launch.Launches
+	patients      *launch.Patients
+}
+
+// launchResponse is the answer: what to open the app with.
+type launchResponse struct {
+	Launch    string `json:"launch"`
+	ExpiresIn int64  `json:"expires_in"`
+
+	// LaunchURL is the app's launch URL with the parameters iss and launch; "" if the app has
+	// none.
+	LaunchURL string `json:"launch_url,omitempty"`
+}
+
+func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := e.authenticator.Form(w, r)
+	var response *launchResponse
+	if err == nil {
+		response, err = e.register(r, p)
+	}
+	event := audit.Event{Kind: audit.Launch, Err: err}
+	if err != nil {
+		e.responder.Trail.RecordRefusal(r, event)
+		e.responder.WriteError(w, r, err)
+		return
+	}
+	e.responder.Trail.Record(r.Context(), event)
+	e.responder.WriteJSON(w, http.StatusCreated, response)
+}
+
+func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launchResponse, error) {
+	ehr, err := e.authenticator.Authenticate(r, p)
+	if err != nil {
+		return nil, err
+	}
+	audit.NoteGrant(r.Context(), ehr.ID, p.Get("user"), nil)
+	if !ehr.LaunchContext || ehr.Public() {
+		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not launch apps"}
+	}
+	app, err := e.app(r, p)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readLaunch(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.checkUser(r.Context(), l.User); err != nil {
+		return nil, err
+	}
+	if err := e.checkPatient(r.Context(), ehr, l); err != nil {
+		return nil, err
+	}
+	l.Launcher, l.ClientID = ehr.ID, app.ID
+	handle, err := e.launches.Register(r.Context(), l)
+	if err != nil {
+		return nil, err
+	}
+	return &launchResponse{handle, int64(launch.Lifetime.Seconds()), app.LaunchURL(e.accounts.FHIRBase, handle)}, nil
+}
+
+// app is the client to launch.
+func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+	app, err := e.authenticator.Clients.Find(r.Context(), p.Get("app"))
+	if err == nil && (app == nil || len(app.RedirectURIs) == 0) {
+		err = oauth2.InvalidRequest("app must be the client_id of an app that people sign in to")
+	}
+	return app, err
+}
+
+// checkUser refuses a user whom nobody can be. People of identity providers may not have signed in
+// yet.
+func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
+	if sub == "" || len(e.accounts.Providers) > 0 {
+		return nil
+	}
+	user, err := e.accounts.Find(ctx, sub)
+	if err == nil && user == nil {
+		err = oauth2.InvalidRequest("user is nobody who can sign in here")
+	}
+	return err
+}
+
+// checkPatient refuses a patient whom the FHIR server does not have, or would not show an app of
+// the person's, and an encounter that is not the patient's. If it does not answer, the app will find out.
+func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
+	if l.Patient == "" {
+		return nil
+	}
+	person := launch.Person{Subject: cmp.Or(l.User, ehr.ID)}
+	_, err := e.patients.Named(ctx, person, l.Patient)
+	if errors.Is(err, launch.ErrNoRecord) {
+		return oauth2.InvalidRequest("patient is nobody whose record can be read here")
+	}
+	if err == nil && l.Encounter != "" {
+		err = e.patients.CheckEncounter(ctx, person, l.Patient, l.Encounter)
+	}
+	if errors.Is(err, launch.ErrNoRecord) {
+		return oauth2.InvalidRequest("encounter is not one of the patient's")
+	}
+	if err != nil {
+		e.responder.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
+	}
+	return nil
+}
+
+// readLaunch reads the context, and whom it is for.
+func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
+	l := &launch.Registered{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
+		Patient: p.Get("patient"), Encounter: p.Get("encounter"), Intent: p.Get("intent"), Tenant: p.Get("tenant"),
+		SMARTStyleURL: p.Get("smart_style_url"),
+	}}
+	err := checkWhom(l)
+	if banner := p.Get("need_patient_banner"); err == nil && banner != "" {
+		var needed bool
+		if needed, err = strconv.ParseBool(banner); err != nil {
+			err = errors.New("need_patient_banner must be true or false")
+		}
+		l.NeedPatientBanner = &needed
+	}
+	if list := p.Get("fhirContext"); err == nil && list != "" {
+		if json.Unmarshal([]byte(list), &l.FHIRContext) != nil {
+			err = errors.New("fhirContext must be a list of objects in JSON, whose members are texts")
+		}
+	}
+	if err == nil {
+		err = l.Check()
+	}
+	if err != nil {
+		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + printable(err.Error()), Err: err}
+	}
+	return l, nil
+}
+
+func checkWhom(l *launch.Registered) error {
+	switch {
+	case l.User == "" && l.FHIRUser == "":
+		return errors.New("user or fhirUser must say whom the launch is for")
+	case l.FHIRUser != "":
+		return people.CheckFHIRUser(l.FHIRUser)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// logoutRequest is a checked logout request (OpenID Connect RP-Initiated Logout 1.0 §2).
+type logoutRequest struct {
+	client      *client.Client // nil if the request names none
+	subject     string         // of the hint; "" without one
+	sid         string         // of the hint's session; "" without one
+	redirectURI string
+	state       string
+	locales     string
+	query       string
+}
+
+// destination is where the browser ends up, or "".
+func (l *logoutRequest) destination() string {
+	if l.redirectURI == "" || l.state == "" {
+		return l.redirectURI
+	}
+	separator := "?"
+	if strings.Contains(l.redirectURI, "?") {
+		separator = "&"
+	}
+	return l.redirectURI + separator + responseParameters{{"state", l.state}}.encode()
+}
+
+// logoutEndpoint is the end_session_endpoint.
+type logoutEndpoint struct {
+	frame    *signin.Frame
+	issuer   string
+	clients  *client.Registry
+	accounts *people.Accounts
+	sessions *session.Sessions
+	verifier *token.Verifier
+	logger   *slog.Logger
+}
+
+// serve signs the person out at once if the request has an ID token of theirs. Any other
+// request may be a link on another site, so the person has to confirm it.
+//
+// A request without a session cookie, such as one from a client's server, ends the session
+// that its hint names. That is all that a stolen ID token can do.
+func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		e.servePOST(w, r)
+		return
+	}
+	req, err := e.check(r, r.URL.RawQuery)
+	var asked bool
+	if err == nil {
+		asked, err = e.isAskedFor(r, req)
+	}
+	switch {
+	case err != nil:
+		e.frame.ShowError(w, r, err)
+	case asked:
+		e.signOut(w, r, req)
+	default:
+		e.confirm(w, r, req)
+	}
+}
+
+// isAskedFor reports whether a request need not be confirmed: nobody is signed in and the link leads nobody astray, or its
+// hint is the person's own. If the session cannot be read, the hint must be of that very session.
+func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
+	own, err := e.sessions.OfBrowser(r)
+	harmless := req.redirectURI == "" || !leadsAstray(r, req.client)
+	if own == nil || err != nil {
+		return harmless, err
+	}
+	if own.IsUnreadable() {
+		return req.sid == own.SID, nil
+	}
+	user, err := e.sessions.User(r.Context(), own)
+	if user == nil || err != nil {
+		return harmless, err
+	}
+	audit.NoteAuthenticated(r.Context())
+	return req.subject == user.ID, nil
+}
+
+// servePOST handles the page's form. A client's POST becomes a GET, as at the authorization
+// endpoint, so that the browser sends our cookies.
+func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
+	p, err := oauth2.ReadForm(w, r)
+	if err == nil && p.Get("request") == "" {
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
+		return
+	}
+	var query string
+	if err == nil {
+		query, err = e.frame.Unseal(r, "logout", p.Get("request"))
+	}
+	var req *logoutRequest
+	if err == nil {
+		req, err = e.check(r, query)
+	}
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	e.signOut(w, r, req)
+}
+
+func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
+	p, err := oauth2.QueryParameters(query)
+	e.clients.Note(r.Context(), p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	l := &logoutRequest{query: query, state: p.Get("state"), locales: p.Get("ui_locales")}
+	if l.client, err = e.clients.Find(r.Context(), p.Get("client_id")); err != nil {
+		return nil, err
+	}
+	if err := e.readHint(r, l, p); err != nil {
+		return nil, err
+	}
+	l.redirectURI = p.Get("post_logout_redirect_uri")
+	if l.redirectURI != "" && (l.client == nil || !slices.Contains(l.client.PostLogoutRedirectURIs, l.redirectURI)) {
+		if l.client != nil {
+			audit.NoteRedirect(r.Context(), l.redirectURI, l.client.PostLogoutRedirectURIs)
+		}
+		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
+	}
+	return l, nil
+}
+
+// readHint reads client, subject and session from an ID token of ours, expired or not
+// (RP-Initiated Logout §4).
+func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := e.verifier.Hint(r.Context(), raw)
+	asked := p.Get("client_id")
+	switch {
+	case errors.Is(err, keyring.ErrUnknownKey): // which may have been retired since: as without a hint, the person is asked
+		return nil
+	case errors.Is(err, token.ErrInvalidHint), err == nil && asked != "" && asked != claims.Audience:
+		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
+	case err != nil:
+		return err
+	}
+	l.subject = claims.Subject
+	e.clients.Note(r.Context(), claims.Audience)
+	l.client, err = e.clients.Find(r.Context(), claims.Audience)
+	if l.client != nil { // a removed client ends no session
+		l.sid = claims.Session
+	}
+	return err
+}
+
+// hintedSession returns the session that the hint names, or nil.
+func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*session.Session, error) {
+	if l.sid == "" {
+		return nil, nil
+	}
+	return e.sessions.FindNamed(ctx, l.sid, l.subject)
+}
+
+// signOut ends the browser's session and that of the hint. If the browser's own began at a
+// provider with an end_session_endpoint, the browser goes there next. No other browser does,
+// because the address has the provider's ID token.
+func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	stored, err := e.sessions.OfBrowser(r)
+	var target string
+	if err == nil && stored != nil {
+		target, err = e.endSessionURL(w, r, stored, req.destination())
+	}
+	if err == nil {
+		err = e.endSessions(r.Context(), stored, req)
+	}
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	browser.RemoveCookie(w, browser.SessionCookie)
+	e.finish(w, r, cmp.Or(target, req.destination()), req.locales)
+}
+
+// endSessions ends the browser's session and that of the hint, which may be the same or
+// missing. The browser's is last: while it exists, the browser can try again.
+func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
+	var hinted *session.Session
+	var err error
+	switch {
+	case own == nil || own.SID != req.sid:
+		hinted, err = e.hintedSession(ctx, req)
+	case own.IsUnreadable():
+		own.User = req.subject
+	}
+	if err == nil && hinted != nil {
+		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
+		err = e.sessions.End(ctx, hinted)
+	}
+	if err != nil || own == nil {
+		return err
+	}
+	audit.NoteSessionEndReason(ctx, "signed out in its browser")
+	return e.sessions.End(ctx, own)
+}
+
+// endSessionURL is where to sign out at the provider, or "". People can sign out here even if
+// the provider cannot be reached.
+func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
+	p := e.accounts.Providers[stored.Provider]
+	if p == nil {
+		return "", nil
+	}
+	state, err := e.frame.Sealer.Seal(w, r, "signed out", destination)
+	if err != nil {
+		return "", err
+	}
+	target, err := p.Client.EndSessionURL(r.Context(), stored.UpstreamIDToken, e.issuer+endpoint.Logout+"/"+p.Key, state)
+	if err != nil {
+		e.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+	}
+	return target, nil
+}
+
+// callback is where a provider sends the browser after signing out there.
+func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
+	destination, err := e.frame.Unseal(r, "signed out", r.URL.Query().Get("state"))
+	if err != nil {
+		destination = "" // signed out all the same
+	}
+	e.finish(w, r, destination, "")
+}
+
+func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {
+	if destination == "" {
+		e.frame.Site.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
+			Title: page.T("You are signed out"), Text: page.T("You can close this page."),
+			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.frame.Site.Name())},
+		}})
+		return
+	}
+	endpoint.Redirect(w, http.StatusFound, destination)
+}
+
+// confirm asks the person whether to sign out.
+func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	sealed, err := e.frame.Sealer.Seal(w, r, "logout", req.query)
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	data := page.SignOut{Request: sealed}
+	if req.client != nil {
+		data.Client = req.client.Title()
+	}
+	e.frame.Site.Show(w, r, page.View{
+		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.frame.FormAction(req.redirectURI)}, Data: data,
+	})
+}

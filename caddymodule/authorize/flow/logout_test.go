@@ -1,0 +1,294 @@
+package flow_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+func logoutServer(t *testing.T) *authorize.Server {
+	return servertest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout} })
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		q    func(idToken string) url.Values
+		want string // where the browser is sent; "" for the page that asks
+	}{
+		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
+		{"with a hint and an address", func(id string) url.Values {
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"a b"}}
+		}, servertest.AfterLogout + "?state=a%20b"},
+		{"with an address and no state", func(id string) url.Values {
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+		}, servertest.AfterLogout},
+		{"without a hint", func(string) url.Values {
+			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+		}, ""},
+		{"with a hint whose key was retired", func(id string) url.Values {
+			_, rest, _ := strings.Cut(id, ".")
+			header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"retired","typ":"JWT"}`))
+			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+		}, ""},
+		{"with nothing", func(string) url.Values { return nil }, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, logoutServer(t))
+			idToken := b.Tokens(nil).IDToken
+			r := b.Get("/oauth2/logout?" + tt.q(idToken).Encode())
+			page := ""
+			if r.StatusCode == http.StatusOK {
+				page = servertest.Body(t, r)
+			}
+			switch tt.want {
+			case "":
+				if !strings.Contains(page, "Sign out?") || !b.SignedIn() {
+					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.SignedIn(), page)
+				}
+				sealed := servertest.Field(t, page, "request")
+				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
+			case "signed out":
+				servertest.WantText(t, page, "You are signed out")
+			default:
+				servertest.Equal(t, r.Header.Get("Location"), tt.want)
+			}
+			if b.SignedIn() {
+				t.Error("still signed in")
+			}
+		})
+	}
+}
+
+func TestLogoutRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		q    func(id, access string) url.Values
+	}{
+		{"an address that is not registered", func(id, _ string) url.Values {
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {"https://evil.example/"}}
+		}},
+		{"a redirect URI that is none for signing out", func(id, _ string) url.Values {
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.Callback}}
+		}},
+		{"an address without a client", func(_, _ string) url.Values {
+			return url.Values{"post_logout_redirect_uri": {servertest.AfterLogout}}
+		}},
+		{"a hint that was changed", func(id, _ string) url.Values {
+			return url.Values{"id_token_hint": {id[:len(id)-4] + "AAAA"}}
+		}},
+		{"a hint without a signature", func(id, _ string) url.Values {
+			return url.Values{"id_token_hint": {"eyJhbGciOiJub25lIn0." + strings.Split(id, ".")[1] + "."}}
+		}},
+		{"an access token as a hint", func(_, access string) url.Values { return url.Values{"id_token_hint": {access}} }},
+		{"a hint of another client", func(id, _ string) url.Values {
+			return url.Values{"id_token_hint": {id}, "client_id": {"strict"}}
+		}},
+		{"a parameter twice", func(id, _ string) url.Values { return url.Values{"id_token_hint": {id, id}} }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, logoutServer(t))
+			tokens := b.Tokens(nil)
+			r := b.Get("/oauth2/logout?" + tt.q(tokens.IDToken, tokens.AccessToken).Encode())
+			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.SignedIn() {
+				t.Errorf("status %d, Location %q, signed in %t", r.StatusCode, r.Header.Get("Location"), b.SignedIn())
+			}
+		})
+	}
+}
+
+// Another site's form cannot sign anybody out: the page's answer is bound to
+// the browser that was shown the page.
+func TestLogoutIsNotForged(t *testing.T) {
+	t.Parallel()
+	server := logoutServer(t)
+	b, other := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
+	b.Answer(servertest.Request(nil))
+	other.Answer(servertest.Request(nil))
+	sealed := servertest.Field(t, servertest.Body(t, other.Get("/oauth2/logout")), "request")
+	for _, request := range []string{sealed, "x.y"} {
+		servertest.WantStatus(t, b.Post("/oauth2/logout", url.Values{"request": {request}}), http.StatusBadRequest)
+	}
+	if !b.SignedIn() {
+		t.Error("signed out by another's page")
+	}
+}
+
+// An ID token of somebody else signs nobody out unasked.
+func TestLogoutWithHintOfAnother(t *testing.T) {
+	t.Parallel()
+	server := logoutServer(t)
+	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
+	bob := servertest.NewBrowser(t, server)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	if page := servertest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.SignedIn() {
+		t.Errorf("signed in: %t; %s", bob.SignedIn(), page)
+	}
+}
+
+// OpenID Connect RP-Initiated Logout §2: a client's server has no cookie of ours, and
+// ends by its hint the one session that the hint names.
+func TestLogoutByHintAlone(t *testing.T) {
+	t.Parallel()
+	bobsBrowser := func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }
+	tests := []struct {
+		name  string
+		at    func(*servertest.Browser) // the browser that comes with the hint
+		wait  time.Duration
+		ends  bool
+		after func(*servertest.Browser)
+	}{
+		{"without a cookie", nil, 0, true, nil},
+		{"with a cookie that leads nowhere", func(b *servertest.Browser) { b.Cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
+		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
+		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
+		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *servertest.Browser) {
+			sealed := servertest.Field(b.T, servertest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
+			b.Post("/oauth2/logout", url.Values{"request": {sealed}})
+		}},
+		{"in another session of the same person", func(b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, 0, true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := logoutServer(t)
+				b, same, by := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
+				hint := b.Tokens(nil).IDToken
+				same.Answer(servertest.Request(nil))
+				if tt.at != nil {
+					tt.at(by)
+				}
+				time.Sleep(tt.wait)
+				servertest.WantStatus(t, by.Get("/oauth2/logout?id_token_hint="+hint), http.StatusOK)
+				if by.Cookies["hint"] = hint; tt.after != nil {
+					tt.after(by)
+				}
+				if b.SignedIn() == tt.ends || !same.SignedIn() {
+					t.Errorf("ended %t, the person's other session %t", !b.SignedIn(), !same.SignedIn())
+				}
+			})
+		})
+	}
+}
+
+// Whom the hint's session is over for is told, as after each sign-out.
+func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
+	t.Parallel()
+	p := servertest.NewParty(t)
+	s, tr := servertest.NewNotifying(t, p)
+	b := servertest.NewBrowser(t, s)
+	id := b.Tokens(nil).IDToken
+	servertest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
+	if !b.SignedIn() {
+		t.Fatal("ended by what no browser has followed")
+	}
+	if servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
+		t.Fatal("not signed out, so that nobody is told")
+	}
+	if told := b.Claims(<-p.Tokens); told["sid"] != b.Claims(id)["sid"] {
+		t.Errorf("told of %v", told)
+	}
+	if e := tr.ToldOf("app"); e.Err != nil || e.User != "alice" {
+		t.Errorf("recorded %+v", e)
+	}
+}
+
+// A client that is gone signs nobody out by the ID tokens that it was given.
+func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	with := func(change func(*authorize.Config)) *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
+	}
+	b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
+	hint := b.Tokens(nil).IDToken
+	servertest.NewBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).Get("/oauth2/logout?id_token_hint=" + hint)
+	if !b.SignedIn() {
+		t.Error("signed out")
+	}
+}
+
+// The way out at the provider shows the provider's ID token. It is for the browser
+// that signed in, and not for whoever comes with a hint.
+func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	b := servertest.NewBrowser(t, s)
+	hint := servertest.FederatedTokens(b, nil).IDToken
+	r := servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
+	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.SignedIn() {
+		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
+	}
+}
+
+func TestLogoutPosted(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, logoutServer(t))
+	q := url.Values{"client_id": {"app"}, "state": {"s"}}
+	if r := b.Post("/oauth2/logout", q); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/logout?"+q.Encode() {
+		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
+	}
+}
+
+func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, logoutServer(t))
+	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"s"}}.Encode())
+	servertest.Equal(t, r.Header.Get("Location"), servertest.AfterLogout+"?state=s")
+}
+
+// A session is over once its browser signed out: its cookie, should anybody have
+// kept it, leads nowhere.
+func TestSessionIsDeadAfterLogout(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, logoutServer(t))
+	idToken := b.Tokens(nil).IDToken
+	kept := b.Cookies["__Host-fhir-session"]
+	r := b.Get("/oauth2/logout?id_token_hint=" + idToken)
+	if r.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", r.StatusCode)
+	}
+	b.Cookies["__Host-fhir-session"] = kept
+	if b.SignedIn() {
+		t.Error("the cookie still signs in")
+	}
+}
+
+// Signing out here signs out at the provider, with its ID token as a hint where
+// that was kept, and ends at the client.
+func TestUpstreamLogout(t *testing.T) {
+	t.Parallel()
+	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
+		t.Run(name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				idp.KeepUpstreamToken = keepToken
+				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
+			}))
+			answer := servertest.FederatedTokens(b, nil)
+			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
+			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
+			servertest.Equal(t, r.Header.Get("Location"), servertest.Callback+"/bye?state=z")
+			asked := p.Requests(authorizetest.EndSession)
+			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
+				t.Errorf("asked %v", asked)
+			}
+			servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login", "still signed in")
+		})
+	}
+}

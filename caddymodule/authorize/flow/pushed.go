@@ -1,0 +1,147 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// maxPushed bounds how many requests this process has waiting in the store.
+const maxPushed = 10_000
+
+// clientCredentials are not part of the pushed request (RFC 9126 §2.1).
+var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
+
+var (
+	errPushedTwice = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
+	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
+)
+
+// pushEndpoint is the pushed authorization request endpoint (RFC 9126): it authenticates
+// the client and checks the request before any browser sees it.
+type pushEndpoint struct {
+	responder     *endpoint.Responder
+	authenticator *client.Authenticator
+	requests      *requests
+	pushed        *pushedRequests
+}
+
+// pushedRequests keeps pushed requests until the browser brings their request_uri.
+//
+// Those of confidential clients are in the store: a longer request_uri might not pass the
+// proxies of the client's server. Those of public clients are sealed in their request_uri
+// (sealedpush.go), because anybody can push as one, and must not fill the store.
+type pushedRequests struct {
+	store  store.Store
+	count  *store.Memory // of this process's entries in the store
+	sealed *sealedPushes
+}
+
+func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	response, err := e.pushRequest(w, r)
+	if err != nil {
+		e.responder.WriteError(w, r, err)
+		return
+	}
+	e.responder.WriteJSON(w, http.StatusCreated, response)
+}
+
+func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
+	p, err := e.authenticator.Form(w, r)
+	if err != nil {
+		return nil, err
+	}
+	client, err := e.authenticator.Authenticate(r, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.Get("request_uri") != "" {
+		return nil, errPushedTwice
+	}
+	req, err := e.requests.check(r.Context(), pushedQuery(client, p))
+	if err == nil {
+		err = req.checkProtection()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if client.Public() {
+		return e.pushed.sealed.seal(r.Context(), client, req.signIn.Query)
+	}
+	return e.pushed.add(r.Context(), client, req.signIn.Query)
+}
+
+// pushedQuery is the request in the form of the authorization endpoint's query.
+func pushedQuery(client *client.Client, p oauth2.Parameters) string {
+	q := url.Values{}
+	maps.Copy(q, p)
+	for _, name := range clientCredentials {
+		q.Del(name)
+	}
+	q.Set("client_id", client.ID)
+	return q.Encode()
+}
+
+func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
+	id := oauth2.RandomToken()
+	key := store.Key("pushed", id)
+	err := ps.count.Add(ctx, key, nil, pushedLifetime)
+	if errors.Is(err, store.ErrFull) {
+		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
+	}
+	if err == nil {
+		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
+			_ = ps.count.Delete(ctx, key) // in memory: never fails
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
+}
+
+// find returns the pushed request that the parameters name, or nil if they name none. Beside
+// request_uri only client_id counts (RFC 9126 §4), so that nothing can be added on the way.
+// malformed is the error of reading the parameters, which matters only if they name one.
+func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malformed error) (*pushedRequest, error) {
+	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
+	switch {
+	case !ok:
+		return nil, nil // other faults are found later
+	case malformed != nil:
+		return nil, malformed
+	}
+	if err := p.Check("request_uri"); err != nil {
+		return nil, err
+	}
+	if isSealed(reference) {
+		return ps.sealed.unseal(ctx, p.Get("client_id"), reference)
+	}
+	return ps.load(ctx, p.Get("client_id"), reference)
+}
+
+// load reads a client's request from the store.
+func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushedRequest, error) {
+	key := store.Key("pushed", id)
+	value, err := ps.store.Get(ctx, key)
+	client, query, _ := strings.Cut(string(value), "\n")
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && client != clientID:
+		return nil, errRequestURIUsed
+	case err != nil:
+		return nil, err
+	}
+	return &pushedRequest{query, &signin.Once{
+		Store: ps.store, Call: &store.Call{Op: store.Take, Key: key}, Spent: errRequestURIUsed,
+		After: func() error { return ps.count.Delete(ctx, key) },
+	}}, nil
+}

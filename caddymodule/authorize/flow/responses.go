@@ -1,0 +1,147 @@
+package flow
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// responses sends browsers back to clients, or shows errors to people.
+type responses struct {
+	issuer     string
+	omitIssuer bool
+	frame      *signin.Frame
+}
+
+// send sends the browser to the client, with state and iss (RFC 9207) last. A 302 turns the
+// POST of the sign-in form into a GET, so that the client does not get the password (RFC 9700
+// §4.12).
+func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
+	p = rs.complete(req, p)
+	if mode == ModeFormPost {
+		rs.showFormPost(w, r, req, p, nil)
+		return
+	}
+	endpoint.Redirect(w, http.StatusFound, answerAddress(req, mode, p))
+}
+
+func (rs *responses) complete(req *authorizationRequest, p responseParameters) responseParameters {
+	p.add("state", req.target.state)
+	if !rs.omitIssuer {
+		p.add("iss", rs.issuer)
+	}
+	return p
+}
+
+// answerAddress is the redirect URI with the parameters of a response.
+func answerAddress(req *authorizationRequest, mode string, p responseParameters) string {
+	separator := "?"
+	switch {
+	case mode == ModeFragment:
+		separator = "#"
+	case strings.Contains(req.target.redirectURI, "?"):
+		separator = "&"
+	}
+	return req.target.redirectURI + separator + p.encode()
+}
+
+// leadsAstray reports whether a link alone would lead a person on to an address that nobody has checked, as if this
+// server sent them there (RFC 9700 §4.11.2): it opens in a browser's window, and the client registered itself.
+func leadsAstray(r *http.Request, c *client.Client) bool {
+	return c != nil && c.Registered && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// ask lets the person decide whether an error goes to the client.
+func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
+	p = rs.complete(req, p)
+	title, to := req.client.Title(), origin(req.target.redirectURI)
+	text := page.T("You cannot sign in to %s now. It registered itself, and nobody here has checked it. Continue only if you trust %s.", title, to)
+	if req.target.errorMode == ModeFormPost {
+		rs.showFormPost(w, r, req, p, text)
+		return
+	}
+	rs.frame.Site.ShowMessage(w, r, http.StatusBadRequest, page.Message{
+		Title: page.T("Continue to %s?", title), Text: text,
+		Next: &page.Link{Address: answerAddress(req, req.target.errorMode, p), Text: page.T("Continue")},
+	})
+}
+
+// redirectError sends an error to the client, by the errorMode of the request. As the
+// interface wants it, only errors of identity providers have an error_description, unless the
+// client has the option; the others are explained in the audit trail.
+//
+// The request is used up, unless the failure is ours. The second use of a request_uri is
+// shown to the person, as the response to the first has been sent to the client.
+func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
+	e := oauth2.AsError(err)
+	switch {
+	case errors.Is(err, errRequestURIUsed):
+		rs.frame.ShowError(w, r, err)
+		return
+	case e.HTTPStatus() < http.StatusInternalServerError:
+		_ = req.signIn.MarkUsed(r.Context()) // refused in any case
+	}
+	rs.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
+	p := responseParameters{{"error", codeOf(e, err)}}
+	if e.Shown || req.client.ErrorDescription {
+		p.add("error_description", printable(e.Description))
+	}
+	// prompt=none wants no page, and RFC 9700 excepts silent authentication.
+	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && leadsAstray(r, req.client) {
+		rs.ask(w, r, req, p)
+		return
+	}
+	rs.send(w, r, req, req.target.errorMode, p)
+}
+
+// codeOf is the code of an error in a redirect, which shows no status: temporarily_unavailable
+// stands for 503 there (RFC 6749 §4.1.2.1): a store that cannot be reached, or is full.
+func codeOf(e *oauth2.Error, err error) string {
+	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
+		return "temporarily_unavailable"
+	}
+	return e.Code
+}
+
+// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
+// policy allows it to the redirect URI's origin alone. A question waits for the person's click.
+func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
+	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title(), Question: question}, "submit"
+	if question != nil {
+		script = ""
+	}
+	for _, p := range parameters {
+		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
+	}
+	rs.frame.Site.Show(w, r, page.View{
+		Template: "formpost", Locales: req.signIn.How.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.frame.Ancestors}, Script: script, Data: data,
+	})
+}
+
+// origin is the scheme and host of a redirect URI.
+func origin(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// printable replaces what an error_description may not hold (RFC 6749 §5.2).
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '\''
+		}
+		return r
+	}, text)
+}

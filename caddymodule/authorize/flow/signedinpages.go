@@ -1,0 +1,106 @@
+package flow
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// answerTime is how long after signing in a person may answer, even if max_age is shorter:
+// otherwise a max_age of seconds would have them sign in again and again. After that, it might
+// be somebody else who answers (OpenID Connect Core §3.1.2.1).
+const answerTime = 5 * time.Minute
+
+// signedInPages are the pages of authorization requests for people who are signed in.
+type signedInPages struct {
+	frame      *signin.Frame
+	accounts   *people.Accounts
+	sessions   *session.Sessions
+	signIn     *signin.SignIn
+	authorizer *authorizer
+}
+
+// signedInPage is one of them.
+type signedInPage struct {
+	show, submit signedInHandler // answer GET and POST
+	deny         signedInHandler // handles a person's refusal; nil: the client is told
+	atAnyAge     bool            // also if max_age demands another sign-in; submit checks that
+}
+
+type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
+
+// pending opens the request of a page and checks it again. The same person must still be
+// signed in.
+func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authorizationRequest, *session.SignedIn, error) {
+	waiting, err := readWaiting(ps.frame, r, page, sealed)
+	if err != nil {
+		return nil, nil, err
+	}
+	signedIn, err := ps.sessions.Current(r)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case signedIn == nil || signedIn.SID != waiting.sid:
+		return nil, nil, signin.ErrPageExpired
+	}
+	req, err := ps.authorizer.check(r.Context(), waiting.query)
+	if req != nil {
+		req.launch.picked = waiting.picked
+	}
+	if err == nil && !ps.accounts.Ways(req.client.IdentityProviders).Has(signedIn.Provider) {
+		err = people.ErrNotAllowed
+	}
+	if err == nil {
+		err = ps.authorizer.limitTo(req, signedIn.User)
+	}
+	return req, signedIn, err
+}
+
+// settled serves a page that comes after those for the launch context.
+func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
+	return func(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+		person := signedIn.User.Person()
+		if req.missing(person) != "" || !req.launch.isFor(person) || !req.dropUnmet(person) {
+			ps.frame.ShowError(w, r, signin.ErrPageExpired)
+			return
+		}
+		next(w, r, req, signedIn, p)
+	}
+}
+
+// lacksFactor reports whether the person has set up a second factor since they signed in, and
+// then asks for it: a page that was opened before must not outrun it.
+func (ps *signedInPages) lacksFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
+	req.signIn.AskedFactor = true // what need not be met was asked for before the page
+	return ps.signIn.StepUp.Needed(w, r, &req.signIn, signedIn)
+}
+
+// handler serves a page.
+func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := signin.PageParameters(w, r)
+		if err != nil {
+			ps.frame.ShowError(w, r, err)
+			return
+		}
+		req, signedIn, err := ps.pending(r, path, p.Get("request"))
+		switch {
+		case ps.frame.Failed(w, r, req.toSignIn(), err):
+		case p.Get("decision") == "deny" && page.deny == nil:
+			req.signIn.Purpose.Refuse(w, r, signin.ErrDenied)
+		case p.Get("decision") == "deny":
+			page.deny(w, r, req, signedIn, p)
+		case !page.atAnyAge && req.signIn.How.TooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
+			ps.signIn.Begin(w, r, &req.signIn)
+		case ps.lacksFactor(w, r, req, signedIn):
+		case r.Method != http.MethodPost:
+			page.show(w, r, req, signedIn, p)
+		default:
+			page.submit(w, r, req, signedIn, p)
+		}
+	}
+}

@@ -1,0 +1,399 @@
+package people_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// subjectOf signs in by the provider and returns the sub, or the error.
+func subjectOf(t *testing.T, server *authorize.Server) string {
+	t.Helper()
+	b := servertest.NewBrowser(t, server)
+	u := servertest.Federate(b, nil)
+	if e := u.Query().Get("error"); e != "" {
+		return e
+	}
+	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
+	return b.Claims(answer.IDToken)["sub"].(string)
+}
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	own := func(sub string) bool { return len(sub) == 43 }
+	is := func(want string) func(string) bool { return func(sub string) bool { return sub == want } }
+	tests := []struct {
+		name   string
+		claims map[string]any
+		change func(*people.IdentityProvider, *authorize.Config)
+		want   func(string) bool
+	}{
+		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
+		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
+		{"an address that is it by Unicode's folding", map[string]any{"email": "\u017fam@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].Email = "sam@example.org"
+		}, own},
+		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			idp.Claims = map[string]string{"email": "preferred_username"}
+		}, own},
+		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
+		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
+		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},
+		{"email_verified missing", map[string]any{"email": "alice@example.org"}, linking, own},
+		{"not verified here", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].EmailVerified = false
+		}, own},
+		{"a linked user who is disabled", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].Disabled = true
+		}, is("access_denied")},
+		{"a rule that lets in", map[string]any{"groups": []string{"clinicians"}}, allowing("group", "clinicians"), own},
+		{"no rule that lets in", map[string]any{"groups": []string{"visitors"}}, allowing("group", "clinicians"), is("access_denied")},
+		{"a rule before linking", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			allowing("group", "clinicians")(idp, c)
+		}, is("access_denied")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
+			if sub := subjectOf(t, servertest.NewFederated(t, p, tt.change)); !tt.want(sub) {
+				t.Errorf("signed in as %q", sub)
+			}
+		})
+	}
+}
+
+func linking(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
+
+func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Config) {
+	return func(idp *people.IdentityProvider, _ *authorize.Config) {
+		idp.Allow = append(idp.Allow, people.AllowRule{Claim: claim, Value: value})
+	}
+}
+
+// A person whom a provider lets in no more loses what they got when it did: session,
+// codes, access and refresh tokens. Another person's refusal changes nothing, and no
+// more does that by another idp, whose rules are others.
+func TestRefusedAccountEnds(t *testing.T) {
+	t.Parallel()
+	clinician := []authorizetest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
+	for _, tt := range []struct {
+		name, subject, groups, idp string
+		lives                      bool
+	}{
+		{"refused", "s", "visitors", "hospital", false},
+		{"let in once more", "s", "clinicians", "hospital", true},
+		{"another person is refused", "S", "visitors", "hospital", true},
+		{"refused by another idp of the issuer", "s", "visitors", "clinic", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = clinician })
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				servertest.Refreshing(c)
+				allowing("group", "clinicians")(idp, c)
+				clinic := servertest.Hospital(p)
+				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
+				c.IdentityProviders = append(c.IdentityProviders, clinic)
+			}))
+			tokens := servertest.FederatedTokens(b, servertest.OfflineAccess(servertest.ByProvider("hospital")))
+			code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
+			p.Change(func(s *authorizetest.Settings) {
+				s.People = []authorizetest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
+			})
+			if u := servertest.Federate(servertest.NewBrowser(t, b.Server), servertest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+				t.Fatalf("the second sign-in: %s", u)
+			}
+			lives := map[string]bool{
+				"the session":       b.SignedIn(),
+				"the code":          servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken != "",
+				"the access token":  b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
+				"the refresh token": b.Refresh(tokens.Refresh, nil).AccessToken != "",
+			}
+			for name, lived := range lives {
+				if lived != tt.lives {
+					t.Errorf("%s lives: %v", name, lived)
+				}
+			}
+		})
+	}
+}
+
+// One subject of two issuers is two people.
+func TestSubjectsOfTwoIssuers(t *testing.T) {
+	t.Parallel()
+	one, two := authorizetest.Start(t), authorizetest.Start(t)
+	if a, b := subjectOf(t, servertest.NewFederated(t, one, nil)), subjectOf(t, servertest.NewFederated(t, two, nil)); a == b {
+		t.Errorf("both are %s", a)
+	}
+}
+
+// One subject is one person by whichever idp of their issuer they come, and the
+// latest sign-in says what is known of them (OpenID Connect Core §5.7).
+func TestTwoProvidersOfOneIssuer(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := servertest.Hospital(p)
+		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
+		c.IdentityProviders = append(c.IdentityProviders, clinic)
+	}))
+	first := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["sub"]
+	if u := servertest.Federate(b, servertest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
+		t.Errorf("the rules of the one count for the other: %s", u)
+	}
+	p.Change(func(s *authorizetest.Settings) {
+		s.People[0].Claims = map[string]any{"groups": "managers"}
+	})
+	if second := b.Claims(servertest.FederatedTokens(b, servertest.ByProvider("clinic")).IDToken)["sub"]; second != first {
+		t.Errorf("the person is %v, then %v", first, second)
+	}
+}
+
+// A subject is any text of up to 255 bytes; it is nobody's here, whomever it names
+// (OpenID Connect Core §2).
+func TestStrangeSubjects(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	server := servertest.NewFederated(t, p, nil)
+	owners := map[string]string{}
+	for _, subject := range []string{
+		"alice", "Alice", "alice ", "service", "app", strings.Repeat("x", 255), strings.Repeat("ü", 127), "a\x00b", "a", "null",
+		"../../x", `"><script>`, "a\r\nb", "\U0001F469\u200d\u2695\ufe0f", "e\u0301", "\u00e9", "1e3", "1000",
+	} {
+		p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: subject}} })
+		sub := subjectOf(t, server)
+		if len(sub) != 43 || owners[sub] != "" {
+			t.Errorf("%q is %q, who is %q", subject, sub, owners[sub])
+		}
+		owners[sub] = subject
+	}
+}
+
+// What a provider gave ends with the provider: session, code and token.
+func TestRemovedProvider(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	store := store.NewMemory(0, 0)
+	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, keep))
+	token := servertest.FederatedTokens(b, nil).AccessToken
+	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+		t.Errorf("the code gives %+v", got)
+	}
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo: %d", r.StatusCode)
+	}
+}
+
+// Whom a provider's settings let in, and as whom, is decided by the settings of the
+// moment, for those who signed in before too: nothing else here could keep a
+// federated person out.
+func TestAccountFollowsSettings(t *testing.T) {
+	t.Parallel()
+	type settings func(*people.IdentityProvider, *authorize.Config)
+	group, address := allowing("group", "clinicians"), allowing("email", "alice@hospital.example")
+	linked := func(idp *people.IdentityProvider, c *authorize.Config) {
+		linking(idp, c)
+		c.Users[0].Email = "alice@hospital.example"
+	}
+	both := func(one, other settings) settings {
+		return func(idp *people.IdentityProvider, c *authorize.Config) { one(idp, c); other(idp, c) }
+	}
+	relinked := func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].Email = "alice@hospital.example" }
+	tests := []struct {
+		name          string
+		before, after settings
+		lives         bool
+	}{
+		{"the same group", group, group, true},
+		{"another group", group, allowing("group", "surgeons"), false},
+		{"the address beside another group", group, func(idp *people.IdentityProvider, c *authorize.Config) {
+			allowing("group", "surgeons")(idp, c)
+			address(idp, c)
+		}, true},
+		{"everybody, then another's address", nil, allowing("email", "bob@hospital.example"), false},
+		{"everybody, then the address", nil, address, true},
+		{"linked", linked, linked, true},
+		{"linked no more", linked, relinked, false},
+		{"linked, in another group", both(linked, group), both(linked, allowing("group", "surgeons")), false},
+		{"linked, in the same group", both(linked, group), both(linked, group), true},
+		{"linked, then another's address", linked, both(linked, allowing("email", "bob@hospital.example")), false},
+		{"linked, then linked to nobody", linked, linking, false},
+		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *people.IdentityProvider, _ *authorize.Config) {
+			idp.Issuer = authorizetest.Start(t).Issuer
+		}), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
+			with := func(change settings) *authorize.Server {
+				return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.Store = store
+					if change != nil {
+						change(idp, c)
+					}
+				})
+			}
+			b := servertest.NewBrowser(t, with(tt.before))
+			token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+			b.Server = with(tt.after)
+			if sent := servertest.Location(t, b.Authorize(servertest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
+				t.Errorf("the session leads to %s", sent)
+			}
+			if got := b.Refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
+				t.Errorf("the refresh token gives %+v", got)
+			}
+		})
+	}
+}
+
+// Which record is the person's is what the settings of the moment say.
+func TestFHIRUserFollowsSettings(t *testing.T) {
+	t.Parallel()
+	p, store := authorizetest.Start(t), store.NewMemory(0, 0)
+	p.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
+	})
+	with := func(mapped string, claim map[string]string) *authorize.Server {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			c.Store, idp.Claims = store, claim
+			if mapped != "" {
+				idp.FHIRUsers = map[string]string{"s": mapped}
+			}
+		})
+	}
+	claimed := map[string]string{"fhirUser": "fhir"}
+	b := servertest.NewBrowser(t, with("Patient/wrong", claimed))
+	servertest.Federate(b, nil)
+	for _, tt := range []struct {
+		mapped string
+		claims map[string]string
+		want   any
+	}{
+		{"Patient/wrong", claimed, servertest.FHIRBase + "/Patient/wrong"},
+		{"Patient/right", nil, servertest.FHIRBase + "/Patient/right"},
+		{"", claimed, servertest.FHIRBase + "/Patient/claimed"},
+		{"", nil, nil},
+	} {
+		b.Server = with(tt.mapped, tt.claims)
+		code := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
+		answer := b.RequestTokens(servertest.CodeForm(code, nil))
+		if got := b.Claims(answer.IDToken)["fhirUser"]; got != tt.want {
+			t.Errorf("mapped %q, %v: %v", tt.mapped, tt.claims, got)
+		}
+	}
+}
+
+// The same key for another issuer is another provider.
+func TestProviderOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	one, two := authorizetest.Start(t), authorizetest.Start(t)
+	store := store.NewMemory(0, 0)
+	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, one, keep))
+	servertest.Federate(b, nil)
+	b.Server = servertest.NewFederated(t, two, keep)
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+}
+
+// A session that began by a provider ends with it, even that of a local user.
+func TestRemovedProviderOfLinkedUser(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
+	})
+	store := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
+	servertest.Federate(b, nil)
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+}
+
+// A fhirUser that points elsewhere than to a person on our FHIR server is left
+// out, and a mapped one that is good is taken.
+func TestMappedFHIRUser(t *testing.T) {
+	t.Parallel()
+	for claim, want := range map[string]any{
+		"Practitioner/7":                              servertest.FHIRBase + "/Practitioner/7",
+		servertest.FHIRBase + "/Practitioner/7":       servertest.FHIRBase + "/Practitioner/7",
+		"https://evil.example/fhir/R4/Practitioner/7": nil,
+		"Device/7":                  nil,
+		"Practitioner/../Patient/1": nil,
+		"https://fhir.example.org/fhir/R4/Patient/1/x": nil,
+	} {
+		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
+		})
+		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+			idp.Claims = map[string]string{"fhirUser": "fhir"}
+		}))
+		answer := servertest.FederatedTokens(b, url.Values{"scope": {"openid fhirUser"}})
+		if got := b.Claims(answer.IDToken)["fhirUser"]; got != want {
+			t.Errorf("%s becomes %v", claim, got)
+		}
+	}
+}
+
+// The refresh token of a linked user works when a restart has emptied the store: what
+// links them is kept as long.
+func TestLinkedUserAfterRestart(t *testing.T) {
+	t.Parallel()
+	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
+	start := func() *authorize.Server {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			servertest.Refreshing(c)
+			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
+		})
+	}
+	b := servertest.NewBrowser(t, start())
+	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	b.Server = start()
+	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Disabling a user ends what the user has: the session, codes, tokens.
+func TestDisabledUser(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	keep := func(c *authorize.Config) { c.Store = store }
+	disable := func(c *authorize.Config) { c.Store = store; c.Users[0].Disabled = true }
+	b := servertest.NewBrowser(t, servertest.New(t, keep))
+	token := b.Tokens(nil).AccessToken
+	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
+	b.Server = servertest.New(t, disable)
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+		t.Errorf("the code gives %+v", got)
+	}
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo: %d", r.StatusCode)
+	}
+	if r := b.SignIn(servertest.Request(nil), "alice", "right"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("sign-in: %d", r.StatusCode)
+	}
+}

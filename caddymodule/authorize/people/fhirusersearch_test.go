@@ -1,0 +1,229 @@
+package people_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// staff is a FHIR server that answers searches of a type, and counts them.
+type staff struct {
+	answers map[string]string // entries, by type
+	asked   []string
+	down    bool
+}
+
+// Get implements [authorize.Records].
+func (s *staff) Get(_ context.Context, by authorize.RecordReader, path string, query url.Values) ([]byte, error) {
+	s.asked = append(s.asked, by.Scope+" "+path+"?"+query.Encode())
+	if s.down {
+		return nil, servertest.ErrDown
+	}
+	return []byte(`{"resourceType":"Bundle","entry":[` + s.answers[path] + `]}`), nil
+}
+
+// record is an entry of a practitioner with an identifier and an address.
+func record(id, system, value, more string) string {
+	return `{"resource":{"resourceType":"Practitioner","id":"` + id + `","identifier":[{"system":"other","value":"x"},{"system":"` + system +
+		`","value":"` + value + `"` + more + `}],"telecom":[{"system":"email","value":"Ada@hospital.example"` + more + `}]}}`
+}
+
+var (
+	byNumber  = authorize.FHIRUserSearch{Type: "Practitioner", System: "urn:n", Claim: "hr.number"}
+	byAddress = authorize.FHIRUserSearch{Type: "Practitioner", Claim: "", System: ""}
+)
+
+// searching is a provider whose people are searched for.
+func searching(searches ...authorize.FHIRUserSearch) func(*people.IdentityProvider) {
+	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
+}
+
+// ward is a hospital with somebody of the number 4|2, and a FHIR server.
+type ward struct {
+	provider *authorizetest.Provider
+	records  *staff
+	log      bytes.Buffer
+	trail    servertest.AuditTrail
+	stores   [2]store.Store
+	sub      string // of who signed in last
+}
+
+func newWard(t *testing.T, claims map[string]any) *ward {
+	w := &ward{records: &staff{answers: map[string]string{}}, stores: [2]store.Store{store.NewMemory(0, 0), store.NewMemory(0, 0)}}
+	w.provider = authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: claims}} })
+	return w
+}
+
+// signIn signs the person in at a new gateway, and returns their fhirUser below the base, or the error.
+func (w *ward) signIn(t *testing.T, scope string, change func(*people.IdentityProvider)) string {
+	t.Helper()
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
+		change(idp)
+		c.Records, c.Store, c.Durable = w.records, w.stores[0], w.stores[1]
+		c.Logger, c.Audit = slog.New(slog.NewTextHandler(&w.log, nil)), w.trail.Record
+	}))
+	u := servertest.Federate(b, url.Values{"scope": {scope}})
+	if e := u.Query().Get("error"); e != "" {
+		return e
+	}
+	claims := b.Claims(b.Redeem(u).AccessToken)
+	user, _ := claims["fhirUser"].(string)
+	w.sub = claims["sub"].(string)
+	return strings.TrimPrefix(user, servertest.Issuer+"/fhir/R4/")
+}
+
+func TestFHIRUserSearch(t *testing.T) {
+	t.Parallel()
+	number := map[string]any{"hr": map[string]any{"number": "4|2"}, "email": "ada@hospital.example", "email_verified": true, "preferred_username": "ada"}
+	unverified := map[string]any{"email": "ada@hospital.example", "email_verified": false, "preferred_username": "ada"}
+	right := record("p1", "urn:n", "4|2", "")
+	for _, tt := range []struct {
+		name, entries string
+		claims        map[string]any
+		by            []authorize.FHIRUserSearch
+		want, logged  string
+	}{
+		{"by identifier", right, number, []authorize.FHIRUserSearch{byNumber}, "Practitioner/p1", ""},
+		{"by address", right, number, []authorize.FHIRUserSearch{byAddress}, "Practitioner/p1", ""},
+		{"in order", right, number, []authorize.FHIRUserSearch{{Type: "Patient", System: "urn:n", Claim: "hr.number"}, byNumber}, "Practitioner/p1", ""},
+		{"beside a warning", `{"resource":{"resourceType":"OperationOutcome"}},` + right, number, []authorize.FHIRUserSearch{byNumber}, "Practitioner/p1", ""},
+		{"nobody", "", number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber, byAddress}, "", "more than one record"},
+		{"one that does not match", record("p1", "urn:n", "42", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []authorize.FHIRUserSearch{byAddress}, "", "no record of this person"},
+		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"without an id", record("", "urn:n", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
+		{"no claim", right, unverified, []authorize.FHIRUserSearch{byNumber, byAddress}, "", "searches=0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, tt.claims)
+			w.records.answers["Practitioner"] = tt.entries
+			servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(tt.by...)), tt.want)
+			if log := w.log.String(); !strings.Contains(log, tt.logged) || tt.logged != "" && !strings.Contains(log, "idp=hospital subject=s user=ada") {
+				t.Errorf("logged %q, want %q", log, tt.logged)
+			}
+			if told := strings.Contains(w.trail.Take(), audit.FHIRUser+" "); told != (tt.want != "") {
+				t.Errorf("recorded: %t", told)
+			}
+		})
+	}
+}
+
+// TestFamily: the address of a mother is not enough for her child's record.
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	member := func(resourceType, more string) string {
+		return `{"resource":{"resourceType":"` + resourceType + `","id":"x","telecom":[{"system":"email","value":"ada@hospital.example"}]` + more + `}}`
+	}
+	patient, mother := member("Patient", ""), member("RelatedPerson", "")
+	contact := func(address string) string {
+		return member("Patient", `,"birthDate":"1980-02","contact":[{"telecom":[{"system":"email","value":"`+address+`"}]}]`)
+	}
+	for _, tt := range []struct{ name, patients, related, born, by, want string }{
+		{"nobody else has it", patient, "", "", "Patient", "Patient/x"},
+		{"who acts for another", "", mother, "", "RelatedPerson", "RelatedPerson/x"},
+		{"somebody acts for the patient", patient, mother, "", "Patient", ""},
+		{"in the other order", patient, mother, "", "RelatedPerson", ""},
+		{"it is that of a contact", contact("Ada@hospital.example"), "", "", "Patient", ""},
+		{"a contact has another", contact("bob@hospital.example"), "", "1980-02-29", "Patient", "Patient/x"},
+		{"another date of birth", contact("bob@hospital.example"), "", "2019-02-28", "Patient", ""},
+		{"another year", contact("bob@hospital.example"), "", "2019", "Patient", ""},
+		{"a day without its year", contact("bob@hospital.example"), "", "0000-02-29", "Patient", "Patient/x"},
+	} {
+		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
+		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
+		servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(authorize.FHIRUserSearch{Type: tt.by})), tt.want, tt.name)
+		if refused := strings.Contains(w.log.String(), "somebody else has the address"); refused != (tt.want == "") {
+			t.Errorf("%s: logged %q", tt.name, w.log.String())
+		}
+	}
+}
+
+// TestFHIRUserSearchAsks checks what is asked for, and when it is not: the claim and the configuration come first.
+func TestFHIRUserSearchAsks(t *testing.T) {
+	t.Parallel()
+	claims := map[string]any{"hr": map[string]any{"number": "4|2"}, "f": "Practitioner/claimed"}
+	for _, tt := range []struct {
+		name, asked, want string
+		change            func(*people.IdentityProvider)
+	}{
+		{"searched", `system/Practitioner.rs Practitioner?_count=3&identifier=urn%3An%7C4%5C%7C2`, "Practitioner/p1", func(*people.IdentityProvider) {}},
+		{"the claim", "", "Practitioner/claimed", func(idp *people.IdentityProvider) { idp.Claims = map[string]string{"fhirUser": "f"} }},
+		{"the configuration", "", "Practitioner/c", func(idp *people.IdentityProvider) { idp.FHIRUsers = map[string]string{"s": "Practitioner/c"} }},
+	} {
+		w := newWard(t, claims)
+		w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
+		got := w.signIn(t, "openid fhirUser", func(idp *people.IdentityProvider) { searching(byNumber)(idp); tt.change(idp) })
+		servertest.Equal(t, got, tt.want, tt.name)
+		servertest.Equal(t, strings.Join(w.records.asked, "\n"), tt.asked, tt.name)
+	}
+}
+
+// TestFHIRUserIsRemembered searches again when the value changes, when a day has passed, and never for what is not
+// configured any longer.
+func TestFHIRUserIsRemembered(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
+	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
+	for range 2 {
+		servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+	}
+	servertest.Equal(t, len(w.records.asked), 1, "searches")
+	w.records.answers["Practitioner"] = record("p2", "urn:n", "5", "")
+	w.provider.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": 5}}}}
+	})
+	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	w.age(t)
+	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	servertest.Equal(t, len(w.records.asked), 3, "searches")
+	servertest.Equal(t, w.signIn(t, "openid user/*.rs", searching()), "")
+	servertest.Equal(t, len(w.records.asked), 3, "searches")
+}
+
+// age makes what was found a day old.
+func (w *ward) age(t *testing.T) {
+	value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
+	servertest.NoError(t, err)
+	old := regexp.MustCompile(`"at":"[^"]*"`).ReplaceAll(value, []byte(`"at":"`+time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)+`"`))
+	servertest.NoError(t, w.stores[0].Put(t.Context(), "account:"+w.sub, old, time.Hour))
+}
+
+// TestFHIRUserWhileDown lets people in whose app does not need to know who they are, and only these.
+func TestFHIRUserWhileDown(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
+	w.records.down = true
+	servertest.Equal(t, w.signIn(t, "openid user/*.rs", searching(byNumber)), "temporarily_unavailable")
+	servertest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+	w.records.down = false
+	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
+	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+	w.records.down = true
+	for _, number := range []string{"4|2", "5"} { // with another number they are somebody else, or nobody
+		w.provider.Change(func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
+		})
+		servertest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+		value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
+		if kept := strings.Contains(string(value), "Practitioner/p1"); err != nil || kept != (number == "4|2") {
+			t.Errorf("with the number %s kept: %t, %v", number, kept, err)
+		}
+	}
+}

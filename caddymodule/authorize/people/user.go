@@ -1,0 +1,203 @@
+package people
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+// User is a local user, or a person of an identity provider.
+type User struct {
+	ID           string // the name to sign in with, and the sub of tokens ([subject.CheckConfigured])
+	PasswordHash string // of a kind that the [PasswordComparer] knows
+
+	// TOTPSecret is the key of the person's authenticator app (RFC 6238) in base32; see
+	// [totp.CheckSecret]. A code is required after the password, and after signing in by a
+	// linked identity provider. Default: no second factor.
+	TOTPSecret string
+
+	Name          string // the name claim
+	Email         string // the email claim
+	EmailVerified bool   // the email_verified claim
+	Phone         string // the phone_number claim, in E.164 form
+
+	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR base (SMART App
+	// Launch 2.2, scopes for requesting identity data).
+	FHIRUser string
+
+	// Patients are the ids of the patients whom the person may choose among when they start an
+	// app, beside those that FHIRUser leads to. Default: none.
+	Patients []string `json:",omitempty"`
+
+	// Claims are further claims of OpenID Connect Core §5.1, by name; those of an address
+	// have names such as address.locality. See [CheckClaim].
+	Claims map[string]string
+
+	// Disabled users cannot sign in, not even by a linked identity provider, and their
+	// sessions and tokens end.
+	Disabled bool
+
+	Groups []string `json:"-"` // of a local user, or as the provider says
+
+	// Generation tells a local user from earlier ones with the ID. Default: there are none.
+	Generation oauth2.Generation `json:"-"`
+
+	// TokenClaims are further claims as the provider says, by our names; see [IdentityProvider].
+	TokenClaims map[string][]string `json:",omitempty"`
+
+	// Unread are our names of groups and TokenClaims that the provider has, but that could not be read whole.
+	Unread []string `json:",omitempty"`
+
+	provider      string // its key; "" for a local user
+	username      string // preferred_username: a local user's ID, or as the provider says
+	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which their tokens are bound
+}
+
+// check checks the optional values.
+func (u *User) check() error {
+	if err := CheckFHIRUser(u.FHIRUser); err != nil && u.FHIRUser != "" {
+		return fmt.Errorf("fhir_user %w", err)
+	}
+	if u.TOTPSecret != "" {
+		if err := totp.CheckSecret(u.TOTPSecret); err != nil {
+			return err
+		}
+	}
+	for _, id := range u.Patients {
+		if !launch.IsID(id) {
+			return fmt.Errorf("patient %q is not the id of a Patient", id)
+		}
+	}
+	for name, value := range u.Claims {
+		if err := CheckClaim(name, value); err != nil {
+			return err
+		}
+	}
+	if u.Email == "" {
+		return nil
+	}
+	return CheckEmail(u.Email)
+}
+
+// CheckFHIRUser returns an error if a reference is not to a resource for a person (SMART App
+// Launch 2.2), with an id as in FHIR R4 §2.24.0.1.
+func CheckFHIRUser(reference string) error {
+	if !fhirUserPattern.MatchString(reference) {
+		return fmt.Errorf("%q must be Patient/…, Practitioner/…, PractitionerRole/…, RelatedPerson/… or Person/… with a FHIR id", reference)
+	}
+	return nil
+}
+
+var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
+
+// Credential changes with the user's password or second factor, which ends their sessions. Another user of the name has
+// another one, even with the same password.
+func (u *User) Credential() [sha256.Size]byte {
+	secrets := u.PasswordHash + "\x00" + u.TOTPSecret
+	if u.Generation != 0 {
+		secrets += "\x00" + strconv.FormatInt(int64(u.Generation), 10)
+	}
+	return sha256.Sum256([]byte(secrets))
+}
+
+// credentialHash is half of the credential's digest, like an at_hash. Clients can read it in
+// access tokens; it reveals no password, because the password's hash has a salt.
+func (u *User) credentialHash() string {
+	sum := u.Credential()
+	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
+}
+
+// Label is what a page calls somebody.
+type Label struct {
+	Name   string // the best that is known
+	Detail string // tells namesakes apart, such as an e-mail address; may be ""
+}
+
+// Label is what pages call the person.
+func (u *User) Label() Label {
+	known := slices.DeleteFunc([]string{u.Name, u.username, u.Email}, func(word string) bool { return word == "" })
+	known = append(known, "", "") // at least two
+	return Label{cmp.Or(known[0], "your account"), known[1]}
+}
+
+// ProviderName returns the person's user name or e-mail address at their identity provider; "" for a local user.
+func (u *User) ProviderName() string {
+	if u.provider == "" {
+		return ""
+	}
+	return cmp.Or(u.username, u.Email)
+}
+
+// IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the person: by sub, user name or e-mail address,
+// verified or not. The case of ASCII letters does not count.
+func (u *User) IsNamed(hint string) bool {
+	return isName(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowered(name) == lowered(hint) })
+}
+
+// MayChoose reports whether a patient, if any, may still be one that the user could choose, as
+// far as the configuration and the identity provider say.
+func (u *User) MayChoose(patient string) bool {
+	return patient == "" || u.Person().MayHave(patient)
+}
+
+// Attributes are what rules may ask about the person.
+func (u *User) Attributes() tokenclaim.Attributes {
+	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
+}
+
+// Person is who chooses a patient.
+func (u *User) Person() launch.Person {
+	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Attributes: u.Attributes()}
+}
+
+// furtherClaims are those without a field in [User]. For the parts of an address, see OpenID
+// Connect Core §5.1.1.
+var furtherClaims = []string{
+	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
+	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
+	"address.formatted", "address.street_address", "address.locality", "address.region",
+	"address.postal_code", "address.country",
+}
+
+// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a
+// field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
+func CheckClaim(name, value string) error {
+	ok, form := true, ""
+	switch name {
+	case "updated_at":
+		_, err := strconv.ParseInt(value, 10, 64)
+		ok, form = err == nil, "the seconds since 1970"
+	case "phone_number_verified":
+		ok, form = value == "true" || value == "false", "true or false"
+	case "birthdate":
+		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
+	case "profile", "picture", "website":
+		u, err := url.Parse(value)
+		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"
+	}
+	switch {
+	case !slices.Contains(furtherClaims, name):
+		return fmt.Errorf("claim %q is not one of %q", name, furtherClaims)
+	case !ok:
+		return fmt.Errorf("claim %s: %q is not %s", name, value, form)
+	}
+	return nil
+}
+
+// isBirthdate accepts a date or a year (OpenID Connect Core §5.1).
+func isBirthdate(text string) bool {
+	_, day := time.Parse(time.DateOnly, text)
+	_, year := time.Parse("2006", text)
+	return day == nil || year == nil
+}

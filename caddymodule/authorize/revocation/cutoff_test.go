@@ -1,0 +1,188 @@
+package revocation_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// A JWT tells whole seconds. What was given in the second of the ending, but before it,
+// has ended; what is given after it is good, until it ends in the same second too.
+func TestEndingWithinOneSecond(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*authorize.Server) error{
+		"of a session": func(s *authorize.Server) error { _, err := s.EndSessions(context.Background(), "alice"); return err },
+		"of a person": func(s *authorize.Server) error {
+			_, err := s.RevokeGrants(context.Background(), "alice", "")
+			return err
+		},
+		"of a client": func(s *authorize.Server) error { _, err := s.RevokeGrants(context.Background(), "", "app"); return err },
+		"of a pair": func(s *authorize.Server) error {
+			_, err := s.RevokeGrants(context.Background(), "alice", "app")
+			return err
+		},
+	} {
+		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
+			t.Run(name+" after "+into.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := servertest.New(t, servertest.Refreshing)
+					b := servertest.NewBrowser(t, s)
+					before := b.Tokens(nil).AccessToken
+					time.Sleep(into)
+					if err := end(s); err != nil || b.TokenWorks(before) {
+						t.Fatalf("error %v, or the earlier token works", err)
+					}
+					if after := servertest.NewBrowser(t, s).Tokens(servertest.OfflineAccess(nil)); !b.TokenWorks(after.AccessToken) || !b.TokenWorks(b.Refresh(after.Refresh, nil).AccessToken) {
+						t.Error("a later token does not work")
+					}
+					last := servertest.NewBrowser(t, s).Tokens(nil).AccessToken
+					time.Sleep(time.Millisecond)
+					if err := end(s); err != nil || b.TokenWorks(last) {
+						t.Errorf("error %v, or the second ending did not count", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Refresh tokens stay ended when the cutoff is gone, which is kept for a day.
+func TestEndedGrantsStayEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, servertest.Refreshing)
+		b := servertest.NewBrowser(t, s)
+		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour)
+		servertest.CheckDead(b, token)
+	})
+}
+
+func TestClientCredentialsEnd(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	s := b.Server.(*authorize.Server)
+	get := func() string {
+		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r.SetBasicAuth("service", "hush")
+		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+	}
+	active := func(token string) bool {
+		return servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+	}
+	before := get()
+	if !active(before) {
+		t.Fatal("no token to begin with")
+	}
+	if _, err := s.RevokeGrants(t.Context(), "", "service"); err != nil || active(before) || !active(get()) {
+		t.Errorf("error %v, earlier token %t", err, active(before))
+	}
+}
+
+// Of others nothing ends, whatever their names are made of.
+func TestEndGrantsOfOthersStay(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
+		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: c.Clients[0].Scopes})
+	})
+	b := servertest.NewBrowser(t, s)
+	q := servertest.Request(servertest.OfflineAccess(nil))
+	b.SignIn(q, "alicea", "x")
+	other := servertest.TokensOfSession(b)
+	b.Cookies = map[string]string{}
+	b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
+	code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
+	same := b.RequestTokens(servertest.CodeForm(code, url.Values{"client_id": {"aapp"}}))
+	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if !b.TokenWorks(other.AccessToken) || b.TokenWorks(same.AccessToken) {
+		t.Error("another pair's token has ended, or not this one's")
+	}
+}
+
+// Misspelt names are found out.
+func TestEndGrantsOfNobody(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, nil)
+	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
+		if _, err := s.RevokeGrants(t.Context(), tt.user, tt.client); err == nil {
+			t.Errorf("%+v", tt)
+		}
+	}
+	if _, err := s.RevokeGrants(t.Context(), "bob", "app"); err != nil {
+		t.Errorf("of who has nothing: %v", err)
+	}
+}
+
+// A client that is taken from a person, who stays signed in, is told like one whose
+// session is over.
+func TestClientIsToldOfEndedGrants(t *testing.T) {
+	t.Parallel()
+	p := servertest.NewParty(t)
+	s, _ := servertest.NewNotifying(t, p)
+	b := servertest.NewBrowser(t, s)
+	id := b.Claims(b.Tokens(nil).IDToken)
+	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.SignedIn() {
+		t.Fatalf("%v", err)
+	}
+	if told := b.Claims(<-p.Tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
+		t.Errorf("told %v", told)
+	}
+}
+
+// Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
+func TestEndingThatFails(t *testing.T) {
+	t.Parallel()
+	broken := false
+	durable := servertest.Failing(&broken)
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
+	b := servertest.NewBrowser(t, s)
+	tokens := b.Tokens(servertest.OfflineAccess(nil))
+	broken = true
+	_, err := s.RevokeGrants(t.Context(), "alice", "")
+	_, err2 := s.EndSessions(t.Context(), "alice")
+	if !errors.Is(err, servertest.ErrBroken) || !errors.Is(err2, servertest.ErrBroken) {
+		t.Errorf("%v, %v", err, err2)
+	}
+	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("signing out: %d", r.StatusCode)
+	}
+	broken = false
+	if b.Refresh(tokens.Refresh, nil).AccessToken == "" || !b.SignedIn() {
+		t.Error("ended all the same")
+	}
+}
+
+// A full store keeps nobody signed in.
+func TestSignOutWithFullStore(t *testing.T) {
+	t.Parallel()
+	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			store := store.NewMemory(0, 0)
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
+			tokens := b.Tokens(nil)
+			entries, _ := store.Size()
+			store.SetMaxEntries(entries)
+			r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
+			if r.StatusCode != http.StatusOK || b.TokenWorks(tokens.AccessToken) {
+				t.Errorf("status %d", r.StatusCode)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+const (
+	pageLifetime = time.Hour // of the page's form
+
+	// launcher names this page where it seals its form, and where a sign-in leads back to it.
+	launcher = "launch_page"
+)
+
+// Config is what the launch page needs.
+type Config struct {
+	*endpoint.Responder
+	Pages    *page.Site        // shows it
+	Keys     keyring.Sealing   // seal its form
+	Sessions *session.Sessions // who is signed in
+	Factors  *factor.Factors   // what they must prove
+	Clients  *client.Registry  // the apps
+	Launches *launch.Launches  // keeps what they are launched with
+	Patients *launch.Patients  // finds whom a person may choose
+}
+
+type launchPage struct {
+	Config
+	sealer *browser.Sealer
+}
+
+func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+	if err != nil {
+		lp.showError(w, r, err)
+		return
+	}
+	lp.offer(w, r, signedIn, p, page.LaunchProblem{})
+}
+
+// offer shows the apps and the patients, and what was wrong with the last choice.
+func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem page.LaunchProblem) {
+	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
+	choice, err := lp.Patients.Choices(r.Context(), signedIn.User.Person(), by)
+	if errors.Is(err, context.Canceled) { // the browser has disconnected
+		return
+	}
+	if err != nil {
+		lp.Logger.ErrorContext(r.Context(), "records for the launch page not read", "error", err)
+		choice, problem = new(launch.Choice), page.LaunchProblem{Down: true}
+	}
+	sealed, err := lp.sealer.Seal(w, r, launcher, signedIn.SID)
+	if err != nil {
+		lp.showError(w, r, err)
+		return
+	}
+	lp.Pages.Show(w, r, page.View{
+		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: lp.formAction()},
+		Data: page.LaunchPage{
+			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
+			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
+			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
+			Local: lp.Clients.Configured(LocalAppID) != nil, LocalChosen: p.Get("app") == LocalAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
+		},
+	})
+}
+
+func statusOf(problem page.LaunchProblem) int {
+	switch {
+	case problem.Down:
+		return http.StatusServiceUnavailable
+	case problem.Unseen:
+		return http.StatusForbidden
+	case problem.NoApp, problem.Invalid, problem.NotLocal:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
+	for _, p := range patients {
+		list = append(list, page.Patient{
+			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),
+		})
+	}
+	return list
+}
+
+// apps are the configured clients that can be launched, by their titles; ours is the first.
+func (lp *launchPage) apps() (apps []*client.Client) {
+	for _, c := range lp.Clients.AllConfigured() {
+		if c.LaunchURI != "" && len(c.RedirectURIs) > 0 {
+			apps = append(apps, c)
+		}
+	}
+	slices.SortFunc(apps, func(a, b *client.Client) int {
+		switch AppID {
+		case a.ID:
+			return -1
+		case b.ID:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Title(), b.Title()), cmp.Compare(a.ID, b.ID))
+	})
+	return apps
+}
+
+func (lp *launchPage) app(id string) *client.Client {
+	for _, app := range lp.apps() {
+		if app.ID == id {
+			return app
+		}
+	}
+	return nil
+}
+
+// localApp is the app on the person's own computer, at an address that they typed; nil where there
+// is none.
+func (lp *launchPage) localApp(at string) *client.Client {
+	app := lp.Clients.Configured(LocalAppID)
+	if app == nil {
+		return nil
+	}
+	opened := *app
+	opened.LaunchURI = at
+	return &opened
+}
+
+// appsOnPage are the apps, of which one is ticked.
+func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
+	if chosen != LocalAppID && lp.app(chosen) == nil {
+		chosen = AppID
+	}
+	for _, app := range lp.apps() {
+		at := ""
+		if u, err := url.Parse(app.LaunchURI); err == nil {
+			at = cmp.Or(u.Host, u.Scheme)
+		}
+		list = append(list, page.LaunchApp{ID: app.ID, Name: app.Title(), At: at, Chosen: app.ID == chosen})
+	}
+	return list
+}
+
+// formAction are the sources for the form: also those of any app on the person's own computer.
+func (lp *launchPage) formAction() string {
+	sources := page.FormAction(lp.addresses()...)
+	if lp.Clients.Configured(LocalAppID) != nil {
+		sources += " http://localhost:* http://127.0.0.1:*"
+	}
+	return sources
+}
+
+// addresses are where the form may lead: to an app, and by it back to where it is answered.
+func (lp *launchPage) addresses() (list []string) {
+	for _, app := range lp.apps() {
+		list = append(append(list, app.LaunchURI), app.RedirectURIs...)
+	}
+	return list
+}
+
+var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")
+
+// showError shows an error to the person.
+func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
+	e := oauth2.AsError(err)
+	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
+	if e.Personal {
+		message = page.Message{
+			Title: page.T("Please start again"), Text: page.Problem(e),
+			Next: &page.Link{Address: endpoint.LaunchPage, Text: page.T("Launch an app")},
+		}
+	}
+	lp.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
+}

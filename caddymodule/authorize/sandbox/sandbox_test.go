@@ -1,0 +1,268 @@
+package sandbox_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+const (
+	sandboxApp = servertest.Issuer + "/oauth2/sandbox_app"
+)
+
+// sandboxServer has a launch page, on which alice, a practitioner, can launch app too.
+func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *servertest.Browser {
+	t.Helper()
+	return servertest.NewLaunching(t, records, "Practitioner/alice", func(c *authorize.Config) {
+		c.LaunchPage, c.Clients[0].LaunchURI = true, "https://app.example.org/launch?x=1"
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+func TestSandboxIsOff(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	for _, path := range []string{servertest.LaunchPage, "/oauth2/sandbox_app"} {
+		servertest.WantStatus(t, b.Get(path), http.StatusNotFound, path)
+	}
+	q := servertest.Request(url.Values{"client_id": {"sandbox-app"}, "redirect_uri": {sandboxApp}})
+	servertest.WantStatus(t, b.Authorize(q), http.StatusBadRequest, "the app is known")
+}
+
+func TestSandboxAppIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*authorize.Config){
+		"by a client": func(c *authorize.Config) { c.Clients[0].ID = "sandbox-app" },
+		"by a user":   func(c *authorize.Config) { c.Users[0].ID = "sandbox-app" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := servertest.Config()
+			c.LaunchPage = true
+			change(&c)
+			if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "sandbox-app") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestLaunchPage(t *testing.T) {
+	t.Parallel()
+	h := new(servertest.FHIRServer)
+	b := sandboxServer(t, h, nil)
+	page := servertest.OpenLaunchPage(b, "alice", "right")
+	servertest.WantText(t, page, "Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org")
+	if strings.Contains(page, `value="strict"`) {
+		t.Error("an app without a launch URI is offered")
+	}
+	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.Last)
+	}
+	if found := servertest.Body(t, b.Get(servertest.LaunchPage+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
+		t.Errorf("searched: %s", found)
+	}
+}
+
+func TestLaunchByPage(t *testing.T) {
+	t.Parallel()
+	var events []audit.Event
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) {
+		c.Audit = func(_ context.Context, e audit.Event) {
+			if e.Kind == audit.Launch {
+				events = append(events, e)
+			}
+		}
+	})
+	opened := servertest.LaunchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
+	q := opened.Query()
+	if opened.Host != "app.example.org" || q.Get("x") != "1" || q.Get("iss") != servertest.FHIRBase || q.Has("other") {
+		t.Errorf("opened at %s", opened)
+	}
+	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {q.Get("launch")}})
+	got := servertest.RedeemLaunch(b, servertest.Location(t, b.Authorize(request)))
+	if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.NeedPatientBanner == nil || !*got.NeedPatientBanner {
+		t.Errorf("%+v", got)
+	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(request)), "invalid_request", "used twice")
+	if len(events) != 1 || events[0].User != "alice" || events[0].ClientID != "app" || events[0].Err != nil {
+		t.Errorf("%+v", events)
+	}
+}
+
+// A launch is for whoever was signed in, and for the app that was chosen.
+func TestLaunchByPageIsBound(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	handle := servertest.LaunchByPage(b, url.Values{"app": {"app"}}).Query().Get("launch")
+	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})
+	other := servertest.NewBrowser(t, b.Server)
+	if answer := servertest.Location(t, other.SignIn(q, "bob", "other")); answer.Query().Get("code") != "" {
+		t.Errorf("by another person: %s", answer)
+	}
+	q.Set("client_id", "implicit")
+	q.Set("response_type", "token")
+	if answer := servertest.Location(t, b.Authorize(q)); !strings.Contains(answer.String(), "error=invalid_") {
+		t.Errorf("by another app: %s", answer)
+	}
+}
+
+func TestLaunchPageRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change url.Values
+		status int
+	}{
+		"a patient who is not there":     {url.Values{"patient": {"nobody"}}, http.StatusForbidden},
+		"no patient":                     {url.Values{"patient": nil}, http.StatusForbidden},
+		"a path":                         {url.Values{"patient": {"../Observation/1"}}, http.StatusForbidden},
+		"an app without a launch URI":    {url.Values{"app": {"strict"}}, http.StatusBadRequest},
+		"an unknown app":                 {url.Values{"app": {"nobody"}}, http.StatusBadRequest},
+		"no app":                         {url.Values{"app": nil}, http.StatusBadRequest},
+		"a long intent":                  {url.Values{"intent": {strings.Repeat("x", 257)}}, http.StatusBadRequest},
+		"a page that is not sealed":      {url.Values{"request": {"forged"}}, http.StatusBadRequest},
+		"a form without the page's seal": {url.Values{"request": nil}, http.StatusBadRequest},
+		"a parameter twice":              {url.Values{"patient": {"ada", "bob"}}, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := sandboxServer(t, new(servertest.FHIRServer), nil)
+			page := servertest.OpenLaunchPage(b, "alice", "right")
+			if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
+				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+		})
+	}
+}
+
+// A parent may launch an app for their child, and for nobody else.
+func TestLaunchPageOfParent(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
+	page := servertest.OpenLaunchPage(b, "alice", "right")
+	if strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || strings.Contains(page, `role="search"`) {
+		t.Errorf("%s", page)
+	}
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, nil)), http.StatusForbidden, "for another child")
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
+}
+
+// A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
+func TestLaunchPageOfFormerParent(t *testing.T) {
+	t.Parallel()
+	h := new(servertest.FHIRServer)
+	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
+	page := servertest.OpenLaunchPage(b, "alice", "right")
+	opened, err := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
+	servertest.NoError(t, err)
+	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
+	answer := servertest.Location(t, b.Authorize(request))
+	h.Answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
+	got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"},
+	}))
+	if got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The form is for the session and the browser that it was shown in.
+func TestLaunchPageIsSealed(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
+	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
+	anybody := servertest.NewBrowser(t, b.Server)
+	if r := anybody.Post(servertest.LaunchPage, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
+		t.Errorf("without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	servertest.OpenLaunchPage(anybody, "bob", "other")
+	servertest.WantStatus(t, anybody.Post(servertest.LaunchPage, form), http.StatusBadRequest, "by another person")
+	b.Cookies["__Host-fhir-session"] = ""
+	servertest.OpenLaunchPage(b, "bob", "other")
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusBadRequest, "in another session")
+}
+
+func TestLaunchPageWhileDown(t *testing.T) {
+	t.Parallel()
+	h := new(servertest.FHIRServer)
+	b := sandboxServer(t, h, nil)
+	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
+	h.Down = true
+	for name, r := range map[string]*http.Response{"the page": b.Get(servertest.LaunchPage), "the form": b.Post(servertest.LaunchPage, form)} {
+		if text := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+			t.Errorf("%s: %d %s", name, r.StatusCode, text)
+		}
+	}
+	h.Down = false
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusSeeOther, "afterwards")
+}
+
+// The app is told of somebody whom it may not see, and signs in as any other.
+func TestSandboxApp(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	opened := servertest.LaunchByPage(b, nil)
+	if got := opened.Query(); opened.Scheme+"://"+opened.Host+opened.Path != sandboxApp || got.Get("other") != "bob" || got.Get("iss") != servertest.FHIRBase {
+		t.Fatalf("opened at %s", opened)
+	}
+	page := b.Get(opened.RequestURI())
+	policy := page.Header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "script-src 'sha256-") || !strings.Contains(policy, "connect-src 'self'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %s", policy)
+	}
+	if text := servertest.Body(t, page); strings.Contains(text, opened.Query().Get("launch")) || !strings.Contains(text, `data-fhir-base="`+servertest.FHIRBase+`"`) {
+		t.Errorf("%s", text)
+	}
+	scope := "launch openid fhirUser online_access patient/Patient.rs patient/Condition.rs"
+	answer := servertest.Location(t, b.Authorize(url.Values{
+		"response_type": {"code"}, "client_id": {"sandbox-app"}, "redirect_uri": {sandboxApp}, "launch": {opened.Query().Get("launch")}, "scope": {scope},
+		"state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"}, "aud": {servertest.FHIRBase},
+	}))
+	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {sandboxApp}, "client_id": {"sandbox-app"}, "code_verifier": {servertest.Verifier},
+	}))
+	if tokens.Patient != "ada" || tokens.Scope != scope {
+		t.Errorf("%+v", tokens)
+	}
+	fewer := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}, "client_id": {"sandbox-app"}, "scope": {"launch patient/Patient.rs"},
+	}))
+	if fewer.Patient != "ada" || fewer.Scope != "launch patient/Patient.rs" {
+		t.Errorf("with fewer scopes: %+v", fewer)
+	}
+}
+
+// The app's own scopes leave something out that it can show it may not see.
+func TestSandboxAppMayNotAll(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	page := servertest.Body(t, b.Get("/oauth2/sandbox_app"))
+	_, rest, _ := strings.Cut(page, `data-scope="`)
+	asked, _, _ := strings.Cut(rest, `"`)
+	if words := strings.Fields(asked); !slices.Contains(words, "patient/Observation.rs") || strings.Contains(asked, "*") || strings.Contains(asked, "AllergyIntolerance") {
+		t.Errorf("asks for %q", asked)
+	}
+}
+
+// The app that a link to the page names stays ticked, after the sign-in and after a search.
+func TestLaunchPageKeepsTheApp(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	signIn := servertest.Body(t, b.Follow(b.Get(servertest.LaunchPage+"?app=app")))
+	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
+	page := servertest.Body(t, b.Get(r.Header.Get("Location")))
+	servertest.WantText(t, page, `name="app" value="app" required checked`)
+	search := page[:strings.Index(page, `<form method="post"`)]
+	page = servertest.Body(t, b.Get(servertest.LaunchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
+	servertest.WantText(t, page, `name="app" value="app" required checked`)
+}

@@ -1,0 +1,275 @@
+package scopelimit_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// deed is one interaction with one resource, which a search for category a, or b, finds, or none; or a word.
+type deed struct{ level, typ, letter, category string }
+
+// deeds is the set of what scopes let one do. It reads them by itself, to owe nothing to the code it tests.
+func deeds(scopes []string) map[deed]bool {
+	set := map[deed]bool{}
+	for _, scope := range scopes {
+		level, rest, isResource := strings.Cut(scope, "/")
+		if !isResource || level == "launch" {
+			set[deed{level: scope}] = true
+			continue
+		}
+		rest, query, _ := strings.Cut(rest, "?")
+		typ, letters, _ := strings.Cut(rest, ".")
+		letters = strings.NewReplacer("read", "rs", "write", "cud", "*", "cruds").Replace(letters)
+		for _, t := range []string{"Patient", "Observation", "Condition"} {
+			for _, c := range []string{"a", "b", ""} {
+				if (typ == "*" || typ == t) && (query == "" || query == "category="+c) {
+					for _, l := range letters {
+						set[deed{level, t, string(l), c}] = true
+					}
+				}
+			}
+		}
+	}
+	return set
+}
+
+// free is what is not limited.
+var free = []string{
+	"openid", "profile", "email", "phone", "address", "fhirUser", "groups", "launch", "launch/patient", "launch/questionnaire?role=r", "online_access", "offline_access",
+}
+
+// world draws what a table is made of.
+type world struct{ *rand.Rand }
+
+func (w world) one(of ...string) string { return of[w.IntN(len(of))] }
+
+func (w world) resource() string {
+	scope := w.one("user", "patient") + "/" + w.one("*", "Patient", "Observation") + "."
+	if w.IntN(3) == 0 {
+		return scope + w.one("read", "write", "*")
+	}
+	return scope + w.one("r", "rs", "cruds", "cud", "s", "ru") + w.one("", "", "", "?category=a", "?category=b")
+}
+
+func (w world) scopes(most int, words ...string) (all []string) {
+	for range 1 + w.IntN(most) {
+		scope := w.resource()
+		if w.IntN(4) == 0 {
+			scope = w.one(words...)
+		}
+		if !slices.Contains(all, scope) {
+			all = append(all, scope)
+		}
+	}
+	return all
+}
+
+// rows are some by group, by claim and for all.
+func (w world) rows() (rows []scopelimit.Row) {
+	for range 1 + w.IntN(4) {
+		row := scopelimit.Row{IDP: w.one("", "h", "p"), By: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
+		switch w.IntN(5) {
+		case 0:
+			row.By, row.Value = "any", ""
+		case 1:
+			row.By, row.Claim, row.Value = "claim", "ward", w.one("a1", "b2")
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (w world) person() (p tokenclaim.Attributes) {
+	p.IDP = w.one("h", "p")
+	for _, group := range []string{"doctors", "nurses", "visitors"} {
+		if w.IntN(2) == 0 {
+			p.Groups = append(p.Groups, group)
+		}
+	}
+	if w.IntN(2) == 0 {
+		p.Claims = map[string][]string{"ward": {w.one("a1", "b2", "c3")}}
+	}
+	return p
+}
+
+// given is what the rows give a person, told by itself too.
+func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
+	for _, r := range rows {
+		if r.IDP != "" && r.IDP != p.IDP {
+			continue
+		}
+		if r.By == "any" || r.By == "group" && slices.Contains(p.Groups, r.Value) || r.By == "claim" && slices.Contains(p.Claims[r.Claim], r.Value) {
+			scopes = append(scopes, r.Scopes...)
+		}
+	}
+	return scopes
+}
+
+// TestTable draws groups × scopes × clients. What a person grants a client is within the request, the client's list and
+// the person's rows; it can be granted again; and without queries nothing is missing that all three have.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	w := world{rand.New(rand.NewPCG(23, 2))}
+	some, less, nothing := 0, 0, 0
+	for range 20_000 {
+		rows, p := w.rows(), w.person()
+		c := client.Client{Scopes: append(w.scopes(4, "demo", "other"), "fhirUser", "groups", "phone", "address", "launch", "launch/patient", "launch/questionnaire", "online_access", "offline_access"), IgnoreUnknownScopes: true}
+		asked := w.scopes(3, append([]string{"demo", "other"}, free...)...)
+		byClient, err := c.GrantScope(strings.Join(asked, " "))
+		if err != nil {
+			continue
+		}
+		limits, err := scopelimit.New(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := limits.Narrow(p, byClient)
+		switch {
+		case len(got) == 0:
+			nothing++
+		case len(got) < len(byClient):
+			less++
+		default:
+			some++
+		}
+		mine := append(given(rows, p), free...)
+		check(t, got, asked, c.Scopes, mine)
+		if len(got) > 0 && (!c.AllowsScope(strings.Join(got, " ")) || !limits.Covers(p, strings.Join(got, " "))) {
+			t.Fatalf("%q of %q cannot be granted again: rows %+v, %+v, list %q", got, asked, rows, p, c.Scopes)
+		}
+	}
+	if min(some, less, nothing) < 500 {
+		t.Errorf("%d whole, %d less, %d nothing: the table says little", some, less, nothing)
+	}
+}
+
+// check compares what was granted with the sets.
+func check(t *testing.T, got, asked, list, mine []string) {
+	t.Helper()
+	list = append(slices.Clone(list), smart.ReservedScopes...)
+	want, in, may := deeds(asked), deeds(list), deeds(mine)
+	if in[deed{level: "launch/questionnaire"}] {
+		in[deed{level: "launch/questionnaire?role=r"}] = true
+	}
+	granted := deeds(got)
+	for d := range granted {
+		if !want[d] || !in[d] || !may[d] {
+			t.Fatalf("%q of %q, list %q, person %q: %+v is too much", got, asked, list, mine, d)
+		}
+	}
+	if strings.Contains(strings.Join(slices.Concat(asked, list, mine), " "), "category") {
+		return
+	}
+	for d := range want {
+		if in[d] && may[d] && !granted[d] && (d.typ != "" || len(got) > 0) {
+			t.Fatalf("%q of %q, list %q, person %q: %+v is missing", got, asked, list, mine, d)
+		}
+	}
+}
+
+func TestNarrow(t *testing.T) {
+	t.Parallel()
+	rows := []scopelimit.Row{
+		{By: "group", Value: "doctors", Scopes: []string{"user/*.cruds", "break-glass"}},
+		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs?category=vital-signs", "user/Patient.r"}},
+		{By: "claim", Claim: "ward", Value: "b2", Scopes: []string{"user/Patient.s"}},
+		{By: "any", Scopes: []string{"patient/*.rs"}},
+		{IDP: "portal", By: "group", Value: "Doctors", Scopes: []string{"user/*.rs"}},
+		{IDP: "portal", By: "any", Scopes: []string{"demo"}},
+	}
+	for _, tt := range []struct{ name, groups, ward, asked, want string }{
+		{"all", "doctors", "", "openid user/*.cruds break-glass", "openid user/*.cruds break-glass"},
+		{"a part of a wildcard", "nurses", "", "openid user/*.rs", "openid user/Observation.rs?category=vital-signs user/Patient.r"},
+		{"the union", "nurses", "b2", "user/Patient.rs", "user/Patient.rs"},
+		{"two groups", "nurses doctors", "", "user/*.rs", "user/*.rs"},
+		{"a word of the site's", "nurses", "", "openid break-glass", "openid"},
+		{"no group", "", "", "openid fhirUser user/*.rs patient/*.rs", "openid fhirUser patient/*.rs"},
+		{"no such group", "Doctors", "", "user/*.rs", ""},
+		{"another provider's", "doctors", "", "demo", ""},
+		{"a group that is a claim's value", "b2", "", "user/Patient.s", ""},
+		{"only help is left", "", "", "launch user/*.rs offline_access", ""},
+		{"only help is asked for", "", "", "launch offline_access", "launch offline_access"},
+		{"another's records", "nurses", "", "user/Condition.rs", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			limits, err := scopelimit.New(rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := tokenclaim.Attributes{IDP: "hospital", Groups: strings.Fields(tt.groups), Claims: map[string][]string{"ward": strings.Fields(tt.ward)}}
+			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.asked)), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			for range 2 { // computed, and remembered
+				if got := limits.Covers(p, tt.asked); got != (tt.asked == tt.want) {
+					t.Errorf("covers: %t", got)
+				}
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	good := []string{"user/*.rs"}
+	for _, tt := range []struct {
+		row  scopelimit.Row
+		want string
+	}{
+		{scopelimit.Row{By: "group", Value: "g", Scopes: good}, ""},
+		{scopelimit.Row{By: "claim", Claim: "c", Value: "v", Scopes: []string{"patient/Observation.rs?category=a", "break-glass"}}, ""},
+		{scopelimit.Row{By: "any", Scopes: good}, ""},
+		{scopelimit.Row{By: "role", Value: "g", Scopes: good}, `scope_limit "role"`},
+		{scopelimit.Row{By: "group", Scopes: good}, "use group <name>"},
+		{scopelimit.Row{By: "claim", Value: "v", Scopes: good}, "claim <name> <value>"},
+		{scopelimit.Row{By: "any", Value: "x", Scopes: good}, "or any"},
+		{scopelimit.Row{By: "group", Value: "g"}, "at least one scope"},
+		{scopelimit.Row{By: "any", Scopes: []string{"openid"}}, "not limited"},
+		{scopelimit.Row{By: "any", Scopes: []string{"launch/patient"}}, "not limited"},
+		{scopelimit.Row{By: "any", Scopes: []string{"system/*.rs"}}, "no person's"},
+		{scopelimit.Row{By: "any", Scopes: []string{"user/Patients.rs"}}, "no type Patients"},
+		{scopelimit.Row{By: "any", Scopes: []string{"user/Patient.sr"}}, "not a scope of SMART"},
+	} {
+		_, err := scopelimit.New([]scopelimit.Row{tt.row})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v: %v, want %q", tt.row, err, tt.want)
+		}
+	}
+}
+
+// Without rows, nothing costs anything.
+func TestNoRows(t *testing.T) {
+	limits, err := scopelimit.New(nil)
+	scope := []string{"user/*.rs"}
+	allocated := testing.AllocsPerRun(10, func() {
+		if err != nil || !limits.Covers(tokenclaim.Attributes{}, "user/*.rs") || len(limits.Narrow(tokenclaim.Attributes{}, scope)) != 1 {
+			t.Error("limited")
+		}
+	})
+	if allocated != 0 {
+		t.Errorf("%v allocations", allocated)
+	}
+}
+
+// What was said of one person is not said of another, whom other rows match.
+func TestCoversIsByRows(t *testing.T) {
+	limits, err := scopelimit.New([]scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for group, want := range map[string]bool{"doctors": true, "nurses": false, "guests": false} {
+			if got := limits.Covers(tokenclaim.Attributes{Groups: []string{group}}, "user/Patient.rs"); got != want {
+				t.Errorf("%s: %v", group, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package session_test
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// A client's server may have a certificate of an authority of its own.
+func TestClientWithItsAuthorityIsTold(t *testing.T) {
+	t.Parallel()
+	tokens := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
+	t.Cleanup(server.Close)
+	tr := make(servertest.Trail, 100)
+	s := servertest.New(t, func(c *authorize.Config) {
+		c.Audit = tr.Record
+		c.Clients[0].BackchannelLogoutURI = server.URL
+		c.Clients[0].Transport = server.Client().Transport
+	})
+	servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if e := tr.ToldOf("app"); e.Err != nil || <-tokens == "" {
+		t.Errorf("%v", e.Err)
+	}
+}
+
+// OpenID Connect Back-Channel Logout 1.0 §2.6: a client verifies the alg of logout tokens as that of its ID tokens.
+func TestLogoutTokenAlgorithm(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"", "RS256", "ES256"} {
+		p := servertest.NewParty(t)
+		s := servertest.New(t, func(c *authorize.Config) {
+			c.Clients[0].BackchannelLogoutURI, c.Clients[0].IDTokenAlgorithm = p.URI, algorithm
+		})
+		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		want := []jose.SignatureAlgorithm{jose.SignatureAlgorithm(cmp.Or(algorithm, "RS256"))}
+		if _, err := jose.ParseSignedCompact(<-p.Tokens, want); err != nil {
+			t.Errorf("%q: %v", algorithm, err)
+		}
+	}
+}
+
+// Whoever ends a session, the client is told, if it got an ID token in it.
+func TestClientsAreTold(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		q    url.Values
+		end  func(t *testing.T, s *authorize.Server, b *servertest.Browser)
+		told bool
+	}{
+		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, true},
+		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
+			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
+		}, false},
+		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *servertest.Browser) {
+			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := servertest.NewParty(t)
+			s, tr := servertest.NewNotifying(t, p)
+			b := servertest.NewBrowser(t, s)
+			b.Answer(servertest.Request(tt.q))
+			tt.end(t, s, b)
+			// Bob is told of last, so that what is not to be told had time to be.
+			bob := servertest.NewBrowser(t, s)
+			bob.SignIn(servertest.Request(nil), "bob", "other")
+			if tt.told {
+				if sub := b.Claims(<-p.Tokens)["sub"]; sub != "alice" {
+					t.Errorf("told of %v", sub)
+				}
+			}
+			if _, err := s.EndSessions(t.Context(), "bob"); err != nil {
+				t.Error(err)
+			}
+			if sub := b.Claims(<-p.Tokens)["sub"]; sub != "bob" {
+				t.Errorf("told of %v", sub)
+			}
+			tr.ToldOf("app")
+		})
+	}
+}
+
+// Each client of a session is told, also those that came at the same moment.
+func TestAllClientsAreTold(t *testing.T) {
+	t.Parallel()
+	p := servertest.NewParty(t)
+	names := []string{"a", "b", "c", "d", "e"}
+	s := servertest.New(t, func(c *authorize.Config) {
+		for _, name := range names {
+			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, BackchannelLogoutURI: p.URI})
+		}
+	})
+	b := servertest.NewBrowser(t, s)
+	b.Answer(servertest.Request(nil))
+	var wg sync.WaitGroup
+	for _, name := range names {
+		same := servertest.NewBrowser(t, s)
+		same.Cookies["__Host-fhir-session"] = b.Cookies["__Host-fhir-session"]
+		wg.Go(func() { same.Authorize(servertest.Request(url.Values{"client_id": {name}})) })
+	}
+	wg.Wait()
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	told := map[any]bool{}
+	for range names {
+		told[b.Claims(<-p.Tokens)["aud"]] = true
+	}
+	if len(told) != len(names) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// What a client answers is recorded; a refusal and a redirect are not tried again.
+func TestClientRefusesLogoutToken(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
+		p := servertest.NewParty(t)
+		p.Status.Store(int32(status))
+		s, tr := servertest.NewNotifying(t, p)
+		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		var refusal *oauth2.Error
+		if e := tr.ToldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
+			t.Errorf("%d: recorded %+v", status, e)
+		}
+		if got := len(p.Tokens); got != 1 {
+			t.Errorf("%d: told %d times", status, got)
+		}
+	}
+}
+
+// A client that fails is told again, and nobody waits for it.
+func TestClientIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var tokens []string
+		s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			tokens = append(tokens, r.PostFormValue("logout_token"))
+			status := http.StatusServiceUnavailable
+			if len(tokens) > 1 {
+				status = http.StatusNoContent
+			}
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		})})
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
+		before := time.Now()
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.SignedIn() {
+			t.Errorf("error %v", err)
+		}
+		if e := tr.ToldOf("app"); e.Err != nil {
+			t.Errorf("recorded %+v", e)
+		}
+		if len(tokens) != 2 || tokens[1] != tokens[0] || time.Since(before) < time.Second {
+			t.Errorf("told %d times, after %v, again by the same token: %t", len(tokens), time.Since(before), tokens[len(tokens)-1] == tokens[0])
+		}
+	})
+}
+
+// roundTripper is a transport that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestBackchannelLogoutURIIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
+		c := servertest.Config()
+		c.Clients[0].BackchannelLogoutURI = uri
+		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "backchannel_logout_uri") {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}
+
+// What comes of telling a client belongs to the sign-out, whatever else the request that
+// caused it goes on to.
+func TestTellingAClientIsApart(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
+		synctest.Test(t, func(t *testing.T) {
+			answer := make(chan int)
+			s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
+			})})
+			b := servertest.NewBrowser(t, s)
+			b.Tokens(nil)
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
+			for len(tr) > 0 {
+				<-tr
+			}
+			answer <- status
+			if e := tr.ToldOf("app"); e.User != "alice" || e.Scope != "" {
+				t.Errorf("%d: %+v", status, e)
+			}
+		})
+	}
+}

@@ -1,0 +1,449 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
+	t.Helper()
+	list, err := s.Sessions(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestSessionsAreListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, nil)
+		b := servertest.NewBrowser(t, s)
+		id := b.Claims(b.Tokens(nil).IDToken)
+		began := time.Now()
+		time.Sleep(time.Minute)
+		b.Authorize(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+		servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "bob", "other")
+		list := sessions(t, s, "alice")
+		if len(list) != 1 || len(sessions(t, s, "")) != 2 || len(sessions(t, s, "nobody")) != 0 {
+			t.Fatalf("%d of alice, %d of all", len(list), len(sessions(t, s, "")))
+		}
+		got := list[0]
+		slices.Sort(got.Clients)
+		if got.ID != id["sid"] || got.User != "alice" || !got.Since.Equal(began) || !got.SignedInAt.Equal(began.Add(time.Minute)) ||
+			!slices.Equal(got.Clients, []string{"app", "confidential"}) || got.Address != "192.0.2.1" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A session that is renewed knows its clients for as long as it lasts.
+func TestSessionKeepsClients(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, nil)
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
+		time.Sleep(7 * time.Hour)
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {servertest.S256(servertest.Verifier)}}), "alice", "right")
+		time.Sleep(7 * time.Hour)
+		if list := sessions(t, s, "alice"); len(list) != 1 || len(list[0].Clients) != 2 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+func TestUserAgentIsCut(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("User-Agent", strings.Repeat("a", 10_000))
+		s.ServeHTTP(w, r)
+	}))
+	b.Answer(servertest.Request(nil))
+	if got := sessions(t, s, "alice")[0].UserAgent; len(got) != 200 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// Sessions are ended from here, one or all of a person's.
+func TestSessionsAreEnded(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, nil)
+	var browsers []*servertest.Browser
+	for range 3 {
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
+		browsers = append(browsers, b)
+	}
+	bob := servertest.NewBrowser(t, s)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	sid, _ := browsers[0].Claims(servertest.TokensOfSession(browsers[0]).IDToken)["sid"].(string)
+	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].SignedIn() || !browsers[1].SignedIn() {
+		t.Errorf("one ended: %v", err)
+	}
+	if _, err := s.EndSession(t.Context(), sid); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil || browsers[1].SignedIn() || browsers[2].SignedIn() || !bob.SignedIn() {
+		t.Errorf("all ended: %v", err)
+	}
+}
+
+// Sessions that their user's configuration ended are not shown as alive.
+func TestEndedSessionsAreNotListed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*authorize.Config){
+		"disabled":     func(c *authorize.Config) { c.Users[0].Disabled = true },
+		"removed":      func(c *authorize.Config) { c.Users = c.Users[1:] },
+		"new password": func(c *authorize.Config) { c.Users[0].PasswordHash = "new" },
+	} {
+		store := store.NewMemory(0, 0)
+		servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store })).Answer(servertest.Request(nil))
+		after := servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
+		if list := sessions(t, after, ""); len(list) != 0 {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+}
+
+// Who signs in again goes on under the same sid and another secret; who signs in
+// in another's place under another sid.
+func TestSignInAgain(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
+	first := b.Claims(b.Tokens(nil).IDToken)["sid"]
+	old := b.Cookies["__Host-fhir-session"]
+	again := b.Claims(b.Tokens(url.Values{"prompt": {"login"}}).IDToken)["sid"]
+	if first == nil || again != first || b.Cookies["__Host-fhir-session"] == old {
+		t.Errorf("sid %v, then %v", first, again)
+	}
+	thief := servertest.NewBrowser(t, b.Server)
+	thief.Cookies["__Host-fhir-session"] = old
+	if thief.SignedIn() {
+		t.Error("the old cookie still signs in")
+	}
+	b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
+	if sid := b.Claims(servertest.TokensOfSession(b).IDToken)["sid"]; sid == first {
+		t.Error("bob has alice's sid")
+	}
+}
+
+// The sid is public, and signs nobody in; nor does a cookie in part.
+func TestSessionCookieIsWhole(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	sid, secret, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
+	if len(sid) < 43 || len(secret) < 43 {
+		t.Errorf("%d and %d characters", len(sid), len(secret))
+	}
+	for _, cookie := range []string{sid, sid + ".", sid + "." + secret[:42], sid + "." + secret + "A", "." + secret, secret, "." + sid, sid + "." + sid, ""} {
+		other := servertest.NewBrowser(t, b.Server)
+		other.Cookies["__Host-fhir-session"] = cookie
+		if other.SignedIn() {
+			t.Errorf("signed in by %q", cookie)
+		}
+	}
+}
+
+// A restart, of which the durable store and the keys are left, signs nobody out: not at
+// their browser, not the apps that may go on for as long as the person is signed in, and
+// not who came by a provider. Signing out after it is told to the apps from before.
+func TestSessionsOutliveRestart(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	for name, signIn := range map[string]func(*servertest.Browser) string{
+		"here":          func(b *servertest.Browser) string { return b.Answer(online()).Query().Get("code") },
+		"by a provider": func(b *servertest.Browser) string { return servertest.Federate(b, online()).Query().Get("code") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, durable := servertest.NewParty(t), store.NewMemory(0, 0)
+			start := func() *authorize.Server {
+				return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.Store, c.Durable = store.NewMemory(0, 0), durable
+					c.Clients[0].BackchannelLogoutURI = client.URI
+				})
+			}
+			b := servertest.NewBrowser(t, start())
+			before := b.RequestTokens(servertest.CodeForm(signIn(b), nil))
+			b.Server = start()
+			if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
+				t.Fatalf("signed out of the browser: %v", q)
+			}
+			after := b.Refresh(before.Refresh, nil)
+			if after.Refresh == "" || !b.TokenWorks(after.AccessToken) || !b.TokenWorks(before.AccessToken) {
+				t.Fatalf("the app's tokens ended: %+v", after)
+			}
+			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
+			<-client.Tokens
+			if got := b.Refresh(after.Refresh, nil); got.Error != "invalid_grant" {
+				t.Errorf("after signing out: %+v", got)
+			}
+		})
+	}
+}
+
+func online() url.Values { return servertest.Request(url.Values{"scope": {"openid online_access"}}) }
+
+// Each write to the durable store is waited for. Who is signed in causes none, however
+// often an app asks.
+func TestSessionsAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	writes := 0
+	durable := storetest.NewIntercepted(func(method, _ string) error {
+		if method == "Put" || method == "Add" || method == "Swap" {
+			writes++
+		}
+		return nil
+	})
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
+	b.Tokens(nil)
+	signedIn := writes
+	for range 3 {
+		b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code"), nil))
+	}
+	if signedIn == 0 || writes != signedIn {
+		t.Errorf("%d writes to sign in, %d after it", signedIn, writes-signedIn)
+	}
+}
+
+// What a provider said of a person outlives a restart for as long as their session, and
+// a later sign-in does not shorten that for their refresh tokens.
+func TestAccountsOutliveRestart(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	durable := store.NewMemory(0, 0)
+	start := func() *authorize.Server {
+		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			servertest.Refreshing(c)
+			c.Store, c.Durable = store.NewMemory(0, 0), durable
+		})
+	}
+	kept := func() (until time.Time) {
+		keys, err := durable.List(t.Context(), "kept-account:")
+		if err != nil || len(keys) != 1 {
+			t.Fatalf("kept %q, %v", keys, err)
+		}
+		value, err := durable.Get(t.Context(), keys[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var account struct{ Until time.Time }
+		if err := json.Unmarshal(value, &account); err != nil {
+			t.Fatal(err)
+		}
+		return account.Until
+	}
+	b := servertest.NewBrowser(t, start())
+	servertest.Federate(b, nil)
+	b.Server = start()
+	if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
+		t.Errorf("signed out: %v", q)
+	}
+	session := kept()
+	servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
+		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
+	}
+	grant := kept()
+	servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
+	if again := kept(); again.Before(grant) {
+		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
+	}
+}
+
+const sessionCookie = "__Host-fhir-session"
+
+// damagedSession is a session of alice whose record became unreadable.
+type damagedSession struct {
+	*servertest.Browser
+	server *authorize.Server
+	party  *servertest.Party
+	sid    string
+	tokens servertest.TokenResponse
+	ends   []audit.Event // of the session
+}
+
+func newDamagedSession(t *testing.T, record string) *damagedSession {
+	t.Helper()
+	d := &damagedSession{party: servertest.NewParty(t)}
+	durable := store.NewMemory(0, 0)
+	d.server = servertest.New(t, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Durable = durable
+		c.Clients[0].BackchannelLogoutURI = d.party.URI
+		c.Audit = func(_ context.Context, e audit.Event) {
+			if e.Kind == audit.SignOut && e.Err == nil && e.Reason != "the client was told" {
+				d.ends = append(d.ends, e)
+			}
+		}
+	})
+	d.Browser = servertest.NewBrowser(t, d.server)
+	d.tokens = d.Redeem(d.Answer(online()))
+	d.sid = d.Claims(d.tokens.IDToken)["sid"].(string)
+	if err := durable.Put(t.Context(), "session:"+d.sid, []byte(record), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// ended reports whether what the app got is void.
+func (d *damagedSession) ended() bool {
+	return !d.TokenWorks(d.tokens.AccessToken) && d.Refresh(d.tokens.Refresh, nil).AccessToken == ""
+}
+
+// agree gives the answer of the page that asks whether to sign out.
+func (d *damagedSession) agree(t *testing.T, r *http.Response) {
+	d.Post("/oauth2/logout", url.Values{"request": {servertest.Field(t, servertest.Body(t, r), "request")}})
+}
+
+// Whoever may end a session can do so when its record is malformed, and so far as it is known
+// whose it was, it ends as any other. The audit trail says that the record could not be read.
+func TestUnreadableSessionEnds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		end    func(*testing.T, *damagedSession)
+		user   string // as far as it is known
+		reason string
+	}{
+		"in its browser, when asked": {func(t *testing.T, d *damagedSession) {
+			d.agree(t, d.Get("/oauth2/logout"))
+		}, "", "signed out in its browser"},
+		"in its browser, with its hint": {func(_ *testing.T, d *damagedSession) {
+			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
+		}, "alice", "signed out in its browser"},
+		"by its hint alone": {func(t *testing.T, d *damagedSession) {
+			servertest.NewBrowser(t, d.server).Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
+		}, "alice", "signed out by an ID token of it, from elsewhere"},
+		"by its hint and a cookie that proves nothing": {func(_ *testing.T, d *damagedSession) {
+			d.Cookies[sessionCookie] = d.sid + ".x"
+			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
+		}, "alice", "signed out by an ID token of it, from elsewhere"},
+		"by signing in again": {func(_ *testing.T, d *damagedSession) {
+			d.Answer(servertest.Request(nil))
+		}, "", "somebody signed in in its place in the same browser"},
+		"with all of its person, by an operator": {func(t *testing.T, d *damagedSession) {
+			if n, err := d.server.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}, "alice", "ended by an administrator"},
+		"by an operator": {func(t *testing.T, d *damagedSession) {
+			if n, err := d.server.EndSession(t.Context(), d.sid); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}, "", "ended by an administrator"},
+	} {
+		for _, record := range []string{"", "{", `{"v":1,"user":"bob","secret":7}`} {
+			t.Run(name+", of "+record, func(t *testing.T) {
+				t.Parallel()
+				d := newDamagedSession(t, record)
+				if d.ended() {
+					t.Fatal("it has ended already")
+				}
+				tt.end(t, d)
+				if !d.ended() {
+					t.Error("what the app got is still good")
+				}
+				if len(d.ends) != 1 || d.ends[0].User != tt.user || d.ends[0].Reason != tt.reason+"; the record of the session cannot be read" {
+					t.Errorf("events %+v", d.ends)
+				}
+				if told := d.Claims(<-d.party.Tokens); told["sid"] != d.sid || told["sub"] != nil && told["sub"] != tt.user {
+					t.Errorf("the app was told %v", told)
+				}
+			})
+		}
+	}
+}
+
+// The sid is public. Neither it, nor a cookie made of it, nor a link on another site ends a session
+// because its record is malformed. Its browser is signed out of it all the same.
+func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
+	t.Parallel()
+	for name, cookie := range map[string]func(*damagedSession) string{
+		"the sid alone":            func(d *damagedSession) string { return d.sid },
+		"the sid twice":            func(d *damagedSession) string { return d.sid + "." + d.sid + ".x" },
+		"without its root":         func(d *damagedSession) string { return d.sid + strings.Repeat("."+strings.Repeat("A", 43), 2) },
+		"of another session":       func(d *damagedSession) string { return d.sid + d.another() },
+		"of an earlier version":    func(d *damagedSession) string { return d.sid + "." + strings.Repeat("A", 43) },
+		"its own, by a mere link":  func(d *damagedSession) string { return d.Cookies[sessionCookie] },
+		"its own, by another hint": func(d *damagedSession) string { return d.Cookies[sessionCookie] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDamagedSession(t, "{")
+			d.Cookies[sessionCookie] = cookie(d)
+			target := "/oauth2/logout"
+			if strings.HasSuffix(name, "hint") {
+				target += "?id_token_hint=" + servertest.NewBrowser(t, d.server).Tokens(nil).IDToken
+			}
+			if r := d.Get(target); r.StatusCode != http.StatusOK {
+				t.Errorf("status %d", r.StatusCode)
+			}
+			if d.ended() || len(d.ends) > 0 {
+				t.Errorf("ended: %+v", d.ends)
+			}
+			if d.SignedIn() {
+				t.Error("signed in by a record that nobody can read")
+			}
+		})
+	}
+}
+
+// another is the cookie of another session, without its sid.
+func (d *damagedSession) another() string {
+	b := servertest.NewBrowser(d.T, d.server)
+	b.Answer(servertest.Request(nil))
+	_, proof, _ := strings.Cut(b.Cookies[sessionCookie], ".")
+	return "." + proof
+}
+
+// One record that cannot be read keeps nobody else from ending their sessions, and no person from
+// seeing theirs.
+func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	d := newDamagedSession(t, "{")
+	bob := servertest.NewBrowser(t, d.server)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	if n, err := d.server.EndSessions(t.Context(), "bob"); n != 1 || err != nil || bob.SignedIn() {
+		t.Errorf("bob's: %d, %v", n, err)
+	}
+	alice := servertest.NewBrowser(t, d.server)
+	alice.Answer(servertest.Request(nil))
+	if r := alice.Get("/oauth2/account"); r.StatusCode != http.StatusOK {
+		t.Errorf("the account page of its person: %d", r.StatusCode)
+	}
+	if d.ended() {
+		t.Error("it has ended")
+	}
+}
+
+// What another version can read is not malformed: it is left to that one.
+func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	d := newDamagedSession(t, `{"v":2}`)
+	if r := d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %d", r.StatusCode)
+	}
+	if _, err := d.server.EndSession(t.Context(), d.sid); err == nil || d.ended() {
+		t.Errorf("ended: %v", err)
+	}
+}

@@ -1,0 +1,247 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+var errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
+
+// maxStates is how many used states of one person are remembered.
+const maxStates = 200
+
+// federation signs people in by identity providers.
+type federation struct {
+	frame        *Frame
+	requests     *reopener
+	accounts     *people.Accounts
+	secondFactor *secondFactor
+	signInPage   *signInPage   // shows other ways, if a provider cannot be reached
+	store        store.Store   // has the used states of authentication responses
+	identities   *identities   // whose sign-in failed here after the exchange
+	states       *store.Latest // used by each person
+	refusals     *refusals
+	lasting      *Lasting
+	renewal      *Renewal
+}
+
+// start sends the browser to a provider. The sealed request comes from the link on the
+// sign-in page or from [signInPage.address].
+func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
+	switch {
+	case f.frame.Failed(w, r, req, err):
+	case !f.accounts.Ways(req.To.Providers).Has(p.Key):
+		req.Purpose.Refuse(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+	default:
+		f.redirectToProvider(w, r, p, req)
+	}
+}
+
+// redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
+func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
+	other := r.URL.Query().Has(otherAccount)
+	hint := req.How.LoginHint
+	if r.URL.Query().Has("login_hint") { // typed here, or left out for somebody else
+		hint = r.URL.Query().Get("login_hint")
+	}
+	acrValues, essential := req.acrAt(p)
+	pending := newPending(p, req.Query)
+	ask := &pending.Request
+	ask.LoginHint, ask.Prompt, ask.OtherAccount, ask.MaxAge, ask.UILocales = hint, req.How.Prompt, other, req.How.MaxAge, req.How.UILocales
+	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
+	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
+	err := down
+	if err == nil {
+		err = pending.store(f.frame.Sealer, w, r)
+	}
+	switch {
+	case disconnected(r, err):
+	case down != nil && req.hasOther(f.accounts.Ways(req.To.Providers), p):
+		f.showProviderDown(w, r, p, req, down)
+	case err != nil:
+		req.Purpose.Refuse(w, r, clientError(p, err))
+	default:
+		endpoint.Redirect(w, http.StatusFound, target)
+	}
+}
+
+// showProviderDown shows the sign-in page because a provider cannot be reached and there are
+// other ways to sign in. The interface wants errors of a provider that was reached to go to
+// the client.
+func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
+	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.To.ClientID, Err: clientError(p, err)})
+	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
+		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{Down: p.Name},
+	})
+}
+
+// callback receives a provider's authentication response (OpenID Connect Core §3.1.2.5).
+func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	q, err := oauth2.QueryParameters(r.URL.RawQuery)
+	response := &authenticationResponse{parameters: q}
+	if err == nil {
+		response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
+	}
+	if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
+		err = errNoPendingSignIn // another provider's response: mix-up (RFC 9700 §4.4.2)
+	}
+	if err != nil {
+		f.frame.ShowError(w, r, err)
+		return
+	}
+	req, err := f.requests.reopen(r.Context(), response.pending.Query)
+	if req != nil {
+		req.Once = &Once{After: func() error {
+			response.done = true
+			browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
+			return nil
+		}}
+	}
+	if !f.frame.Failed(w, r, req, err) {
+		f.signIn(w, r, p, req, response)
+	}
+}
+
+// authenticationResponse is a provider's response to a pending sign-in.
+type authenticationResponse struct {
+	pending    pendingSignIn
+	parameters oauth2.Parameters
+	identity   *upstream.Identity // what the code was exchanged for; nil before
+	done       bool               // the sign-in has ended, well or not
+}
+
+// signIn signs the person of a response in. If that fails through our fault, the same
+// response can be sent again, although the provider would not accept its code again.
+func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
+	user, session, err := f.authenticate(r, p, req, response)
+	if response.pending.Renewal && !disconnected(r, err) {
+		f.renewal.returned(w, r, p, req, response, session, clientError(p, err))
+		return
+	}
+	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
+		return
+	}
+	if response.pending.Request.Lasting && err == nil { // nobody's session: what was asked was less than a sign-in asks
+		f.redirectToProvider(w, r, p, req)
+		return
+	}
+	defer func() {
+		if response.identity != nil && !response.done {
+			f.identities.keep(response.pending.Request.State, response.identity)
+		}
+	}()
+	if err != nil {
+		err = clientError(p, err)
+		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err})
+	}
+	switch {
+	case errors.Is(err, errDoubleSignIn):
+		f.frame.ShowError(w, r, err)
+	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.How.Prompts("none"):
+		f.refusals.redirect(w, r, p, req, response.identity)
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	default:
+		f.secondFactor.begin(w, r, req, user, session)
+	}
+}
+
+// disconnected reports whether an error only means that the browser has disconnected: nobody
+// is left to answer, and there is nothing to log.
+func disconnected(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
+}
+
+// authenticate returns the person of a response, and the session to start.
+func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
+	if !f.accounts.Ways(req.To.Providers).Has(p.Key) {
+		return nil, begun, people.Refusal(errors.New("the client does not allow this identity provider"))
+	}
+	identity, err := f.exchange(r.Context(), p, response)
+	if err != nil {
+		return nil, begun, err
+	}
+	response.identity = identity
+	audit.NoteAuthenticated(r.Context())
+	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity), req.To.NeedsFHIRUser)
+	if err != nil {
+		return nil, begun, err
+	}
+	begun = session.Session{
+		User: user.ID, Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+		UpstreamSubject: identity.Subject, Held: identity.Held,
+	}
+	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
+		begun.UpstreamSession = sid
+	}
+	if p.KeepUpstreamToken {
+		begun.UpstreamIDToken = identity.IDToken
+	}
+	return user, begun, nil
+}
+
+// exchange exchanges a response for an identity, once for each state. If the sign-in failed
+// here afterwards, the same response yields the same identity again.
+func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*upstream.Identity, error) {
+	state, q := response.pending.Request.State, response.parameters
+	if identity := f.identities.take(state); identity != nil {
+		return identity, nil
+	}
+	// A provider may take a code sent twice for a stolen one, and revoke what it issued. If
+	// the store is full or fails we risk that: a flood must not stop other sign-ins.
+	used := store.Key("used-state", state)
+	if err := f.store.Add(ctx, used, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
+		return nil, errDoubleSignIn
+	}
+	identity, err := p.Client.Exchange(ctx, upstream.Callback{
+		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
+	}, response.pending.Request)
+	if err != nil {
+		// Nobody is signed in. Made-up responses, which need no account, must not fill the
+		// store.
+		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
+	}
+	if oldest := f.states.Adding(p.Key+"\x00"+identity.Subject, used); oldest != nil {
+		_ = f.store.Do(ctx, oldest...) // else they expire
+	}
+	return identity, nil
+}
+
+// forwardedErrors are a provider's refusals that the client learns of (RFC 6749 §4.1.2.1,
+// OpenID Connect Core §3.1.2.6, and OpenID Connect Core Error Code
+// unmet_authentication_requirements §2, because acr_values is passed on).
+var forwardedErrors = []string{
+	"access_denied", "login_required", "interaction_required", "consent_required",
+	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
+}
+
+// clientError turns a provider's error into one for the client: in the words of the interface
+// (§7), or with the provider's code. Any other is a server_error, and only logged.
+func clientError(p *people.Provider, err error) error {
+	var own *oauth2.Error
+	var theirs *upstream.Error
+	if errors.As(err, &own) || !errors.As(err, &theirs) {
+		return err
+	}
+	if text, ok := theirs.Description(p.Name, p.Google); ok {
+		return &oauth2.Error{Code: "invalid_request", Description: text, Shown: true, Err: err}
+	}
+	if theirs.Kind == upstream.Declined && slices.Contains(forwardedErrors, theirs.Code) {
+		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package signin
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// A pending sign-in is kept in as many cookies as it takes, for ten minutes, for this
+// browser, and used once.
+func TestPendingSignInCookies(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		size int
+		do   func(back *http.Request)
+		want error
+	}{
+		{"at once", 10, func(*http.Request) {}, nil},
+		{"in several pieces", 5000, func(*http.Request) {}, nil},
+		{"within ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime - time.Second) }, nil},
+		{"after ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime + 2*time.Second) }, errNoPendingSignIn},
+		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browser.IDPrefix, "other") }, errNoPendingSignIn},
+		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, pendingCookie("state")+"-1", "") }, errNoPendingSignIn},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sealer := &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}
+				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
+				w := httptest.NewRecorder()
+				if err := kept.store(sealer, w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil {
+					t.Fatal(err)
+				}
+				back := httptest.NewRequest(http.MethodGet, "/", nil)
+				for _, c := range w.Result().Cookies() {
+					if len(c.String()) > 4096 || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+						t.Errorf("cookie %d bytes, %+.100v", len(c.String()), c)
+					}
+					back.AddCookie(c)
+				}
+				tt.do(back)
+				again := httptest.NewRecorder()
+				got, err := readPending(sealer, back, "state")
+				browser.RemovePieces(again, back, pendingCookie("state"))
+				if !errors.Is(err, tt.want) || err == nil && got != kept {
+					t.Errorf("error %v, want %v", err, tt.want)
+				}
+				for _, c := range again.Result().Cookies() {
+					if c.MaxAge >= 0 {
+						t.Errorf("cookie %s stays", c.Name)
+					}
+				}
+				if err == nil && len(again.Result().Cookies()) == 0 {
+					t.Error("no cookie is removed")
+				}
+			})
+		})
+	}
+}
+
+// What leads to the page of somebody who was refused has their ID token, and does not last.
+func TestRefusalLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		sealed, err := f.frame.Sealer.Seal(w, r, "refused", `{"provider":"p"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(w.Result().Cookies()[0])
+		for _, want := range []error{nil, ErrPageExpired} {
+			if refused, err := f.read(r, sealed); !errors.Is(err, want) || (refused.Provider == "p") != (want == nil) {
+				t.Errorf("%+v, %v, want %v", refused, err, want)
+			}
+			time.Sleep(10*time.Minute + 2*time.Second)
+		}
+	})
+}
+
+// replaceCookie gives the cookies whose names begin so another value.
+func replaceCookie(r *http.Request, name, value string) {
+	cookies := r.Cookies()
+	r.Header.Del("Cookie")
+	for _, c := range cookies {
+		if strings.HasPrefix(c.Name, name) {
+			c.Value = value
+		}
+		if c.Value != "" {
+			r.AddCookie(c)
+		}
+	}
+}
+
+// Anybody can come back with made-up answers. Those that there is no more room for are
+// not remembered, and keep nobody from signing in.
+func TestSignInAmongMadeUpAnswers(t *testing.T) {
+	t.Parallel()
+	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
+	accounts := &people.Accounts{
+		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), Durable: store.NewMemory(0, 0),
+		Lifetime: time.Hour, Logger: logger,
+	}
+	if err := accounts.AddProvider(people.IdentityProvider{
+		Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
+	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
+		t.Fatal(err)
+	}
+	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime)}
+	if err := f.store.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
+		t.Fatal(err)
+	}
+	p := accounts.Providers["p"]
+	pending := pendingSignIn{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
+	target, err := p.Client.AuthenticationURL(t.Context(), pending.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := oauth2.Parameters(idp.Authorize(t, target))
+	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
+	if user, _, err := f.authenticate(back, p, &Request{To: Destination{ClientID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
+		t.Errorf("%v, %v", user, err)
+	}
+}

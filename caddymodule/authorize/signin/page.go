@@ -1,0 +1,199 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// signInPage signs people in by name and password, or by a passkey, or sends them to their provider.
+type signInPage struct {
+	frame        *Frame
+	requests     *reopener
+	accounts     *people.Accounts
+	limiter      *lockout.Limiter
+	secondFactor *secondFactor
+	passkeys     *passkeySignIn
+	start        *starter
+	other        *accountSwitch
+}
+
+// address is the sign-in page for a request or, if there is no choice, where its identity provider is asked; with further
+// parameters.
+func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
+	ways := e.accounts.Ways(req.To.Providers)
+	p := req.provider(ways)
+	if err := req.checkWays(ways, p); err != nil {
+		return "", err
+	}
+	path := endpoint.Login
+	if p != nil {
+		path += "/" + p.Key
+	}
+	sealed, err := e.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	q := url.Values{"request": {sealed}}
+	maps.Copy(q, further)
+	return path + "?" + q.Encode(), err
+}
+
+func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := PageParameters(w, r)
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	if p.Get("factor") != "" {
+		e.secondFactor.serve(w, r, p)
+		return
+	}
+	req, err := e.requests.unseal(r, p.Get("request"))
+	switch {
+	case e.frame.Failed(w, r, req, err):
+	case p.Get("decision") == "deny":
+		req.Purpose.Refuse(w, r, ErrDenied)
+	case r.Method == http.MethodPost && p.Get("assertion") != "":
+		e.submitPasskey(w, r, req, p)
+	case r.Method == http.MethodPost:
+		e.submit(w, r, req, p)
+	default:
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.username(req)})
+	}
+}
+
+// submit handles the form. An e-mail address in a provider's domain leads to that provider,
+// whatever the password; any other name must be a local user's.
+func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
+	ways := e.accounts.Ways(req.To.Providers)
+	address := strings.TrimSpace(p.Get("username")) // phone keyboards add a space
+	if provider := ways.ByDomain(address); provider != nil {
+		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
+		return
+	}
+	user, err := e.checkPassword(r, ways, p)
+	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
+	event := audit.Event{
+		Kind: audit.SignIn, ClientID: req.To.ClientID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
+		Err: err, Anonymous: true, // to name an account proves nothing
+	}
+	var wait *lockout.WaitError
+	switch {
+	case errors.As(err, new(lockout.BusyError)):
+		e.frame.Trail.Record(r.Context(), event)
+		lockout.SetRetryAfter(w, lockout.BusyWait)
+		data.Problem.Busy = lockout.BusyWait
+		e.show(w, r, http.StatusServiceUnavailable, req, data)
+	case errors.As(err, &wait):
+		e.frame.Trail.RecordLockout(r.Context(), event)
+		lockout.SetRetryAfter(w, wait.Wait)
+		data.Problem.Wait = wait.Wait
+		e.show(w, r, http.StatusTooManyRequests, req, data)
+	case errors.Is(err, people.ErrWrongPassword):
+		e.frame.Trail.Record(r.Context(), event)
+		data.Problem.Wrong = true
+		e.show(w, r, http.StatusForbidden, req, data)
+	case errors.Is(err, context.Canceled): // the browser has disconnected
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	default:
+		e.secondFactor.begin(w, r, req, user, session.Session{AMR: []string{"pwd"}})
+	}
+}
+
+// redirectByEmail sends the browser to the provider of an e-mail address. Somebody else who is signed in there is signed out
+// first.
+func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
+	current, err := e.other.sessions.Current(r)
+	another := current != nil && current.Provider == p.Key && !isNamed(current, q.Get("login_hint"))
+	if another {
+		q.Set(otherAccount, "")
+	}
+	next := endpoint.Login + "/" + p.Key + "?" + q.Encode()
+	if err == nil && another {
+		next, err = e.other.leave(w, r, next)
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusSeeOther, next)
+}
+
+// checkPassword returns the user whose name and password were typed.
+func (e *signInPage) checkPassword(r *http.Request, ways people.Ways, p oauth2.Parameters) (user *people.User, err error) {
+	if !ways.Local {
+		return nil, people.ErrWrongPassword
+	}
+	name := p.Get("username")
+	counters, known, err := e.limiter.Counters(r, lockout.Password, name, e.accounts.Directory.AccountNamed(name))
+	if err != nil {
+		return nil, err
+	}
+	network := fairqueue.Network(audit.ClientAddress(r.Context()))
+	err = e.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() error {
+		user, err = e.accounts.Directory.SignIn(r.Context(), network, known, name, p.Get("password"))
+		return err
+	})
+	return user, err
+}
+
+// username is what the page suggests.
+func (e *signInPage) username(req *Request) string {
+	if req.How.LoginHint == "" && len(req.How.Subjects) == 1 && e.accounts.Directory.User(req.How.Subjects[0]) != nil {
+		return req.How.Subjects[0]
+	}
+	return req.How.LoginHint
+}
+
+// show shows the sign-in page, with a challenge for passkeys if local users may sign in, and
+// somebody has one.
+func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, req *Request, data page.SignIn) {
+	c, err := e.passkeys.challenge(w, r, req)
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	data.Passkey, data.Client, data.Links = passkeyPrompt(c), req.To.Title, req.To.Links
+	ways := e.accounts.Ways(req.To.Providers)
+	data.Local = ways.Local
+	for _, p := range ways.Providers {
+		data.Ways = append(data.Ways, page.SignInWay{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
+		data.ByEmail = data.ByEmail || len(p.Domains) > 0
+	}
+	e.frame.Show(w, r, req, page.View{
+		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data, Policy: page.Policy{Images: data.Links.Images()},
+	})
+}
+
+// submitPasskey signs in who answered the page's challenge. There is no second factor to ask
+// for: the passkey and what its owner showed it are two.
+func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
+	answered, err := e.passkeys.answered(r, req, p)
+	switch {
+	case errors.Is(err, factor.ErrPasskey):
+		event := audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err, Anonymous: true}
+		if answered.User != nil {
+			event.User = answered.User.ID
+		}
+		e.frame.Trail.Record(r.Context(), event)
+		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
+	case errors.Is(err, context.Canceled): // the browser has disconnected
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	default:
+		audit.NoteAuthenticated(r.Context())
+		e.start.session(w, r, req, answered.User, session.Session{AMR: answered.AMR})
+	}
+}

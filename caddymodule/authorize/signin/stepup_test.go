@@ -1,0 +1,268 @@
+package signin_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+func requiring(acr string) func(*authorize.Config) {
+	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
+}
+
+// asks reports what a request of somebody who is signed in leads to: a code, an error, or a
+// page for a further factor.
+func asks(t *testing.T, b *servertest.Browser, change url.Values) string {
+	t.Helper()
+	u, err := b.Authorize(servertest.Request(change)).Location()
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case u.Query().Has("code"):
+		return "code"
+	case u.Query().Has("factor"):
+		return "factor"
+	}
+	return u.Query().Get("error")
+}
+
+// Who signed in with less than is asked for proves the rest, and not all again.
+func TestStepUp(t *testing.T) {
+	t.Parallel()
+	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"values":["mfa","phr"]}}}`}}
+	for name, tt := range map[string]struct {
+		required string // of the client
+		app      bool   // that the person has enrolled
+		change   url.Values
+		want     string
+	}{
+		"nothing asked":                       {"", true, nil, "code"},
+		"asked, and there":                    {"", true, url.Values{"acr_values": {"phr mfa"}}, "factor"},
+		"asked, and not there":                {"", false, url.Values{"acr_values": {"mfa"}}, "code"},
+		"asked, another than is there":        {"", true, url.Values{"acr_values": {"phr"}}, "code"},
+		"asked, and met":                      {"", true, url.Values{"acr_values": {"mfa sfa"}}, "code"},
+		"asked, and unknown":                  {"", true, url.Values{"acr_values": {"gold"}}, "code"},
+		"asked without a page":                {"", true, url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "code"},
+		"asked as a claim":                    {"", true, url.Values{"claims": {`{"id_token":{"acr":{"value":"mfa"}}}`}}, "factor"},
+		"essential, and there":                {"", true, essential, "factor"},
+		"essential, and not there":            {"", false, essential, "unmet_authentication_requirements"},
+		"required, and there":                 {"mfa", true, nil, "factor"},
+		"required, and not there":             {"mfa", false, nil, "unmet_authentication_requirements"},
+		"required, another than is there":     {"phr", true, nil, "unmet_authentication_requirements"},
+		"required without a page":             {"mfa", true, url.Values{"prompt": {"none"}}, "login_required"},
+		"required, and more asked than there": {"mfa", true, url.Values{"acr_values": {"phr"}}, "factor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := servertest.AtAccount(t, servertest.New(t, requiring(tt.required)))
+			if tt.app {
+				servertest.EnrolApp(b)
+			}
+			servertest.Equal(t, asks(t, b, tt.change), tt.want)
+		})
+	}
+}
+
+func TestStepUpByCode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
+		secret, _ := servertest.EnrolApp(b)
+		before := b.Cookies["__Host-fhir-session"]
+		r := b.Authorize(servertest.Request(nil))
+		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
+		answer := servertest.Location(t, b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())))
+		claims := b.Claims(b.Redeem(answer).IDToken)
+		sid, _, _ := strings.Cut(before, ".")
+		if claims["acr"] != "mfa" || claims["sid"] != sid {
+			t.Errorf("%v, session before %s", claims, sid)
+		}
+		servertest.Equal(t, asks(t, b, nil), "code")
+	})
+}
+
+// For a client that requires a passkey, no code will do.
+func TestStepUpByPasskeyAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, a := servertest.AtAccount(t, servertest.New(t, requiring("phr"))), servertest.NewAuthenticator()
+		servertest.EnrolPasskey(b, a)
+		r := b.Authorize(servertest.Request(nil))
+		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
+		if strings.Contains(page, `name="code"`) {
+			t.Errorf("a code is asked for: %s", page)
+		}
+		servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
+		if code := servertest.Location(t, servertest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
+			t.Error("no code")
+		}
+	})
+}
+
+// A further factor alone signs nobody in: the session must still be there.
+func TestStepUpNeedsItsSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, end := range map[string]func(b *servertest.Browser){
+			"signed out": func(b *servertest.Browser) {
+				sealed := servertest.Field(t, servertest.Body(t, b.Get("/oauth2/logout")), "request")
+				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
+			},
+			"no cookie": func(b *servertest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
+			"somebody else": func(b *servertest.Browser) {
+				b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+			},
+		} {
+			b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
+			secret, _ := servertest.EnrolApp(b)
+			page := servertest.Body(t, b.Get(b.Authorize(servertest.Request(nil)).Header.Get("Location")))
+			end(b)
+			servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())), http.StatusBadRequest, name)
+		}
+	})
+}
+
+// A refresh token of before the client required more is of no use.
+func TestRequiredACREndsGrants(t *testing.T) {
+	t.Parallel()
+	c := servertest.Config()
+	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+	server := func(acr string) *authorize.Server {
+		return servertest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
+	}
+	tokens := servertest.NewBrowser(t, server("")).Tokens(servertest.OfflineAccess(nil))
+	servertest.Equal(t, servertest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+}
+
+// What a provider says of two factors counts.
+func TestACROfProvider(t *testing.T) {
+	t.Parallel()
+	for amr, want := range map[string]string{"mfa": "mfa", "pwd": "sfa"} {
+		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+			s.IDToken = func(t *authorizetest.IDToken) { t.Claims["amr"] = []string{amr} }
+		})
+		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
+		servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
+	}
+}
+
+// Whoever knows the password alone opened forms before the owner set up a second factor: they add, replace and remove
+// nothing after it.
+func TestFactorIsNotOutrun(t *testing.T) {
+	t.Parallel()
+	passkey := func(t *testing.T, b *servertest.Browser) url.Values {
+		t.Helper()
+		return servertest.PasskeyForm(b, servertest.NewAuthenticator())
+	}
+	app := func(_ *testing.T, b *servertest.Browser) url.Values {
+		form, _ := servertest.AppForm(b)
+		return form
+	}
+	button := func(action string) func(*testing.T, *servertest.Browser) url.Values {
+		return func(t *testing.T, b *servertest.Browser) url.Values {
+			t.Helper()
+			return url.Values{"request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}, "action": {action}}
+		}
+	}
+	byApp := func(b *servertest.Browser) { servertest.EnrolApp(b) }
+	byPasskey := func(b *servertest.Browser) { servertest.EnrolPasskey(b, servertest.NewAuthenticator()) }
+	for _, tt := range []struct {
+		name  string
+		form  func(*testing.T, *servertest.Browser) url.Values
+		enrol func(*servertest.Browser)
+	}{
+		{"a passkey, after an app", passkey, byApp},
+		{"a passkey, after a passkey", passkey, byPasskey},
+		{"an app, after a passkey", app, byPasskey},
+		{"new recovery codes", button("renew_recovery"), byApp},
+		{"the app removed", button("remove_app"), byApp},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, nil)
+				owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+				form := tt.form(t, thief)
+				tt.enrol(owner)
+				before := factorsShown(owner)
+				if before == "" {
+					t.Fatal("the account page shows no factors")
+				}
+				r := thief.Post("/oauth2/account", form)
+				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
+					t.Errorf("%d to %q", r.StatusCode, to)
+				}
+				servertest.Equal(t, factorsShown(owner), before)
+			})
+		})
+	}
+}
+
+var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
+
+// factorsShown is what of the account page tells of factors.
+func factorsShown(b *servertest.Browser) string {
+	return strings.Join(factorShown.FindAllString(servertest.AccountPage(b, ""), -1), " ")
+}
+
+// A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
+// The one in which it was set up goes on.
+func TestSessionOfBeforeTheFactor(t *testing.T) {
+	t.Parallel()
+	leadsToFactor := func(r *http.Response) bool {
+		return strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=")
+	}
+	for name, give := range map[string]func(t *testing.T, b *servertest.Browser) (give func() *http.Response){
+		"a code": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(servertest.Request(nil)) }
+		},
+		"an access token": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(servertest.Request(url.Values{"response_type": {"token"}})) }
+		},
+		"an answer to a consent page": func(t *testing.T, b *servertest.Browser) func() *http.Response {
+			t.Helper()
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"consent"}})))
+			return func() *http.Response { return b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")) }
+		},
+		"the account page": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return servertest.FollowOnce(b, b.Get("/oauth2/account")) }
+		},
+		"the launch page": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return servertest.FollowOnce(b, b.Get(servertest.LaunchPage)) }
+		},
+		"the launch page's form": func(t *testing.T, b *servertest.Browser) func() *http.Response {
+			t.Helper()
+			form := servertest.LaunchChoice(t, servertest.Body(t, b.Get(servertest.LaunchPage)), nil)
+			return func() *http.Response { return servertest.FollowOnce(b, b.Post(servertest.LaunchPage, form)) }
+		},
+		"a picker that was left open": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			page := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
+			return func() *http.Response { return b.Get(page) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.New(t, func(c *authorize.Config) {
+				c.Users[0].FHIRUser, c.Records, c.LaunchPage = "Practitioner/alice", new(servertest.FHIRServer), true
+				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = servertest.LaunchScopes, []string{"code", "token"}
+			})
+			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+			ask := give(t, thief)
+			servertest.EnrolApp(owner)
+			if r := ask(); !leadsToFactor(r) {
+				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			servertest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
+			servertest.Equal(t, asks(t, owner, nil), "code", "the owner's")
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// maxCodes is how many codes one person can have, redeemed ones included.
+const maxCodes = 200
+
+// Codes issues and redeems authorization codes.
+type Codes struct {
+	lifetime    time.Duration
+	store       store.Store
+	durable     store.Store
+	recent      *store.Latest
+	grants      *Grants
+	families    *families
+	revocations *revocation.Revocations
+	trail       *audit.Recorder
+}
+
+// Issue makes a code for a grant (RFC 6749 §4.1.2), and the step that stores it.
+func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
+	value, err := store.ToJSON(g)
+	if err != nil {
+		return "", step, err
+	}
+	code = oauth2.RandomToken()
+	key := store.Key("code", code)
+	calls := append(cs.recent.Adding(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
+	return code, store.In(cs.store, calls...), nil
+}
+
+// redeemable returns the grant of a code that nothing known here speaks against. It checks the
+// whole request first, so that nobody without the client's credentials and verifier can use
+// the code up.
+func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
+	g, err := cs.find(ctx, p.Get("code"))
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(client, p); err != nil {
+		return nil, err
+	}
+	err = cs.check(ctx, g, client)
+	if _, ended := errors.AsType[*oauth2.Error](err); !ended {
+		return g, err
+	}
+	// What was given for it may still last.
+	switch _, getErr := cs.store.Get(ctx, revocation.UsedCodeKey(g.Family)); {
+	case errors.Is(getErr, store.ErrNotFound):
+		return nil, err
+	case getErr != nil:
+		return nil, getErr
+	}
+	return nil, cs.revokeReplayed(ctx, g)
+}
+
+// redeem marks a code as used, stores the refresh tokens that begin with it, and reads whether
+// the grant still stands, in one step of each store. Of concurrent requests exactly one
+// succeeds, at whatever gateway, and only that one returns tokens. The mark is an entry,
+// rather than the absence of the code, so that later requests recognize a replay.
+//
+// It does not read whether the family was revoked: PostgreSQL reads after the mark is stored,
+// and a replay may have revoked the family by then. Its tokens are void, but the request that
+// used the code has won.
+func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, start *familyStart) error {
+	check, err := cs.revocations.Check(ctx, "", codeBinding(g))
+	for err == nil {
+		mark := &store.Call{Op: store.Add, Key: revocation.UsedCodeKey(g.Family), Value: revocation.CodeRedeemed, TTL: cs.lifetime}
+		consent := cs.grants.readingConsent(g, client)
+		err = store.Do(ctx, store.In(cs.durable, append(start.calls(), consent...)...), store.In(cs.store, mark), check.Step())
+		switch {
+		case err == nil:
+			return cs.confirm(ctx, client, g, check, consent)
+		case errors.Is(mark.Err, store.ErrExists):
+			return cs.revokeReplayed(ctx, g)
+		case errors.Is(err, store.ErrTooLong):
+			err = start.makeRoom(ctx)
+		default:
+			start.drop(ctx, cs.store)
+		}
+	}
+	return err
+}
+
+// confirm refuses a code whose grant ended before it was redeemed, and drops what was stored.
+func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, check *revocation.Check, consent []*store.Call) error {
+	void, err := check.Void(g.GrantedAt)
+	if err == nil && void {
+		err = errEndedCode
+	}
+	if err == nil {
+		err = cs.grants.checkReadConsent(g, client, consent)
+	}
+	if err != nil && g.wantsRefresh() {
+		err = errors.Join(err, cs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
+	}
+	return err
+}
+
+// revokeReplayed revokes the tokens of a code that is used twice, once by a thief
+// (RFC 6749 §4.1.2).
+func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
+	err := cs.families.revoke(ctx, g)
+	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
+	if err != nil {
+		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
+	}
+	return errInvalidCode
+}
+
+// codeBinding is that of a grant's code, which always ends with the session.
+func codeBinding(g *Grant) revocation.Binding {
+	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
+}
+
+// check refuses a code whose grant has ended, as far as is known here.
+func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
+	revoked, err := cs.revocations.Revoked(ctx, g.Family)
+	if err != nil {
+		return err
+	}
+	cutoff, err := cs.revocations.LatestCutoff(ctx, codeBinding(g))
+	switch {
+	case err != nil:
+		return err
+	case revoked:
+		return errInvalidCode
+	case revocation.IsCutOff(g.GrantedAt, cutoff):
+		return errEndedCode
+	}
+	return cs.grants.checkAllowed(ctx, g, client)
+}
+
+func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {
+	if code == "" {
+		return nil, oauth2.InvalidRequest("code is missing")
+	}
+	g, err := store.GetJSON[Grant](ctx, cs.store, store.Key("code", code))
+	if g == nil && err == nil {
+		err = errInvalidCode
+	}
+	return g, err
+}
+
+var (
+	errInvalidCode = oauth2.InvalidGrant("the code is unknown, expired or used already")
+	errEndedCode   = oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
+)

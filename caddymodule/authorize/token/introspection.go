@@ -1,0 +1,132 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// introspection is the response of RFC 7662 §2.2, with the claims of SMART App Launch 2.2,
+// Token Introspection. If a token is invalid, or not the client's, it is only inactive.
+type introspection struct {
+	Active    bool   `json:"active"`
+	TokenType string `json:"token_type,omitempty"`
+	*accessTokenClaims
+}
+
+// refreshIntrospection has no token_type, because refresh tokens have none.
+type refreshIntrospection struct {
+	Active   bool             `json:"active"`
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+
+	*launch.Context // nil without one
+}
+
+type introspectionEndpoint struct {
+	*endpoint.Responder
+	authenticator *client.Authenticator
+	families      *families
+	revocation    *revocationEndpoint
+	userinfo      *userinfoEndpoint
+}
+
+func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	answer, err := e.introspect(w, r)
+	if err != nil {
+		e.WriteError(w, r, err)
+		return
+	}
+	e.WriteJSON(w, http.StatusOK, answer)
+}
+
+func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := e.authenticator.Form(w, r)
+	if err != nil {
+		return nil, err
+	}
+	client, err := e.requester(r, p)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.revocation.find(r.Context(), p, e.revocation.verifier.verify)
+	switch {
+	case err != nil:
+		return nil, err
+	case t == nil, t.clientID != client.ID && !client.IntrospectAll:
+		return new(introspection), nil
+	case t.family != nil:
+		return e.introspectRefreshToken(r.Context(), t)
+	}
+	if opens, err := e.families.grants.opensRecord(r.Context(), t.access); !opens || err != nil {
+		return new(introspection), err
+	}
+	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
+}
+
+// requester returns the client that asks. It must authenticate with its credentials, or
+// with an access token of its own (SMART App Launch 2.2, Token Introspection), so that
+// nobody can probe for tokens (RFC 7662 §4).
+func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		claims, err := e.userinfo.bearerClaims(r)
+		if err != nil {
+			return nil, err
+		}
+		client, err := e.authenticator.Clients.Find(r.Context(), claims.ClientID)
+		if err == nil && client == nil { // gone since the token was verified
+			err = invalidToken
+		}
+		return client, err
+	}
+	client, err := e.authenticator.Authenticate(r, p)
+	if err == nil && client.Public() {
+		err = oauth2.InvalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
+	}
+	return client, err
+}
+
+// introspectRefreshToken returns a refresh token as active if it could be used now.
+func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
+	g := t.family.Grant
+	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)
+	if !t.current || client == nil {
+		return new(introspection), err
+	}
+	if err = e.families.check(ctx, t.family, client); err == nil {
+		err = e.families.grants.checkRelationship(ctx, g)
+	}
+	if _, ok := errors.AsType[*oauth2.Error](err); ok {
+		return new(introspection), nil
+	}
+	return &refreshIntrospection{
+		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Context: g.Launch,
+		Expiry:   jwt.NewNumericDate(t.family.expires(e.families.RefreshIdle)),
+		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
+	}, err
+}
+
+// opensRecord reports whether an access token still opens the record of its patient: not if the person chose one for whom,
+// as the FHIR server says, they no longer act.
+func (gs *Grants) opensRecord(ctx context.Context, t *accessTokenClaims) (bool, error) {
+	if !t.Related || t.Context == nil {
+		return true, nil
+	}
+	user, err := gs.accounts.Find(ctx, t.Subject)
+	if user == nil || err != nil {
+		return false, err
+	}
+	return gs.patients.StillHas(ctx, user.Person(), t.Patient)
+}

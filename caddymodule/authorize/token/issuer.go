@@ -1,0 +1,250 @@
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// accessTokenClaims are those of RFC 9068 §2.2.
+type accessTokenClaims struct {
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Audience string           `json:"aud"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ID       string           `json:"jti"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
+	ACR      string           `json:"acr,omitempty"`
+	FHIRUser string           `json:"fhirUser,omitempty"`
+
+	*launch.Context // that the client was launched with; nil without one
+
+	// UserinfoClaims are given by userinfo beside the scope's claims.
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
+
+	Session         string `json:"sid,omitempty"`             // that the token ends with, if any
+	CredentialHash  string `json:"credential_hash,omitempty"` // of what [boundTo] says
+	Provider        string `json:"idp,omitempty"`             // the key of the identity provider, if any
+	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
+	Related         bool   `json:"related,omitempty"`         // the person acts for the patient, as the FHIR server says
+}
+
+// IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are left to
+// userinfo (§5.4), unless the request or the client's configuration wants them here.
+type IDTokenClaims struct {
+	Issuer          string           `json:"iss"`                // this server
+	Subject         string           `json:"sub"`                // the person
+	Audience        string           `json:"aud"`                // the client_id
+	Expiry          *jwt.NumericDate `json:"exp"`                // as long as an access token
+	IssuedAt        *jwt.NumericDate `json:"iat"`                // now
+	AuthTime        *jwt.NumericDate `json:"auth_time"`          // when the person proved who they are
+	Nonce           string           `json:"nonce,omitempty"`    // of the request
+	AccessTokenHash string           `json:"at_hash,omitempty"`  // of the access token beside it
+	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the person's FHIR resource
+	Session         string           `json:"sid,omitempty"`      // the sid of the sign-in
+	AMR             []string         `json:"amr,omitempty"`      // how the person proved who they are
+	ACR             string           `json:"acr,omitempty"`      // the class of that: one of [oauth2.ACRValues]
+}
+
+// Issued are the tokens made of one grant.
+type Issued struct {
+	Access, ID, refresh string        // ID is empty without the scope openid
+	Lifetime            time.Duration // of the access token
+}
+
+// Issuer makes access and ID tokens.
+type Issuer struct {
+	issuer, fhirBase    string
+	AccessTokenLifetime time.Duration // of ID tokens too
+	keys                keyring.Signing
+	clients             *client.Registry
+	accounts            *people.Accounts
+	grants              *Grants
+	revocations         *revocation.Revocations
+}
+
+// Issue makes an access token of the given lifetime for a person's grant, and an ID token
+// if the scope includes openid. The error is invalid_grant if the grant was revoked, or the
+// person can no longer have it.
+func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
+	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
+	user, err := i.grants.user(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.grants.limit(ctx, g, user); err != nil {
+		return nil, err
+	}
+	cutoff, err := i.revocations.LatestCutoff(ctx, g.binding())
+	if err != nil {
+		return nil, err
+	}
+	if revocation.IsCutOff(g.GrantedAt, cutoff) {
+		return nil, oauth2.InvalidGrant("the grant was revoked")
+	}
+	dated, err := i.dating(ctx, g, cutoff)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	lifetime = g.bounded(lifetime)
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: revocation.NewTokenID(g.Family, dated), ClientID: g.ClientID, Scope: g.ScopeText(),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), ACR: oauth2.ACR(g.AMR, g.Provider), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
+		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: boundTo(user.TokensBoundTo, g.Generation),
+		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
+		Related: g.isRelated(user),
+	})
+	t := &Issued{Access: access, Lifetime: lifetime}
+	if err == nil && g.Has("openid") {
+		t.ID, err = i.IssueIDToken(ctx, g, user, access, now)
+	}
+	return t, err
+}
+
+// dating returns the time of an access token's jti: not before its grant, which is dated after
+// all that had been cut off by then, and after the latest cutoffs that are known.
+func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
+	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true})
+	at := revocation.DateAfter(revocation.DateAfter(i.revocations.Now(), cutoff), byConsent)
+	if at.Before(g.GrantedAt) {
+		at = g.GrantedAt
+	}
+	return at, err
+}
+
+// IssueIDToken makes an ID token. It holds the hash of the access token issued with it,
+// unless access is empty.
+func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
+	claims := IDTokenClaims{
+		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
+		Expiry: jwt.NewNumericDate(now.Add(i.AccessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
+		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR, ACR: oauth2.ACR(g.AMR, g.Provider),
+	}
+	client, err := i.clients.Find(ctx, g.ClientID)
+	if err != nil {
+		return "", err
+	}
+	if client == nil {
+		return "", oauth2.InvalidGrant("the client is no longer known")
+	}
+	names := g.IDTokenClaims
+	if client.ScopeClaimsInIDToken {
+		names = slices.Concat(names, people.ClaimsOfScope(g.Scope))
+	}
+	all, err := withClaims(claims, i.accounts.Claims(user, names))
+	if err != nil {
+		return "", err
+	}
+	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
+}
+
+// withClaims adds more to the JSON form of claims.
+func withClaims(claims any, more map[string]any) (any, error) {
+	if len(more) == 0 {
+		return claims, nil
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return nil, fmt.Errorf("writing claims: %w", err)
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("merging claims: %w", err)
+	}
+	for name, value := range more {
+		if all[name], err = json.Marshal(value); err != nil {
+			return nil, fmt.Errorf("writing claim %q: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// issueToClient makes the access token of a client that acts for itself (RFC 6749 §4.4).
+// Its sub is the client_id (RFC 9068 §2.2).
+func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
+	audit.NoteGrant(ctx, client.ID, "", scope)
+	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
+	dated, err := i.clientDating(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: revocation.NewDatedID(dated), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		CredentialHash: boundTo("", client.Generation),
+	})
+	return &Issued{Access: access, Lifetime: lifetime}, err
+}
+
+// boundTo is to what tokens are bound: the credential of a local user, whose hash is given, and the generation of the
+// client, if it has one.
+func boundTo(credentialHash string, client oauth2.Generation) string {
+	if client == 0 {
+		return credentialHash
+	}
+	return hashOf(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
+}
+
+// clientDating returns the time of the jti of a client's own token: after all cutoffs.
+func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at time.Time, err error) {
+	check, err := i.revocations.Check(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
+	if err == nil {
+		err = store.Do(ctx, check.Step())
+	}
+	if err != nil {
+		return at, err
+	}
+	cutoff, err := check.Cutoff()
+	return revocation.DateAfter(i.revocations.Now(), cutoff), err
+}
+
+// clientTokenLifetime is the most that SMART Backend Services recommends.
+const clientTokenLifetime = 5 * time.Minute
+
+// grantedFHIRUser returns fhirUser if the scope was granted: clients can read access tokens
+// too.
+func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
+	if !g.Has("fhirUser") {
+		return ""
+	}
+	return i.accounts.FHIRUser(user)
+}
+
+// accessTokenHash is the at_hash for algorithms with SHA-256 (OpenID Connect Core §3.1.3.6).
+func accessTokenHash(access string) string {
+	if access == "" {
+		return ""
+	}
+	return hashOf(access)
+}
+
+// hashOf is the half of a digest, in base64url.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
+}

@@ -1,0 +1,355 @@
+package token_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// However many codes one person asks for, exchanged or not, there is room for others;
+// the latest count, and what was revoked stays so.
+func TestCodesOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
+		stolen := b.Code(nil)
+		access := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))).AccessToken
+		b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))
+		var first, last string
+		for i := range 500 {
+			time.Sleep(100 * time.Millisecond)
+			last = b.CodeOfSession(nil)
+			if i%2 == 0 {
+				if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
+					t.Fatalf("code %d: %+v", i, got)
+				}
+			} else if first == "" {
+				first = last
+			}
+		}
+		if got := b.RequestTokens(servertest.CodeForm(first, nil)); got.Error != "invalid_grant" {
+			t.Errorf("the first code: %+v", got)
+		}
+		if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
+			t.Errorf("the last code: %+v", got)
+		}
+		if b.TokenWorks(access) {
+			t.Error("what was revoked works again")
+		}
+		servertest.NewBrowser(t, b.Server).Answer(servertest.Request(nil))
+	})
+}
+
+// So it is with the grants that can be refreshed.
+func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
+	durable := store.NewMemory(400, 0)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
+	offline := url.Values{"scope": {"user/*.rs offline_access"}}
+	first := b.Tokens(offline).Refresh
+	var last string
+	for i := range 500 {
+		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
+		if last = answer.Refresh; last == "" {
+			t.Fatalf("grant %d: %+v", i, answer)
+		}
+	}
+	servertest.CheckDead(b, first)
+	if got := b.Refresh(last, nil); got.AccessToken == "" {
+		t.Errorf("the last refresh token: %+v", got)
+	}
+}
+
+// Grants that ended do not count, or those of each day would end one that lasts.
+func TestEndedFamiliesDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	offline := url.Values{"scope": {"user/*.rs offline_access"}}
+	lasting := b.Tokens(offline).Refresh
+	for range 250 {
+		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
+		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+	}
+	if got := b.Refresh(lasting, nil); got.AccessToken == "" {
+		t.Errorf("the oldest refresh token: %+v", got)
+	}
+}
+
+// contended is a store in which another process is faster with each list, once at a
+// time.
+type contended struct {
+	store.Store
+	lost map[string]bool // by key
+}
+
+func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
+	for _, call := range calls {
+		if store.KindOf(call.Key) != "apps" || !call.Stores() {
+			continue
+		}
+		if c.lost[call.Key] = !c.lost[call.Key]; c.lost[call.Key] {
+			call.Err = store.ErrChanged
+			return call.Err
+		}
+	}
+	return c.Store.Do(ctx, calls...)
+}
+
+// What one person is given at one moment in many places is all good.
+func TestGrantsOfOnePersonAtOnce(t *testing.T) {
+	t.Parallel()
+	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
+	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
+	for range 2 { // the list is new, and not
+		b := servertest.NewBrowser(t, server)
+		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
+		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if len(store.lost) != 1 {
+		t.Errorf("contended for %v alone", store.lost)
+	}
+}
+
+// And with sessions, which another browser makes.
+func TestSessionsOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
+	first := servertest.NewBrowser(t, server)
+	first.Answer(servertest.Request(nil))
+	var last *servertest.Browser
+	for range 1200 {
+		last = servertest.NewBrowser(t, server)
+		if got := last.Answer(servertest.Request(nil)).Query(); got.Get("code") == "" {
+			t.Fatal(got)
+		}
+	}
+	for name, tt := range map[string]struct {
+		*servertest.Browser
+		signedIn bool
+	}{"the first": {first, false}, "the last": {last, true}} {
+		if got := servertest.Location(t, tt.Authorize(servertest.Request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
+			t.Errorf("%s browser is signed in: %t", name, got)
+		}
+	}
+	servertest.NewBrowser(t, server).Answer(servertest.Request(nil))
+	if sessions, err := server.Sessions(t.Context(), "alice"); err != nil || len(sessions) > 1000 {
+		t.Errorf("%d sessions, %v", len(sessions), err)
+	}
+}
+
+// However often somebody ends what they were given, the stores keep a bounded number of
+// entries, and what was ended stays so; what is newer is good.
+func TestEndingsOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
+	grant := servertest.Request(servertest.OfflineAccess(nil))
+	for _, tt := range []struct {
+		name  string
+		bound int
+		end   func(b *servertest.Browser) servertest.TokenResponse // what has ended
+	}{
+		{"revoked access tokens", 200, func(b *servertest.Browser) servertest.TokenResponse {
+			answer := b.Redeem(servertest.Location(b.T, b.Authorize(servertest.Request(nil))))
+			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.AccessToken}})
+			return answer
+		}},
+		{"revoked refresh tokens", 200, func(b *servertest.Browser) servertest.TokenResponse {
+			answer := b.Redeem(servertest.Location(b.T, b.Authorize(grant)))
+			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+			return answer
+		}},
+		{"codes used twice", 200, func(b *servertest.Browser) servertest.TokenResponse {
+			to := servertest.Location(b.T, b.Authorize(grant))
+			answer := b.Redeem(to)
+			b.Redeem(to)
+			return answer
+		}},
+		{"sessions", 1000, func(b *servertest.Browser) servertest.TokenResponse {
+			other := servertest.NewBrowser(b.T, b.Server)
+			answer := b.Redeem(servertest.Location(b.T, other.SignIn(servertest.Request(nil), "alice", "right")))
+			other.Post("/oauth2/logout", url.Values{"request": {servertest.Field(b.T, servertest.Body(b.T, other.Get("/oauth2/logout")), "request")}})
+			return answer
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+				servertest.Refreshing(c)
+				c.Store, c.Durable = store, durable
+				c.Clients[0].IDTokenAlgorithm = "ES256" // quick to sign
+			}))
+			lasting := b.Redeem(servertest.Location(t, b.SignIn(grant, "alice", "right")))
+			older := servertest.Location(t, b.Authorize(grant)) // with a code
+			first := tt.end(b)
+			var last servertest.TokenResponse
+			for range tt.bound + 20 {
+				last = tt.end(b)
+			}
+			const cutoffs = 2
+			if inMemory, kept := endingsIn(t, store), endingsIn(t, durable); inMemory > tt.bound+cutoffs || kept > tt.bound+cutoffs {
+				t.Errorf("%d endings in memory, %d durable", inMemory, kept)
+			}
+			if b.TokenWorks(first.AccessToken) || b.TokenWorks(last.AccessToken) {
+				t.Error("what was ended works")
+			}
+			if b.Redeem(older).AccessToken != "" {
+				t.Error("a code older than all endings that are kept is good")
+			}
+			newer := b.Redeem(servertest.Location(t, servertest.NewBrowser(t, b.Server).SignIn(grant, "alice", "right")))
+			if !b.TokenWorks(newer.AccessToken) || !b.TokenWorks(b.Refresh(lasting.Refresh, nil).AccessToken) {
+				t.Error("what is newer has ended, or an older refresh token")
+			}
+		})
+	}
+}
+
+// endingsIn counts what says in a store that something has ended.
+func endingsIn(t *testing.T, store store.Store) (n int) {
+	t.Helper()
+	keys, err := store.List(t.Context(), "")
+	for _, key := range keys {
+		value, _ := store.Get(t.Context(), key)
+		if strings.HasPrefix(key, "revoked:") || strings.HasPrefix(key, "cutoff:") || string(value) == "revoked" {
+			n++
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// meanwhile is a store in which something happens once, before or after a call.
+type meanwhile struct {
+	store.Store
+	before, after string // the method, and the beginning of the key
+	happens       func()
+}
+
+func (m *meanwhile) once(place *string, method, key string) {
+	if *place != "" && strings.HasPrefix(method+" "+key, *place) {
+		*place = ""
+		m.happens()
+	}
+}
+
+func (m *meanwhile) Get(ctx context.Context, key string) ([]byte, error) {
+	m.once(&m.before, "Get", key)
+	value, err := m.Store.Get(ctx, key)
+	m.once(&m.after, "Get", key)
+	return value, err
+}
+
+func (m *meanwhile) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	m.once(&m.before, "Add", key)
+	return m.Store.Add(ctx, key, value, ttl)
+}
+
+func (m *meanwhile) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	m.once(&m.before, "Put", key)
+	return m.Store.Put(ctx, key, value, ttl)
+}
+
+func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
+	err := m.Store.Do(ctx, calls...)
+	for _, c := range calls {
+		m.once(&m.after, c.Op.String(), c.Key)
+	}
+	return err
+}
+
+// While everything of a person is ended, whoever has a session of theirs gets nothing by
+// it that outlives the ending.
+func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
+	t.Parallel()
+	store := &meanwhile{Store: store.NewMemory(0, 0)}
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
+	b := servertest.NewBrowser(t, s)
+	b.Tokens(servertest.OfflineAccess(nil))
+	var got servertest.TokenResponse
+	store.happens = func() {
+		code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(nil)))).Query().Get("code")
+		got = b.RequestTokens(servertest.CodeForm(code, nil))
+	}
+	store.after = "Get families:" // those that are to be deleted are known
+	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
+		t.Fatalf("error %v, or nothing happened", err)
+	}
+	if b.TokenWorks(got.AccessToken) || b.Refresh(got.Refresh, nil).AccessToken != "" {
+		t.Error("it goes on with what it got")
+	}
+}
+
+// A session that begins while the others are ended goes no further than what it gave.
+func TestSessionBeginsDuringAnEnding(t *testing.T) {
+	t.Parallel()
+	store := &meanwhile{Store: store.NewMemory(0, 0)}
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
+	b, code := servertest.NewBrowser(t, s), ""
+	store.happens = func() { code = b.Code(nil) }
+	store.after = "Get sessions:"
+	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
+		t.Fatalf("%+v, %v, or nothing happened", got, err)
+	}
+	if given := b.RequestTokens(servertest.CodeForm(code, nil)); given.AccessToken != "" || b.SignedIn() {
+		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.SignedIn())
+	}
+}
+
+// A request that began in a session, and is answered when that is over, gives nothing.
+func TestSessionEndsDuringARequest(t *testing.T) {
+	t.Parallel()
+	for _, responseType := range []string{"code", "token"} {
+		store := &meanwhile{Store: store.NewMemory(0, 0)}
+		s := servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
+		b := servertest.NewBrowser(t, s)
+		b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"), "*")
+		store.happens = func() {
+			if n, err := s.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		store.before = "Get consent:"
+		to := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {responseType}})))
+		if store.before != "" || to.Query().Get("error") != "login_required" || to.Fragment != "" {
+			t.Errorf("%s: sent to %s", responseType, to)
+		}
+	}
+}
+
+// Of two endings at the same time the later counts, whichever is stored first.
+func TestTwoEndingsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"Add", "Put"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &meanwhile{Store: store.NewMemory(0, 0)}
+			s := servertest.New(t, func(c *authorize.Config) { c.Store = store })
+			end := func() {
+				if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
+					t.Error(err)
+				}
+			}
+			var between string
+			store.happens = func() {
+				time.Sleep(time.Second)
+				between = servertest.NewBrowser(t, s).Tokens(nil).AccessToken
+				time.Sleep(time.Second)
+				end()
+			}
+			store.before = call + " cutoff:client:"
+			if end(); servertest.NewBrowser(t, s).TokenWorks(between) {
+				t.Error("a token works that was given before the later one")
+			}
+		})
+	}
+}

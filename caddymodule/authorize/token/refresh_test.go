@@ -1,0 +1,622 @@
+package token_test
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const month = 30 * 24 * time.Hour
+
+var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
+
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	if !opaque.MatchString(first.Refresh) {
+		t.Fatalf("refresh token %q", first.Refresh)
+	}
+	r := b.Post("/oauth2/token", servertest.RefreshForm(first.Refresh, nil))
+	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		t.Errorf("header %v", r.Header)
+	}
+	second := servertest.Decode[servertest.TokenResponse](t, r)
+	if second.Refresh == first.Refresh || !opaque.MatchString(second.Refresh) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
+		t.Errorf("%+v", second)
+	}
+	if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
+		t.Error("an access token does not work")
+	}
+	before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
+	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
+		if before[name] != after[name] || after[name] == nil {
+			t.Errorf("%s: %v, after the refresh %v", name, before[name], after[name])
+		}
+	}
+	if _, there := after["nonce"]; there || before["nonce"] != "n" || after["at_hash"] == before["at_hash"] {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	if b.Claims(first.AccessToken)["jti"] == b.Claims(second.AccessToken)["jti"] {
+		t.Error("two access tokens have one jti")
+	}
+}
+
+// Who gets a refresh token, and who does not.
+func TestRefreshTokenGiven(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, scope string
+		change      func(*authorize.Config)
+		want        bool
+	}{
+		{"offline_access", "openid offline_access", servertest.Refreshing, true},
+		{"online_access", "openid online_access", servertest.Refreshing, true},
+		{"neither", "openid", servertest.Refreshing, false},
+		{"without openid", "demo.read offline_access", servertest.Refreshing, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
+			if got := b.Tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	t.Run("a client that may not have the scope", func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		if got := b.Tokens(servertest.OfflineAccess(nil)); got.Refresh != "" || strings.Contains(got.Scope, "offline_access") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("the token flow", func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+		fragment := b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
+		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
+			t.Errorf("fragment %s", fragment)
+		}
+		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): none is no scope.
+		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
+		if u.Query().Get("error") != "invalid_scope" {
+			t.Errorf("a refresh token alone: %s", u)
+		}
+	})
+	t.Run("client_credentials", func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
+		for _, scope := range []string{"system/*.rs", "offline_access", "system/*.rs offline_access"} {
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+			r.SetBasicAuth("service", "hush")
+			if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Refresh != "" {
+				t.Errorf("%s: %+v", scope, got)
+			}
+		}
+	})
+}
+
+func TestRefreshErrors(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	altered := func(i int) string {
+		c := byte('A')
+		if token[i] == c {
+			c = 'B'
+		}
+		return token[:i] + string(c) + token[i+1:]
+	}
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+	}{
+		{"no token", url.Values{"refresh_token": {""}}, "invalid_request"},
+		{"unknown", url.Values{"refresh_token": {strings.Repeat("A", 64)}}, "invalid_grant"},
+		{"cut short", url.Values{"refresh_token": {token[:63]}}, "invalid_grant"},
+		{"cut short by a group", url.Values{"refresh_token": {token[:60]}}, "invalid_grant"},
+		{"longer", url.Values{"refresh_token": {token + "A"}}, "invalid_grant"},
+		{"longer by a group", url.Values{"refresh_token": {token + "AAAA"}}, "invalid_grant"},
+		{"a line end in it", url.Values{"refresh_token": {token[:8] + "\n" + token[8:]}}, "invalid_grant"},
+		{"another family", url.Values{"refresh_token": {altered(3)}}, "invalid_grant"},
+		{"another secret", url.Values{"refresh_token": {altered(30)}}, "invalid_grant"},
+		{"another tag", url.Values{"refresh_token": {altered(50)}}, "invalid_grant"},
+		{"not base64url", url.Values{"refresh_token": {strings.Repeat("!", 64)}}, "invalid_grant"},
+		{"another client", url.Values{"client_id": {"strict"}}, "invalid_grant"},
+		{"an unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client"},
+		{"the token twice", url.Values{"refresh_token": {token, token}}, "invalid_request"},
+		{"a wider scope", url.Values{"scope": {"openid demo.read"}}, "invalid_scope"},
+		{"a wider permission", url.Values{"scope": {"user/Patient.cruds"}}, "invalid_scope"},
+		{"a malformed scope", url.Values{"scope": {`a"b`}}, "invalid_scope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := b.Refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.Refresh != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	if got := b.Refresh(token, nil); got.AccessToken == "" {
+		t.Errorf("others' mistakes used the token up: %+v", got)
+	}
+}
+
+// A public client may leave out its client_id; one with a secret may not.
+func TestRefreshWithoutClientID(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
+		t.Errorf("a public client: %+v", got)
+	}
+	if got := b.Refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
+		t.Errorf("an unknown token: %+v", got)
+	}
+	confidential := confidentialTokens(servertest.NewBrowser(t, b.Server))
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+		t.Errorf("a client with a secret: %+v", got)
+	}
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
+		t.Errorf("a client without its secret: %+v", got)
+	}
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.Refresh == "" {
+		t.Errorf("a client with its secret: %+v", got)
+	}
+}
+
+func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
+	redirect := url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}, "client_id": {"confidential"}}
+	code := b.Code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
+	redirect.Set("client_secret", "s3cret/+ %")
+	return b.RequestTokens(servertest.CodeForm(code, redirect))
+}
+
+// RFC 6749 §6: a refresh for more than was granted is invalid_scope, in whatever way it is more, and changes nothing. As much, or
+// less, is granted as requested.
+func TestRefreshForMoreThanGranted(t *testing.T) {
+	t.Parallel()
+	stored := store.NewMemory(0, 0)
+	server := servertest.New(t, func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "user/*.cruds", "launch", "profile")
+		c.Store = stored
+	})
+	families := func() map[string]string {
+		values := map[string]string{}
+		keys, err := stored.List(t.Context(), "refresh:")
+		servertest.NoError(t, err)
+		for _, key := range keys {
+			value, err := stored.Get(t.Context(), key)
+			servertest.NoError(t, err)
+			values[key] = string(value)
+		}
+		return values
+	}
+	for granted, asked := range map[string]struct{ more, less []string }{
+		"offline_access user/*.rs": {
+			more: []string{
+				"user/*.cruds", "user/*.*", "user/*.write", "user/*.rsu", "user/*.rs user/*.cruds", "user/*.cruds user/*.rs", "user/Observation.cruds", "user/Observation.*",
+				"patient/*.rs", "system/*.rs", "openid", "user/*.rs openid", "online_access", "demo.read", "user/*.rs nonsense", "launch/patient", "USER/*.rs",
+			},
+			less: []string{
+				"user/*.rs", "user/*.read", "user/*.r", "user/Observation.rs", "user/Observation.rs?category=http://x|y", "user/*.rs user/Patient.r", "offline_access user/*.rs",
+				"user/*.rs offline_access", "user/*.rs?_security=x",
+			},
+		},
+		"offline_access user/Observation.rs user/Patient.r": {
+			more: []string{"user/*.rs", "user/*.r", "user/*.cruds", "user/*.read", "user/Observation.rs user/Patient.rs", "user/Condition.r", "user/*.r?_security=x"},
+			less: []string{"user/Observation.rs", "user/Patient.r user/Observation.r", "user/Observation.read"},
+		},
+		"offline_access user/Observation.rs?category=http://x|y": {
+			more: []string{"user/Observation.rs", "user/*.rs", "user/*.rs?category=http://x|y", "user/Observation.rs?category=http://x|z", "user/Observation.cruds?category=http://x|y"},
+			less: []string{"user/Observation.rs?category=http://x|y", "user/Observation.r?category=http://x|y"},
+		},
+	} {
+		b := servertest.NewBrowser(t, server)
+		first := b.Tokens(url.Values{"scope": {granted}})
+		if first.Scope != granted {
+			t.Fatalf("granted %q", first.Scope)
+		}
+		token, before := first.Refresh, families()
+		for _, scope := range asked.more {
+			if got := b.Refresh(token, url.Values{"scope": {scope}}); got.Error != "invalid_scope" || got.AccessToken+got.Refresh != "" {
+				t.Errorf("%s of %s: %+v", scope, granted, got)
+			}
+		}
+		if !maps.Equal(families(), before) {
+			t.Errorf("%s: a refused refresh changed the grant", granted)
+		}
+		for _, scope := range asked.less {
+			got := b.Refresh(token, url.Values{"scope": {scope}})
+			if got.Scope != scope || got.AccessToken == "" {
+				t.Errorf("%s of %s: %+v", scope, granted, got)
+			}
+			token = got.Refresh
+		}
+		if got := b.Refresh(token, nil); got.Scope != granted {
+			t.Errorf("%s: then the whole: %+v", granted, got)
+		}
+	}
+}
+
+// A narrower scope is that of one refresh: the next has the whole again
+// (RFC 6749 §6).
+func TestRefreshNarrowsScope(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
+	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
+		t.Errorf("%+v", narrow)
+	}
+	if got := b.Claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
+		t.Errorf("scope of the access token %v", got)
+	}
+	if whole := b.Refresh(narrow.Refresh, nil); whole.Scope != first.Scope || whole.IDToken == "" {
+		t.Errorf("%+v", whole)
+	}
+}
+
+// A token that comes again within the grace gives the same successor; after it,
+// or once the successor was used, it ends the family.
+func TestRefreshTokenReuse(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		reuse func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse
+		again bool
+	}{
+		{"at once", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+			return b.Refresh(first.Refresh, nil)
+		}, true},
+		{"just within the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
+			return b.Refresh(first.Refresh, nil)
+		}, true},
+		{"after the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+			time.Sleep(authorize.DefaultRefreshTokenGrace)
+			return b.Refresh(first.Refresh, nil)
+		}, false},
+		{"once the successor was used", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
+			b.Refresh(second.Refresh, nil)
+			return b.Refresh(first.Refresh, nil)
+		}, false},
+		{"after many", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
+			for range 5 {
+				time.Sleep(24 * time.Hour)
+				second = b.Refresh(second.Refresh, nil)
+			}
+			return b.Refresh(first.Refresh, nil)
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+				first := b.Tokens(servertest.OfflineAccess(nil))
+				second := b.Refresh(first.Refresh, nil)
+				got := tt.reuse(b, first, second)
+				if tt.again {
+					if got.Refresh != second.Refresh || !b.TokenWorks(got.AccessToken) {
+						t.Errorf("%+v", got)
+					}
+					return
+				}
+				if got.Error != "invalid_grant" {
+					t.Errorf("%+v", got)
+				}
+				servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
+				servertest.CheckDead(b, second.Refresh)
+			})
+		})
+	}
+}
+
+func TestNoRefreshGrace(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = -1 }))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	second := b.Refresh(first.Refresh, nil)
+	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+}
+
+// Somebody else who comes with a client's token changes nothing, used or not.
+func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+		first := b.Tokens(servertest.OfflineAccess(nil))
+		second := b.Refresh(first.Refresh, nil)
+		time.Sleep(time.Hour / 2)
+		for _, token := range []string{first.Refresh, second.Refresh} {
+			if got := b.Refresh(token, url.Values{"client_id": {"strict"}}); got.Error != "invalid_grant" {
+				t.Errorf("%+v", got)
+			}
+		}
+		if got := b.Refresh(second.Refresh, nil); got.Refresh == "" {
+			t.Errorf("the client itself: %+v", got)
+		}
+	})
+}
+
+// Of many at once exactly one rotates, and the others get its successor.
+func TestRefreshAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, grace := range []time.Duration{0, -1} {
+		server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = grace })
+		b := servertest.NewBrowser(t, server)
+		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+		successors := map[string]int{}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				got := servertest.NewBrowser(t, server).Refresh(token, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				successors[got.Refresh+got.Error]++
+			})
+		}
+		all.Wait()
+		switch {
+		case grace < 0 && (successors["invalid_grant"] != 49 || len(successors) != 2):
+			t.Errorf("without a grace: %v", successors)
+		case grace == 0 && len(successors) != 1:
+			t.Errorf("with a grace: %v", successors)
+		}
+		for successor := range successors {
+			if got := b.Refresh(successor, nil); grace == 0 && got.Refresh == "" || grace < 0 && got.Refresh != "" {
+				t.Errorf("grace %v: the successor gives %+v", grace, got)
+			}
+		}
+	}
+}
+
+// A refresh token ends with what it rests on, and comes back with it: to be
+// refused uses nothing up.
+func TestRefreshEnds(t *testing.T) {
+	t.Parallel()
+	app := func(change func(*client.Client)) func(*authorize.Config) {
+		return func(c *authorize.Config) { change(&c.Clients[0]) }
+	}
+	tests := []struct {
+		name   string
+		change func(*authorize.Config)
+		want   string
+	}{
+		{"nothing has changed", func(*authorize.Config) {}, ""},
+		{"the user is disabled", func(c *authorize.Config) { c.Users[0].Disabled = true }, "invalid_grant"},
+		{"the user is removed", func(c *authorize.Config) { c.Users = c.Users[1:] }, "invalid_grant"},
+		{"the user has another password", func(c *authorize.Config) { c.Users[0].PasswordHash = "new" }, "invalid_grant"},
+		{"the client is gone", func(c *authorize.Config) { c.Clients = c.Clients[1:] }, "invalid_client"},
+		{"the client has lost offline_access", app(func(c *client.Client) { c.Scopes = []string{"user/*.rs", "online_access"} }), "invalid_grant"},
+		{"the client has lost another scope", app(func(c *client.Client) { c.Scopes = []string{"user/Patient.rs", "offline_access"} }), "invalid_grant"},
+		{"the client has lost the flow", app(func(c *client.Client) { c.ResponseTypes = []string{"token"} }), "unauthorized_client"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store := store.NewMemory(0, 0)
+			with := func(change func(*authorize.Config)) *authorize.Server {
+				return servertest.New(t, func(c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.Store, c.RefreshTokenGrace = store, -1
+					change(c)
+				})
+			}
+			b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
+			token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+			b.Server = with(tt.change)
+			if got := b.Refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
+				t.Errorf("%+v", got)
+			}
+			b.Server = with(func(*authorize.Config) {})
+			if got := b.Refresh(token, nil); tt.want != "" && got.AccessToken == "" {
+				t.Errorf("when all is as it was: %+v", got)
+			}
+		})
+	}
+}
+
+// online_access ends with the session, offline_access does not.
+func TestRefreshAndSession(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		scope string
+		lives bool
+	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
+		t.Run(tt.scope, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+			got := b.Tokens(url.Values{"scope": {tt.scope}})
+			got = b.Refresh(got.Refresh, nil)
+			if got.Refresh == "" {
+				t.Fatalf("while signed in: %+v", got)
+			}
+			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {got.IDToken}}.Encode())
+			if after := b.Refresh(got.Refresh, nil); after.Refresh != "" != tt.lives {
+				t.Errorf("after signing out: %+v", after)
+			}
+		})
+	}
+}
+
+func TestRefreshLifetimes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                      string
+		scope                     string
+		lifetime, idle, wait, per time.Duration
+		want                      bool
+	}{
+		{"just within the default", "offline_access", 0, 0, 3*month - time.Minute, 3 * month, true},
+		{"after the default", "offline_access", 0, 0, 3 * month, 3 * month, false},
+		{"used each day, after the default", "offline_access", 0, 0, 3*month + time.Minute, 24 * time.Hour, false},
+		{"used each day", "offline_access", 0, 0, 3*month - time.Minute, 24 * time.Hour, true},
+		{"idle for too long", "offline_access", 0, time.Hour, time.Hour, time.Hour, false},
+		{"idle for just not too long", "offline_access", 0, time.Hour, time.Hour - time.Second, time.Hour, true},
+		{"never idle for long", "offline_access", 0, time.Hour, 5 * time.Hour, time.Hour / 2, true},
+		{"a lifetime of its own", "offline_access", time.Hour, 0, time.Hour, time.Hour, false},
+		{"online, after the session", "online_access", 0, 0, authorize.DefaultSessionLifetime, time.Hour, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
+				}))
+				token := b.Tokens(url.Values{"scope": {tt.scope}}).Refresh
+				for left := tt.wait; left > 0 && token != ""; left -= tt.per {
+					time.Sleep(min(tt.per, left))
+					token = b.Refresh(token, nil).Refresh
+				}
+				if token != "" != tt.want {
+					t.Errorf("refresh token %q", token)
+				}
+			})
+		})
+	}
+}
+
+// A federated person's account outlives a restart with their refresh token.
+func TestRefreshOfFederatedUser(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	durable := store.NewMemory(0, 0)
+	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			servertest.Refreshing(c)
+			c.Durable = durable
+			change(idp)
+		})
+	}
+	b := servertest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
+	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	b.Server = restart(func(*people.IdentityProvider) {})
+	next := b.Refresh(token.Refresh, nil)
+	if !b.TokenWorks(token.AccessToken) || !b.TokenWorks(next.AccessToken) {
+		t.Fatalf("after a restart: %+v", next)
+	}
+	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
+	servertest.CheckDead(b, next.Refresh, next.AccessToken)
+}
+
+// While the durable store fails, nothing is given, and nothing is called done.
+func TestDurableStoreFails(t *testing.T) {
+	t.Parallel()
+	broken := false
+	durable := servertest.Failing(&broken)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
+	tokens := b.Tokens(servertest.OfflineAccess(nil))
+	broken = true
+	for name, send := range map[string]func() *http.Response{
+		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
+		"revoke refresh": func() *http.Response { return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", "") },
+		"revoke access": func() *http.Response {
+			return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
+		},
+	} {
+		r := send()
+		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
+			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
+		}
+	}
+	broken = false
+	if r := servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %d", r.StatusCode)
+	}
+	servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+}
+
+// What was revoked stays so over a restart, which empties the store in memory,
+// and what was not goes on. Until revocations can be read, no token is good.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	broken := false
+	durable := servertest.Failing(&broken)
+	restart := func() *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
+	}
+	b := servertest.NewBrowser(t, restart())
+	signedIn := func() servertest.TokenResponse {
+		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
+	}
+	kept, family, single := signedIn(), signedIn(), signedIn()
+	servertest.AskAboutToken(b, "/oauth2/revoke", family.Refresh, "app", "")
+	servertest.AskAboutToken(b, "/oauth2/revoke", single.AccessToken, "app", "")
+	b.Server = restart()
+	broken = true
+	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
+	}
+	broken = false
+	servertest.CheckDead(b, family.Refresh, family.AccessToken, single.AccessToken)
+	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
+		t.Errorf("what was not revoked: %+v", got)
+	}
+	if got := b.Refresh(single.Refresh, nil); got.Refresh == "" {
+		t.Errorf("the refresh token beside a revoked access token: %+v", got)
+	}
+}
+
+// A crash, or an outage of the store, may lose the answer that held the new token. Who comes
+// with the old one when it is over is no thief for as long as the grace; what was rotated since,
+// or so long before an outage that its answer was not lost, is held to its own time.
+func TestGraceAfterOutage(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		began time.Duration // of the outage, from the rotation; 0: not known, as of a restart
+		down  time.Duration // from the rotation to the end of the outage
+		later time.Duration // from there to the next try
+		grace time.Duration
+		again bool // the same token is given
+	}{
+		{"restart", 0, time.Minute, 0, 0, true},
+		{"restart, within the grace", 0, time.Hour, 9 * time.Second, 0, true},
+		{"restart, after the grace", 0, time.Minute, 11 * time.Second, 0, false},
+		{"restart, without a grace", 0, time.Minute, 0, -1, false},
+		{"rotated after the restart", 0, -time.Second, 11 * time.Second, 0, false},
+		{"rotated during the outage", -time.Second, time.Minute, 9 * time.Second, 0, true},
+		{"rotated during the outage, after the grace", -time.Second, time.Minute, 11 * time.Second, 0, false},
+		{"rotated shortly before the outage", 9 * time.Second, time.Minute, 9 * time.Second, 0, true},
+		{"rotated shortly before the outage, without a grace", time.Second, time.Minute, 0, -1, false},
+		{"rotated long before the outage", 11 * time.Second, 20 * time.Second, 0, 0, false},
+		{"rotated after the outage", -time.Minute, -time.Second, 11 * time.Second, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var outage store.Outage
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.RefreshTokenGrace = tt.grace
+					c.Outages = func() []store.Outage { return []store.Outage{outage} }
+				}))
+				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+				lost := b.Refresh(first, nil).Refresh
+				if outage.Over = time.Now().Add(tt.down); tt.began != 0 {
+					outage.Began = time.Now().Add(tt.began)
+				}
+				time.Sleep(tt.down + tt.later)
+				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
+					t.Errorf("given %q, and before %q", again, lost)
+				}
+			})
+		})
+	}
+}

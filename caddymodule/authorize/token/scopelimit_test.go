@@ -1,0 +1,181 @@
+package token_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+)
+
+// wardLimits are rows for doctors and nurses, by group and by a claim.
+func wardLimits(c *authorize.Config) {
+	servertest.Refreshing(c)
+	c.ScopeLimits = []authorize.ScopeLimit{
+		{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}},
+		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}},
+		{By: "claim", Claim: "ward", Value: "7", Scopes: []string{"user/Patient.r"}},
+	}
+}
+
+// member is somebody with these groups at the provider, as roles of Keycloak's.
+func member(groups ...string) []authorizetest.Person {
+	return []authorizetest.Person{{Subject: "s", Claims: map[string]any{"realm_access": map[string]any{"roles": groups}, "ward": 7}}}
+}
+
+func newWard(t *testing.T, p *authorizetest.Provider) *servertest.Browser {
+	t.Helper()
+	return servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		wardLimits(c)
+		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward"}
+	}))
+}
+
+// TestScopeFollowsGroups changes the groups of somebody who has tokens: what they may have no longer ends at once for
+// the access token, and for the refresh token as far as it goes.
+func TestScopeFollowsGroups(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		then       []string
+		scope, err string
+		works      bool
+	}{
+		{"the same", []string{"doctors"}, "openid user/*.rs offline_access", "", true},
+		{"less", []string{"nurses"}, "openid user/Observation.rs user/Patient.r offline_access", "", false},
+		{"no group", nil, "openid user/Patient.r offline_access", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = member("doctors") })
+			b := newWard(t, p)
+			tokens := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+			servertest.Equal(t, tokens.Scope, "openid user/*.rs offline_access")
+			p.Change(func(s *authorizetest.Settings) { s.People = member(tt.then...) })
+			servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
+			if works := b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK; works != tt.works {
+				t.Errorf("the access token works: %t", works)
+			}
+			again := b.Refresh(tokens.Refresh, nil)
+			servertest.Equal(t, again.Error, tt.err)
+			servertest.Equal(t, b.Claims(again.AccessToken)["scope"], any(tt.scope))
+			servertest.Equal(t, b.Userinfo(again.AccessToken).StatusCode, http.StatusOK)
+		})
+	}
+}
+
+// TestNothingLeftOfScope refuses to refresh what a change of the rows leaves nothing of, and gives it again afterwards.
+func TestNothingLeftOfScope(t *testing.T) {
+	t.Parallel()
+	durable, groups := store.NewMemory(0, 0), []string{"doctors"}
+	server := func() *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) {
+			servertest.Refreshing(c)
+			c.Durable, c.Users[0].Groups = durable, groups
+			c.ScopeLimits = []authorize.ScopeLimit{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
+		})
+	}
+	b := servertest.NewBrowser(t, server())
+	tokens := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}})
+	groups = nil
+	b.Server = server()
+	servertest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+	found := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", tokens.Refresh, "confidential", "s3cret/+ %"))
+	servertest.Equal(t, found["active"], any(false))
+	groups = []string{"doctors"}
+	b.Server = server()
+	servertest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "")
+}
+
+// TestScopeOfGrant grants people what their rows cover, asks them for no more, and refuses what leaves nothing.
+func TestScopeOfGrant(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, groups, asked, want string }{
+		{"all", "doctors", "openid user/*.rs", "openid user/*.rs"},
+		{"less", "nurses", "openid fhirUser user/*.rs demo.read", "openid fhirUser user/Observation.rs"},
+		{"none", "", "openid user/*.rs", "openid"},
+		{"nothing", "", "user/*.rs demo.read", "invalid_scope"},
+	} {
+		for _, consent := range []string{"", "consent"} {
+			t.Run(tt.name+" "+consent, func(t *testing.T) {
+				t.Parallel()
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+					wardLimits(c)
+					c.ScopeLimits, c.Users[0].Groups = c.ScopeLimits[:2], strings.Fields(tt.groups)
+				}))
+				answer := b.SignIn(servertest.Request(url.Values{"scope": {tt.asked}, "prompt": {consent}}), "alice", "right")
+				if consent != "" && tt.want != "invalid_scope" {
+					page, sealed := b.OpenForm(answer)
+					if strings.Contains(tt.want, "*") != strings.Contains(page, "user/*.rs") {
+						t.Error("the page offers another scope")
+					}
+					form := servertest.Decision(sealed, "allow")
+					for _, box := range append(servertest.Boxes(page), "may user/*.rs", "may demo.read") {
+						form.Set(box, "yes")
+					}
+					answer = b.Post("/oauth2/consent", form)
+				}
+				u := servertest.Location(t, answer)
+				if e := u.Query().Get("error"); e != "" {
+					servertest.Equal(t, e, tt.want)
+					return
+				}
+				servertest.Equal(t, b.Claims(b.Redeem(u).AccessToken)["scope"], any(tt.want))
+			})
+		}
+	}
+}
+
+// TestNamesakes: a group of one provider is not that of another, nor that of a user here, where a row says whose it means. What
+// a provider does not say whole, rules are told to be unread.
+func TestNamesakes(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.People = member("doctors")
+		s.People[0].Claims["ward"], s.People[0].Claims["long"] = map[string]any{}, strings.Repeat("x", 5000)
+	})
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward", "long": "long"}
+		c.Users[0].Groups = []string{"doctors"}
+		c.ScopeLimits = []authorize.ScopeLimit{
+			{IDP: "hospital", By: "group", Value: "doctors", Scopes: []string{"user/Patient.rs"}},
+			{IDP: "local", By: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
+		}
+	}))
+	holder := func(u *url.URL, scope string) *tokenclaim.Holder {
+		claims := b.Claims(b.Redeem(u).AccessToken)
+		servertest.Equal(t, claims["scope"], any(scope))
+		asked := tokenclaim.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
+		asked.Provider, _ = claims["idp"].(string)
+		asked.CredentialHash, _ = claims["credential_hash"].(string)
+		h, err := b.Server.(*authorize.Server).Holder(t.Context(), asked)
+		servertest.NoError(t, err)
+		return h
+	}
+	asked := url.Values{"scope": {"user/*.rs"}}
+	h := holder(servertest.Federate(b, asked), "user/Patient.rs")
+	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "hospital long ward")
+	b = servertest.NewBrowser(t, b.Server)
+	h = holder(servertest.Location(t, b.SignIn(servertest.Request(asked), "alice", "right")), "user/Observation.rs")
+	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
+}
+
+// TestScopeOfClient leaves what is no person's alone.
+func TestScopeOfClient(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		c.ScopeLimits = []authorize.ScopeLimit{{By: "any", Scopes: []string{"demo.read"}}}
+	}))
+	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
+	servertest.Equal(t, r.Scope, "system/*.rs")
+	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), tokenclaim.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: b.Claims(r.AccessToken)["jti"].(string)})
+	if holder == nil || err != nil {
+		t.Errorf("the token is refused: %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+package token
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+)
+
+// Config is what [New] needs.
+type Config struct {
+	*endpoint.Responder
+
+	FHIRBase       string       // the aud of access tokens
+	Keys           keyring.Keys // that sign tokens
+	Store, Durable store.Store  // of codes, and of refresh tokens
+	Lifetimes      Lifetimes    // of what is issued
+
+	Authenticator *client.Authenticator   // of clients
+	Count         Count                   // of their requests
+	Accounts      *people.Accounts        // of people
+	Patients      *launch.Patients        // whom they act for
+	Consents      *consent.Consents       // of people
+	Revocations   *revocation.Revocations // of tokens and grants
+	Sessions      *session.Sessions       // of people
+}
+
+// Count counts a request to the token endpoint, or refuses it. The client is empty before it is known.
+type Count func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
+
+// Tokens issue, check and revoke tokens.
+type Tokens struct {
+	Grants   *Grants   // checks grants
+	Holders  *Holders  // finds whom access tokens stand for
+	Issuer   *Issuer   // makes tokens
+	Verifier *Verifier // checks tokens
+	Codes    *Codes    // issues and redeems codes
+	Revoker  *Revoker  // revokes grants for operators and people
+	Apps     *Apps     // lists who has access
+	families *families
+
+	// Endpoints are the token, revocation, introspection and UserInfo endpoints, by path.
+	Endpoints map[string]http.Handler
+}
+
+// New returns the Tokens of a configuration.
+func New(c Config) *Tokens {
+	apps := &appIndex{durable: c.Durable, lasting: c.Lifetimes.Code + c.Lifetimes.AccessToken}
+	t := &Tokens{
+		Grants:  &Grants{accounts: c.Accounts, patients: c.Patients, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions, apps: apps},
+		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
+		Revoker: &Revoker{
+			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,
+			revocations: c.Revocations, trail: c.Trail, apps: apps, consents: c.Consents, turns: fairqueue.New(1),
+		},
+	}
+	t.Issuer = &Issuer{
+		issuer: c.Issuer, fhirBase: c.FHIRBase, AccessTokenLifetime: c.Lifetimes.AccessToken, keys: c.Keys,
+		clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants, revocations: c.Revocations,
+	}
+	t.Verifier = &Verifier{
+		issuer: c.Issuer, fhirBase: c.FHIRBase, keys: c.Keys, revocations: c.Revocations, holders: t.Holders,
+	}
+	t.Verifier.signatures.MaxEntries = maxSignatures
+	t.families = &families{
+		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
+		sessions: c.Sessions, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
+	}
+	t.Revoker.families = t.families
+	t.Apps = &Apps{
+		index: apps, families: t.families, consents: c.Consents, clients: c.Authenticator.Clients, sessions: c.Sessions, revocations: c.Revocations,
+	}
+	t.Codes = &Codes{
+		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: store.NewLatest(maxCodes, c.Lifetimes.Code),
+		grants: t.Grants, families: t.families, revocations: c.Revocations, trail: c.Trail,
+	}
+	t.addEndpoints(&c)
+	return t
+}
+
+// ListAll lists all grants that can be refreshed (package personindex).
+func (t *Tokens) ListAll(ctx context.Context) error { return t.families.ListAll(ctx) }
+
+func (t *Tokens) addEndpoints(c *Config) {
+	userinfo := &userinfoEndpoint{Responder: c.Responder, accounts: c.Accounts, verifier: t.Verifier, clients: c.Authenticator.Clients, keys: c.Keys}
+	revocation := &revocationEndpoint{
+		Responder: c.Responder, authenticator: c.Authenticator, families: t.families, revocations: c.Revocations, verifier: t.Verifier,
+	}
+	introspection := &introspectionEndpoint{
+		Responder: c.Responder, authenticator: c.Authenticator, families: t.families, revocation: revocation, userinfo: userinfo,
+	}
+	token := &tokenEndpoint{
+		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
+		grantTypes: grantTypes, count: c.Count,
+	}
+	c.Authenticator.UnnamedClient = token.unnamedClient
+	t.Endpoints = map[string]http.Handler{
+		endpoint.Token:      c.Handler(token.serve, http.MethodPost),
+		endpoint.Revoke:     c.Handler(revocation.serve, http.MethodPost),
+		endpoint.Introspect: c.Handler(introspection.serve, http.MethodPost),
+		endpoint.Userinfo:   c.Handler(userinfo.serve, http.MethodGet, http.MethodPost),
+	}
+}
