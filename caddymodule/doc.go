@@ -1,14 +1,9 @@
-// Package caddymodule is what a Caddy binary imports to have caddy-fhir: the app `fhir`, its admin API and commands, and by
-// modules.go all other modules. The packages that know Caddy are this one, modules and what the modules share; what they
-// do is in authorize, guard, sample and terminology, which know nothing of Caddy.
+// Package caddymodule is the standard build: xcaddy adds it to a Caddy binary, and it imports all Caddy modules of
+// caddy-fhir. A binary with fewer modules imports fewer of these packages (modules.go).
 //
-//	fhir                          app.go           issuer, clients, users, keys; the options of each are beside it
-//	                              lifecycle.go     what happens when a configuration starts and ends
-//	admin.api.fhir                admin.go         status, sessions, grants, cached expansions
-//	caddy.logging.encoders.fhir   accesslog.go     logs without codes and tokens
-//
+//	fhir                          fhirapp                  issuer, clients, users, keys, admin API, commands
 //	http.handlers.fhir_authorize  modules/authorization    package authorize: sign-in, codes, tokens, discovery
-//	http.handlers.fhir_bearer     modules/bearer           package guard: whose token is this, and what does it allow
+//	http.handlers.fhir_bearer     modules/bearer           package guard: verifies access tokens and enforces scopes
 //	http.handlers.fhir_expand     modules/expand           package terminology/front: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
 //	http.handlers.fhir_sample     modules/sample           package sample: a FHIR server in memory, for trying out
@@ -18,7 +13,7 @@
 // What they share:
 //
 //	option       options are read, from the Caddyfile's words and with placeholders
-//	fhirapp      the app as handlers see it, which they do not import
+//	fhirbase     the path of the FHIR API, and the app as handlers see it
 //	requester    who makes a request
 //	failure      errors are answered and logged
 //	crossorigin  CORS of the FHIR API

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"                 // fhir
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"   // http.handlers.fhir_authorize
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"          // http.handlers.fhir_bearer
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"          // http.handlers.fhir_expand

@@ -33,29 +33,29 @@
 // configuration needs of the former is handed out here: clients.go, persons.go, administration.go, branding.go, records.go, grants.go,
 // paths.go.
 //
-//	GET  /oauth2/authorize                          internal/flow/authorization.go
-//	POST /oauth2/launch                             internal/flow/launchendpoint.go
-//	GET, POST /oauth2/launch_page                   internal/sandbox/launchpage.go   if switched on
-//	GET  /oauth2/sandbox_app                        internal/sandbox/app.go          and its app
-//	POST /oauth2/par                                internal/flow/pushed.go
-//	GET, POST /oauth2/login                         internal/signin/page.go, internal/signin/secondfactor.go
-//	GET  /oauth2/login/{idp}                        internal/signin/federation.go    to an identity provider
-//	GET  /oauth2/callback/{idp}                     internal/signin/federation.go    and back
-//	GET, POST /oauth2/select_account                internal/flow/selectaccount.go
-//	GET, POST /oauth2/consent                       internal/flow/consent.go
-//	GET, POST /oauth2/account                       internal/account/endpoint.go
-//	GET, POST /oauth2/admin                         internal/administration/endpoint.go  with its option
-//	GET, POST /oauth2/logout                        internal/flow/logout.go
-//	GET  /oauth2/logo                               internal/page/logo.go            where there is one
-//	POST /oauth2/token                              internal/token/endpoint.go
-//	POST /oauth2/revoke                             internal/token/revocationendpoint.go
-//	POST /oauth2/introspect                         internal/token/introspection.go
-//	GET, POST /oauth2/userinfo                      internal/token/userinfo.go
-//	GET  /oauth2/client_logo                        internal/flow/clientlogo.go      where clients register themselves
-//	GET, POST, PUT, DELETE /oauth2/register         internal/client/registrationendpoint.go
-//	POST /oauth2/backchannel_logout/{idp}           internal/session/backchannellogout.go
-//	POST /oauth2/events/{idp}                       internal/deprovisioning/events.go
-//	GET, … /oauth2/scim/{idp}/…                     internal/deprovisioning/scim.go         with its option
+//	GET  /oauth2/authorize                          flow/authorization.go
+//	POST /oauth2/launch                             flow/launchendpoint.go
+//	GET, POST /oauth2/launch_page                   sandbox/launchpage.go   if switched on
+//	GET  /oauth2/sandbox_app                        sandbox/app.go          and its app
+//	POST /oauth2/par                                flow/pushed.go
+//	GET, POST /oauth2/login                         signin/page.go, signin/secondfactor.go
+//	GET  /oauth2/login/{idp}                        signin/federation.go    to an identity provider
+//	GET  /oauth2/callback/{idp}                     signin/federation.go    and back
+//	GET, POST /oauth2/select_account                flow/selectaccount.go
+//	GET, POST /oauth2/consent                       flow/consent.go
+//	GET, POST /oauth2/account                       account/endpoint.go
+//	GET, POST /oauth2/admin                         administration/endpoint.go  with its option
+//	GET, POST /oauth2/logout                        flow/logout.go
+//	GET  /oauth2/logo                               page/logo.go            where there is one
+//	POST /oauth2/token                              token/endpoint.go
+//	POST /oauth2/revoke                             token/revocationendpoint.go
+//	POST /oauth2/introspect                         token/introspection.go
+//	GET, POST /oauth2/userinfo                      token/userinfo.go
+//	GET  /oauth2/client_logo                        flow/clientlogo.go      where clients register themselves
+//	GET, POST, PUT, DELETE /oauth2/register         client/registrationendpoint.go
+//	POST /oauth2/backchannel_logout/{idp}           session/backchannellogout.go
+//	POST /oauth2/events/{idp}                       deprovisioning/events.go
+//	GET, … /oauth2/scim/{idp}/…                     deprovisioning/scim.go         with its option
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
@@ -71,6 +71,6 @@
 // that abandoned and malicious ones take no memory here.
 //
 // Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
-// the redirect URI is checked, then to the redirect URI (internal/flow/responses.go), and as JSON at
-// the endpoints for clients (internal/endpoint/responder.go).
+// the redirect URI is checked, then to the redirect URI (flow/responses.go), and as JSON at
+// the endpoints for clients (endpoint/responder.go).
 package authorize

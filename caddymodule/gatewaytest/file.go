@@ -31,3 +31,17 @@ func ReadFile(t testing.TB, path string) string {
 	}
 	return string(text)
 }
+
+// Root is the path of a file of the repository, by its path from the folder with go.mod.
+func Root(path string) string {
+	folder := "."
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return filepath.Join(folder, path)
+		}
+		if abs, err := filepath.Abs(folder); err != nil || filepath.Dir(abs) == abs {
+			return path // whose error names it
+		}
+		folder = filepath.Join("..", folder)
+	}
+}

@@ -21,7 +21,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
 // Gateway is a provisioned configuration, and a browser that calls its server.
@@ -29,6 +29,8 @@ type Gateway struct {
 	Server  http.Handler      // the first HTTP server of the configuration
 	Context caddy.Context     // what the configuration was provisioned with
 	Cookies map[string]string // the browser's, by name
+
+	t testing.TB // fails if the gateway answers as it must not
 }
 
 // New is a gateway with a storage of its own.
@@ -51,7 +53,7 @@ func Folder(t testing.TB) string {
 var filled = sync.OnceValue(func() string {
 	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
 	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
-	name := "fhir/keys/" + fhirapp.StorageName("https://localhost:8443") + ".json"
+	name := "fhir/keys/" + fhirbase.StorageName("https://localhost:8443") + ".json"
 	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
 		panic(err)
 	}
@@ -101,7 +103,7 @@ func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}}, nil
+	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}, t: t}, nil
 }
 
 // Backend serves a handler as long as the test lasts, and returns its host and port.
@@ -114,7 +116,7 @@ func Backend(t testing.TB, handler http.Handler) string {
 
 // NewBrowser is the same gateway before a browser without cookies.
 func (g *Gateway) NewBrowser() *Gateway {
-	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}}
+	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}, t: g.t}
 }
 
 // Send sends a request to https://localhost:8443 with the browser's cookies, and

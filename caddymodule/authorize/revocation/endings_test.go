@@ -303,7 +303,7 @@ func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
 // ask whether a token is good, and over a restart.
 func TestWhatEnds(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/authorization.md")
+	page, err := os.ReadFile("../../../docs/authorization.md")
 	if err != nil {
 		t.Fatal(err)
 	}

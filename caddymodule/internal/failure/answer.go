@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
 // FailedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
@@ -18,7 +18,7 @@ func Answer(w http.ResponseWriter, r *http.Request, base string, failures *Log, 
 	if err == nil {
 		return nil
 	}
-	ofAPI, errorRoutes := fhirapp.Below(fhirapp.OriginalPath(r), base) || fhirapp.Below(r.URL.Path, base), errorRoutesOf(r)
+	ofAPI, errorRoutes := fhirbase.Below(fhirbase.OriginalPath(r), base) || fhirbase.Below(r.URL.Path, base), errorRoutesOf(r)
 	if ofAPI || errorRoutes != nil {
 		failures.Request(r, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
 const (
@@ -47,7 +47,7 @@ func NewLog(logger *slog.Logger) *Log {
 // reverse_proxy: a FHIR server that is down is no failure of fhir_bearer or fhir_expand.
 func NewHandlerLog(ctx caddy.Context) *Log {
 	l, proxy := NewLog(ctx.Slogger()), new(reverseproxy.Handler)
-	l.proxy = fhirapp.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
+	l.proxy = fhirbase.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
 	return l
 }
 
@@ -74,7 +74,7 @@ func (l *Log) Request(r *http.Request, err error) {
 		logger = l.proxy
 	}
 	l.write(logger, strconv.Itoa(status)+" "+failed.Trace, "request failed",
-		"status", status, "method", r.Method, "path", fhirapp.OriginalPath(r), "error", cmp.Or(failed.Err, err))
+		"status", status, "method", r.Method, "path", fhirbase.OriginalPath(r), "error", cmp.Or(failed.Err, err))
 }
 
 func hasLeft(r *http.Request, err error) bool {

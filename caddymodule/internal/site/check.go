@@ -9,14 +9,14 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // siteCheck looks for handlers of ours at places where they have no effect, and for ways around them, which is valid, but
 // usually a mistake.
 type siteCheck struct {
-	app fhirapp.Addressed // nil without the fhir app
+	app fhirbase.Addressed // nil without the fhir app
 
 	warnings   []string
 	errs       []error        // what cannot work
@@ -28,7 +28,7 @@ type siteCheck struct {
 }
 
 // checkSites checks the sites of a configuration, with the fhir app or nil.
-func checkSites(app *caddyhttp.App, fhir fhirapp.Addressed) *siteCheck {
+func checkSites(app *caddyhttp.App, fhir fhirbase.Addressed) *siteCheck {
 	c := &siteCheck{app: fhir, bases: map[any]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
 	for _, server := range app.Servers {
 		c.block(server.Routes, place{server: server})
@@ -118,7 +118,7 @@ func (c *siteCheck) authorize(h Authorizer, at place) {
 		c.elsewhere = append(c.elsewhere, siteOf(h, at)+" at "+strings.Join(at.server.Listen, " "))
 	}
 	if at.guarded {
-		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteOf(h, at), fhirapp.DefaultBase)
+		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteOf(h, at), fhirbase.DefaultBase)
 	}
 }
 
@@ -146,12 +146,12 @@ func (c *siteCheck) answerer(h Handler, at place, before caddyhttp.RouteList) {
 
 // base checks whether a handler's FHIR base is reachable where the handler stands.
 func (c *siteCheck) base(h named, base string, at place) {
-	if at.stripped != "" && fhirapp.Below(base, at.stripped) {
+	if at.stripped != "" && fhirbase.Below(base, at.stripped) {
 		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
 			h.site, h.directive, at.stripped, base, h.directive)
 	}
 	for _, pattern := range at.paths {
-		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirapp.Below(strings.TrimSuffix(prefix, "/"), base) {
+		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirbase.Below(strings.TrimSuffix(prefix, "/"), base) {
 			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
 				h.site, h.directive, pattern, base, h.directive, base, base)
 		}
@@ -172,7 +172,7 @@ func (c *siteCheck) whole(h named, base string, at place) {
 
 // isPart reports whether a path pattern is for a part of the API: a type, an operation, or the like.
 func isPart(pattern, base string) bool {
-	if len(pattern) <= len(base) || !fhirapp.Below(pattern, base) {
+	if len(pattern) <= len(base) || !fhirbase.Below(pattern, base) {
 		return false
 	}
 	part, _, _ := strings.Cut(strings.TrimSuffix(pattern[len(base)+1:], "*"), "/")

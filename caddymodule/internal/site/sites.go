@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
 func init() { caddy.RegisterModule(new(Sites)) }
@@ -83,7 +83,7 @@ func (s *Sites) checked() (*siteCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	fhir, err := fhirapp.FindAny[fhirapp.Addressed](s.ctx)
+	fhir, err := fhirbase.FindAny[fhirbase.Addressed](s.ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
@@ -30,7 +30,7 @@ func init() {
 
 // App is the fhir app as fhir_authorize needs it.
 type App interface {
-	fhirapp.Addressed
+	fhirbase.Addressed
 
 	// Server returns the authorization server in force.
 	Server() *authorize.Server
@@ -56,7 +56,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) error {
 	h.failures = failure.NewHandlerLog(ctx)
-	app, err := fhirapp.Find[App](ctx)
+	app, err := fhirbase.Find[App](ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func served(r *http.Request, path string, since time.Time) {
 
 // pass leaves a request to the next handler. Below the FHIR base, what nobody answers is not found.
 func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !fhirapp.Below(r.URL.Path, h.fhirBase) {
+	if !fhirbase.Below(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
 	}
 	return failure.Answer(w, r, h.fhirBase, h.failures, failure.OrNotFound{Next: next}.ServeHTTP(w, r))
@@ -113,7 +113,7 @@ func (h *Authorize) Placed() site.Placed {
 func (h *Authorize) Issuer() string { return h.issuer }
 
 // CheckApp implements [option.AppUser].
-func (*Authorize) CheckApp() error { return fhirapp.ErrNone }
+func (*Authorize) CheckApp() error { return fhirbase.ErrNone }
 
 var (
 	_ caddy.Provisioner           = (*Authorize)(nil)

@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -20,11 +20,11 @@ type address struct {
 
 // newAddress is the address of the API of a fhir_bearer, as told, or as the app has it, which may be nil.
 func newAddress(ctx caddy.Context, told string, app App) (a address, err error) {
-	origin, path, err := fhirapp.SplitBase(told)
+	origin, path, err := fhirbase.SplitBase(told)
 	if err != nil {
 		return a, err
 	}
-	if a.path, err = fhirapp.Base(ctx, path); err != nil {
+	if a.path, err = fhirbase.Base(ctx, path); err != nil {
 		return a, err
 	}
 	switch {

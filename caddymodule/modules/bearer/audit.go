@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -30,7 +30,7 @@ func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	if app != nil {
 		return accessLog{app.Events(), reads, app}
 	}
-	return accessLog{audit.NewLog(fhirapp.NewLogger(ctx, fhirapp.AuditLogger)), reads, nil}
+	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), reads, nil}
 }
 
 // record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many

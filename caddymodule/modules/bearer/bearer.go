@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
@@ -100,12 +100,12 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
-	app, err := fhirapp.FindAny[App](ctx)
+	app, err := fhirbase.FindAny[App](ctx)
 	if err != nil {
 		return err
 	}
 	if app == nil && len(h.Trust) == 0 && h.Introspection == nil {
-		return fhirapp.ErrNone
+		return fhirbase.ErrNone
 	}
 	at, err := newAddress(ctx, h.FHIRBase, app)
 	if err != nil {
@@ -241,7 +241,7 @@ func (h *Bearer) WithoutURL() error {
 // CheckApp implements [option.AppUser].
 func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirapp.ErrNone)
+		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirbase.ErrNone)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -42,7 +42,7 @@ import (
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
-		"fhir_base":           option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
+		"fhir_base":           option.Word(&h.FHIRBase, fhirbase.CheckBaseOrURL),
 		"trust":               parseTrust(&h.Trust),
 		"introspect":          parseIntrospect(&h.Introspection),
 		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),

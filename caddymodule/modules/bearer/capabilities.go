@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
@@ -25,7 +25,7 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 
 // operationsBefore are the operations that fhir_expand has said it answers.
 func operationsBefore(r *http.Request) []capability.AnsweredOperation {
-	all, ok := caddyhttp.GetVar(r.Context(), fhirapp.AnsweredOperations).(bool)
+	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.AnsweredOperations).(bool)
 	if !ok {
 		return nil
 	}

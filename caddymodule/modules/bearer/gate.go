@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
@@ -132,11 +132,11 @@ type misplacement struct {
 // warn logs once that a request without a token was for a path outside the FHIR base. If the base is wrong, every request
 // is refused, and nothing else would say why.
 func (m *misplacement) warn(r *http.Request, base string, err error) {
-	if !errors.Is(err, guard.ErrNoToken) || fhirapp.Below(r.URL.Path, base) {
+	if !errors.Is(err, guard.ErrNoToken) || fhirbase.Below(r.URL.Path, base) {
 		return
 	}
 	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
-	if fhirapp.Below(fhirapp.OriginalPath(r), base) {
+	if fhirbase.Below(fhirbase.OriginalPath(r), base) {
 		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
 	}
 	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })

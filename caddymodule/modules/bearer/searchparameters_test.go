@@ -26,8 +26,8 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 		want        string
 	}{
 		"file":           {Enforcement{SearchParameterFiles: []string{file}}, "http://x/odd: odd of Patient: the expression cannot be judged here: it has the function resolve()"},
-		"no file":        {Enforcement{SearchParameterFiles: []string{"../../testdata/none*.json"}}, "search_parameters ../../testdata/none*.json: file does not exist"},
-		"no such format": {Enforcement{SearchParameterFiles: []string{"../../testdata/rooms.txt"}}, "none of .json, .tgz"},
+		"no file":        {Enforcement{SearchParameterFiles: []string{"../../fhirapp/testdata/none*.json"}}, "search_parameters ../../fhirapp/testdata/none*.json: file does not exist"},
+		"no such format": {Enforcement{SearchParameterFiles: []string{"doc.go"}}, "none of .json, .tgz"},
 		"no JSON":        {Enforcement{SearchParameterFiles: []string{damaged}}, "gzip"},
 		"package":        {Enforcement{SearchParameterFiles: []string{packageWith(t, "package", odd)}}, ""},
 		"an example":     {Enforcement{SearchParameterFiles: []string{packageWith(t, "package/example", odd)}}, ""},
@@ -64,9 +64,9 @@ func packageWith(t *testing.T, folder, resource string) string {
 // What US Core and CARIN define is known, in the forms in which a site may give it.
 func TestSearchParametersOfFile(t *testing.T) {
 	t.Parallel()
-	const bundle = "../../testdata/searchparameters.json"
+	const bundle = "../../fhirapp/testdata/searchparameters.json"
 	for form, file := range map[string]string{
-		"file": bundle, "pattern": "../../testdata/search*.json", "package": packageWith(t, "package", gatewaytest.ReadFile(t, bundle)),
+		"file": bundle, "pattern": "../../fhirapp/testdata/search*.json", "package": packageWith(t, "package", gatewaytest.ReadFile(t, bundle)),
 	} {
 		set, err := newSearchParameters([]string{file}, slog.New(slog.DiscardHandler))
 		if err != nil {

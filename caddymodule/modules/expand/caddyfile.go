@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -34,7 +34,7 @@ import (
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := option.Block{
-		"fhir_base":   option.Word(&h.FHIRBase, fhirapp.CheckBase),
+		"fhir_base":   option.Word(&h.FHIRBase, fhirbase.CheckBase),
 		"definitions": h.parseDefinitions,
 		"synonyms":    option.Words(&h.Synonyms, nil),
 		"weights":     option.Words(&h.Weights, nil),

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
@@ -104,7 +104,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
 	h.failures = failure.NewHandlerLog(ctx)
-	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
 	if err := h.provisionCORS(ctx); err != nil {
@@ -154,7 +154,7 @@ func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 		Limits: h.limits(), Turn: takeTurn, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software.Version()
-	if _, err := fhirapp.Find[App](ctx); err == nil {
+	if _, err := fhirbase.Find[App](ctx); err == nil {
 		t.Statement.Security = []string{"SMART-on-FHIR"}
 	}
 	return t
@@ -188,7 +188,7 @@ func (h *Expand) Placed() site.Placed {
 func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
-	app, err := fhirapp.FindAny[App](ctx)
+	app, err := fhirbase.FindAny[App](ctx)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {
-		caddyhttp.SetVar(r.Context(), fhirapp.AnsweredOperations, h.AllOperations)
+		caddyhttp.SetVar(r.Context(), fhirbase.AnsweredOperations, h.AllOperations)
 	}
 	r, s := traced(r, h.front, h.FHIRBase)
 	defer s.End()

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -41,7 +41,7 @@ func NewPeers(shared store.Store, end func(front.Ending), logger *slog.Logger) *
 
 // expansionPeersOf returns those of the app's store; nil if no other gateway shares it.
 func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
-	app, err := fhirapp.FindAny[App](ctx)
+	app, err := fhirbase.FindAny[App](ctx)
 	if err != nil || app == nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -39,7 +39,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 // Provision finds the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	h.failures = failure.NewHandlerLog(ctx)
-	h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase)
+	h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase)
 	return err
 }
 
@@ -50,7 +50,7 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.failures.Request(r, err)
 	}
 	toldBelow := caddyhttp.GetVar(r.Context(), failure.FailedBelow) != nil
-	if !failed || !toldBelow && !fhirapp.Below(fhirapp.OriginalPath(r), h.FHIRBase) {
+	if !failed || !toldBelow && !fhirbase.Below(fhirbase.OriginalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
 	return failure.Write(w, r, err)
@@ -63,7 +63,7 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 //	}
 func (h *Outcome) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{
-		"fhir_base": option.Word(&h.FHIRBase, fhirapp.CheckBase),
+		"fhir_base": option.Word(&h.FHIRBase, fhirbase.CheckBase),
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 )
@@ -48,10 +48,10 @@ func (*Sample) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the FHIR base, and takes the records over from the previous configuration, if there is one.
 func (h *Sample) Provision(ctx caddy.Context) (err error) {
-	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
-	app, err := fhirapp.FindAny[fhirapp.Addressed](ctx)
+	app, err := fhirbase.FindAny[fhirbase.Addressed](ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (h *Sample) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !fhirapp.Below(r.URL.Path, h.FHIRBase) {
+	if !fhirbase.Below(r.URL.Path, h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
 	store, err := h.pooled.load()
@@ -108,7 +108,7 @@ func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 //	}
 func (h *Sample) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{
-		"fhir_base": option.Word(&h.FHIRBase, fhirapp.CheckBase),
+		"fhir_base": option.Word(&h.FHIRBase, fhirbase.CheckBase),
 	})
 }
 

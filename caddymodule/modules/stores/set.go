@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
@@ -114,7 +114,7 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 	if files, ok := storage.(*certmagic.FileStorage); ok {
 		folder = files.Path
 	}
-	return filepath.Join(folder, "fhir", fhirapp.StorageName(issuer)+".db")
+	return filepath.Join(folder, "fhir", fhirbase.StorageName(issuer)+".db")
 }
 
 // KeepsDurable returns an error if the durable store keeps nothing over a restart.

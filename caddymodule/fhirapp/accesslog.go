@@ -1,0 +1,115 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/logging"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+)
+
+func init() { caddy.RegisterModule(new(LogEncoder)) }
+
+// LogEncoder is a log format that keeps codes, tokens, `state` and sign-in data out of access logs. It shows such
+// parameters as `REDACTED`: in the URI of a request, its `Referer`, the headers in which proxies repeat the URI, and the
+// `Location` of a response. Caddy itself hides the headers `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by
+// `code` is hidden too, because the parameter has the same name.
+type LogEncoder struct {
+	// The format of the entries. Default: `json`, or `console` on a terminal.
+	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
+
+	logging.FilterEncoder `json:"-"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*LogEncoder) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.encoders.fhir", New: func() caddy.Module { return new(LogEncoder) }}
+}
+
+// Provision sets up the filters.
+func (l *LogEncoder) Provision(ctx caddy.Context) error {
+	l.FilterEncoder.WrappedRaw = l.WrappedRaw
+	l.Fields = map[string]logging.LogFieldFilter{"request>uri": parameterFilter{}, "resp_headers>Location": parameterFilter{}}
+	for _, name := range addressHeaders {
+		l.Fields["request>headers>"+name] = parameterFilter{}
+	}
+	return l.FilterEncoder.Provision(ctx)
+}
+
+// UnmarshalCaddyfile sets up the format from Caddyfile tokens. Syntax:
+//
+//	format fhir {
+//		wrap <encoder> { … }
+//	}
+func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{"wrap": option.Guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
+}
+
+// addressHeaders are the request headers that hold a URI.
+var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
+
+type parameterFilter struct{}
+
+func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
+	addresses, many := in.Interface.(caddyhttp.LoggableStringArray)
+	if !many {
+		in.String = hideParameters(in.String)
+		return in
+	}
+	hidden := make(caddyhttp.LoggableStringArray, len(addresses))
+	for i, address := range addresses {
+		hidden[i] = hideParameters(address)
+	}
+	in.Interface = hidden
+	return in
+}
+
+// hiddenParameters are those of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are credentials or
+// identify somebody.
+var hiddenParameters = []string{
+	"access_token", "assertion", "birthdate", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint", "identifier",
+	"launch", "login_hint", "logout_token", "name", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
+}
+
+// hideParameters redacts hiddenParameters in the query and the fragment of a URI, even if their names are encoded.
+func hideParameters(address string) string {
+	start := strings.IndexAny(address, "?#")
+	if start < 0 {
+		return address
+	}
+	var shown strings.Builder
+	shown.WriteString(address[:start])
+	for rest := address[start:]; rest != ""; {
+		end := strings.IndexAny(rest[1:], "?#&;") + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		shown.WriteByte(rest[0])
+		shown.WriteString(hideValue(rest[1:end]))
+		rest = rest[end:]
+	}
+	return shown.String()
+}
+
+func hideValue(parameter string) string {
+	written, _, _ := strings.Cut(parameter, "=")
+	name, err := url.QueryUnescape(written)
+	if err != nil || slices.Contains(hiddenParameters, strings.ToLower(name)) {
+		return written + "=REDACTED"
+	}
+	return parameter
+}
+
+var (
+	_ caddy.Provisioner      = (*LogEncoder)(nil)
+	_ zapcore.Encoder        = (*LogEncoder)(nil)
+	_ caddyfile.Unmarshaler  = (*LogEncoder)(nil)
+	_ logging.LogFieldFilter = parameterFilter{}
+)

@@ -1,0 +1,181 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+)
+
+// admin calls the admin API of a configuration, as Caddy's admin server does.
+func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
+	t.Helper()
+	return adminWithBody(t, ctx, method, target, "")
+}
+
+func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string) (*httptest.ResponseRecorder, error) {
+	t.Helper()
+	mux := http.NewServeMux()
+	var err error
+	for _, route := range (&adminAPI{running: func() caddy.Context { return ctx }}).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	return w, err
+}
+
+func TestAdminStatus(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.Code()
+	addCache(t, "a", &fakeCache{statistics: front.Statistics{Entries: 3}})
+	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
+	if err != nil || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatal(err, w.Header())
+	}
+	var s status
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Issuer != "https://localhost:8443" || s.FHIRBase != "/fhir/R4" {
+		t.Errorf("issuer %q, base %q", s.Issuer, s.FHIRBase)
+	}
+	if len(s.Keys) != 3 || s.Keys[0].KeyID == "" || s.Keys[0].Algorithm == "" || s.Keys[0].Created.IsZero() {
+		t.Errorf("keys %+v", s.Keys)
+	}
+	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 || s.Store.Name != "memory" || s.Store.Lag != nil {
+		t.Errorf("store %+v", s.Store)
+	}
+	builtIn := func(d expand.DefinitionsStatus) bool {
+		return d.Core && len(d.Definitions) == 0 && d.Concepts >= 1000 && d.Seconds > 0
+	}
+	if !slices.ContainsFunc(s.Definitions, builtIn) { // beside those of other tests
+		t.Errorf("definitions %+v", s.Definitions)
+	}
+	if !slices.Contains(s.Caches, front.Statistics{Entries: 3}) || len(s.Caches) < 2 {
+		t.Errorf("caches %+v", s.Caches)
+	}
+}
+
+// A page of another site cannot use a browser on the gateway's machine to read or
+// change anything.
+func TestAdminRefusesOtherSites(t *testing.T) {
+	for site, refused := range map[string]bool{"": false, "none": false, "same-origin": false, "same-site": true, "cross-site": true} {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/status", nil)
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		answer := func(*http.Request) (any, error) { return struct{}{}, nil }
+		err := adminMethods{http.MethodGet: answer}.ServeHTTP(httptest.NewRecorder(), r)
+		var failed caddy.APIError
+		if got := errors.As(err, &failed) && failed.HTTPStatus == http.StatusForbidden; got != refused {
+			t.Errorf("Sec-Fetch-Site %q: %v", site, err)
+		}
+	}
+}
+
+// A store that cannot take a change is no fault of the gateway's.
+func TestAdminStoreFails(t *testing.T) {
+	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
+		answer := func(*http.Request) (any, error) { return nil, fmt.Errorf("ending a session: %w", cause) }
+		w := httptest.NewRecorder()
+		err := adminMethods{http.MethodDelete: answer}.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/fhir/sessions/1", nil))
+		var failed caddy.APIError
+		if !errors.As(err, &failed) || failed.HTTPStatus != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}
+
+func TestAdminWithoutApp(t *testing.T) {
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := admin(t, ctx, http.MethodGet, "/fhir/status")
+	if err != nil || w.Code != http.StatusOK {
+		t.Errorf("%d %v", w.Code, err)
+	}
+}
+
+func TestAdminPurge(t *testing.T) {
+	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // those of other tests
+		t.Fatal(err)
+	}
+	first, second := &fakeCache{statistics: front.Statistics{Entries: 3}}, &fakeCache{statistics: front.Statistics{Entries: 4}}
+	addCache(t, "a", first)
+	addCache(t, "b", second)
+	for _, tt := range []struct{ query, url, system string }{
+		{"", "", ""},
+		{"?url=http://example.org/vs", "http://example.org/vs", ""},
+		{"?system=http://loinc.org", "", "http://loinc.org"},
+	} {
+		w, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"+tt.query)
+		var answer map[string]int
+		if err == nil {
+			err = json.Unmarshal(w.Body.Bytes(), &answer)
+		}
+		if err != nil || !maps.Equal(answer, map[string]int{"purged": 7}) {
+			t.Errorf("%q: %v %v", tt.query, err, answer)
+		}
+		if second.url != tt.url || second.system != tt.system {
+			t.Errorf("%q: url %q, system %q", tt.query, second.url, second.system)
+		}
+	}
+}
+
+func TestAdminRefused(t *testing.T) {
+	none := caddy.Context{}
+	checkAdminRefused(t, []refusedAdminRequest{
+		{none, http.MethodPost, "/fhir/status", http.StatusMethodNotAllowed},
+		{none, http.MethodPost, "/fhir/ready", http.StatusMethodNotAllowed},
+		{none, http.MethodGet, "/fhir/expansions", http.StatusMethodNotAllowed},
+		{none, http.MethodGet, "/fhir/other", http.StatusNotFound},
+		{none, http.MethodDelete, "/fhir/expansions?ulr=x", http.StatusBadRequest},
+		{none, http.MethodDelete, "/fhir/expansions?url=", http.StatusBadRequest},
+	})
+}
+
+// refusedAdminRequest is a request that the admin API of a configuration refuses.
+type refusedAdminRequest struct {
+	ctx            caddy.Context
+	method, target string
+	status         int
+}
+
+func checkAdminRefused(t *testing.T, requests []refusedAdminRequest) {
+	t.Helper()
+	for _, r := range requests {
+		w, err := admin(t, r.ctx, r.method, r.target)
+		var refused caddy.APIError
+		if !errors.As(err, &refused) || refused.HTTPStatus != r.status {
+			t.Errorf("%s %s: %v", r.method, r.target, err)
+		}
+		if allow := w.Header().Get("Allow"); (r.status == http.StatusMethodNotAllowed) != (allow != "") {
+			t.Errorf("%s %s: Allow %q", r.method, r.target, allow)
+		}
+	}
+}
+
+// Caddy finds the module, and it looks up the running configuration.
+func TestAdminModule(t *testing.T) {
+	info, err := caddy.GetModule("admin.api.fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.New().(*adminAPI).running == nil {
+		t.Error("it knows no configuration")
+	}
+}

@@ -1,0 +1,57 @@
+package fhirapp
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+)
+
+// adminAPI serves `/fhir/` of Caddy's admin API:
+//
+//	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	GET    /fhir/ready        whether everything can be served; 503 if not
+//	GET    /fhir/keys         signing keys
+//	POST   /fhir/keys         makes new signing keys; no token ends
+//	DELETE /fhir/keys/{kid}   ends a key, and what it signed
+//	GET    /fhir/refusals     what a client, ?client_id=, was lately refused, and why
+//	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
+//	GET    /fhir/sessions     sessions of ?user=, or all
+//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
+//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both; of each of ?users=
+//	GET    /fhir/idps         how identity providers answer whether people may still come
+//	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
+//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
+//	GET    /fhir/clients      clients of the configuration, of the store, and those that registered themselves
+//	POST   /fhir/clients      adds one to the store; ?secret=new makes a secret
+//	PATCH  /fhir/clients/{id} changes one in the store by a JSON merge patch (RFC 7396)
+//	DELETE /fhir/clients/{id} removes one from the store, or one that registered itself
+//	POST   /fhir/clients/{id}/approve, /secret  approves one that registered itself; gives one a new secret
+//	…      /fhir/users        the same of people, but for secrets and approval
+//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
+type adminAPI struct {
+	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
+	running func() caddy.Context
+}
+
+// app is the running one. Without one, the answer is 404.
+func (a *adminAPI) app() (*App, error) {
+	app, err := fhirbase.Find[*App](a.running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	return app, nil
+}
+
+// Server calls a function with the running authorization server. Without one, the answer is 404.
+func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := a.app()
+		if err != nil {
+			return nil, err
+		}
+		return handle(app.Server(), r)
+	}
+}

@@ -1,0 +1,120 @@
+package fhirapp
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+)
+
+// backup is the answer to GET /fhir/backup: a tar archive of what a gateway needs to go on elsewhere, by its place in the
+// folder of Caddy's storage. The store comes first: the keys after it seal all that it holds.
+type backup struct {
+	ctx     context.Context
+	file    backedUp          // nil: the durable store is no file
+	storage certmagic.Storage // of keys and clients; nil: they are in the durable store
+	issuer  string
+}
+
+// backedUp is a store in a file.
+type backedUp interface {
+	// Backup copies it as it is at one time.
+	Backup(begin func(size int64, copyTo func(io.Writer) error) error) error
+}
+
+var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/replicas.md)")
+
+func (a *adminAPI) backup(r *http.Request) (any, error) {
+	app, err := fhirbase.FindAny[*App](a.running())
+	switch {
+	case err != nil:
+		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	case app == nil:
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fhirbase.ErrNone}
+	}
+	b := backup{ctx: r.Context(), issuer: app.Issuer}
+	b.file, _ = app.Stores().Durable.(backedUp)
+	if len(app.StoreKeys) == 0 {
+		b.storage = a.running().Storage()
+	}
+	if b.file == nil && b.storage == nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errNothingToBackUp}
+	}
+	return b, nil
+}
+
+// stream writes the archive. One that is cut off has no end, and the connection breaks, so that nobody takes it for whole.
+func (b backup) stream(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/x-tar")
+	if err := b.write(tar.NewWriter(w)); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (b backup) write(to *tar.Writer) error {
+	if b.file != nil {
+		if err := b.file.Backup(func(size int64, copyTo func(io.Writer) error) error {
+			if err := b.begin(to, "fhir/"+fhirbase.StorageName(b.issuer)+".db", size); err != nil {
+				return err
+			}
+			return copyTo(to)
+		}); err != nil {
+			return err
+		}
+	}
+	names, err := b.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := b.add(to, name); err != nil {
+			return err
+		}
+	}
+	return to.Close()
+}
+
+// names are those of keys and registered clients in Caddy's storage.
+func (b backup) names() ([]string, error) {
+	if b.storage == nil {
+		return nil, nil
+	}
+	names := keyring.Names(keysName(b.issuer))
+	clients, err := b.storage.List(b.ctx, "fhir/clients/"+fhirbase.StorageName(b.issuer), true)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing registered clients: %w", err)
+	}
+	return append(names, clients...), nil
+}
+
+// add adds a value of Caddy's storage, if there is one.
+func (b backup) add(to *tar.Writer, name string) error {
+	value, err := b.storage.Load(b.ctx, name)
+	info, statErr := b.storage.Stat(b.ctx, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || statErr == nil && !info.IsTerminal:
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := b.begin(to, strings.TrimPrefix(name, "/"), int64(len(value))); err != nil {
+		return err
+	}
+	_, err = to.Write(value)
+	return err
+}
+
+func (backup) begin(to *tar.Writer, name string, size int64) error {
+	return to.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, ModTime: time.Now(), Format: tar.FormatPAX})
+}

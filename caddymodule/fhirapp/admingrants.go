@@ -1,0 +1,143 @@
+package fhirapp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
+)
+
+const adminGrants = "/fhir/grants"
+
+// endedGrants is the answer to DELETE /fhir/grants.
+type endedGrants struct {
+	authorize.RevokedGrants
+
+	// Person is whose: the provider, a colon and the subject there, or local: and the name; then user name and sub.
+	Person string `json:"person,omitempty"`
+
+	// Released says that another person may get the sub.
+	Released bool `json:"sub_released,omitempty"`
+
+	// Void describes what else ended, uncounted.
+	Void string `json:"void"`
+}
+
+// grantsOfPerson is the result for one of ?users=.
+type grantsOfPerson struct {
+	User string `json:"user"` // as in the request
+	*endedGrants
+
+	// Status is the HTTP status of the same request about this user alone.
+	Status int    `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// grantsOfPeople is the answer to DELETE /fhir/grants?users=, in the order of the request.
+type grantsOfPeople struct {
+	People []grantsOfPerson `json:"people"`
+	Failed int              `json:"failed"`
+}
+
+// status distinguishes an answer with failures from one without.
+func (g grantsOfPeople) status() int {
+	if g.Failed > 0 {
+		return http.StatusMultiStatus
+	}
+	return http.StatusOK
+}
+
+// endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
+// everything. With ?release_sub=true, another person may get the user's sub. ?users=, which may be repeated, is ?user= for each.
+func endGrants(server *authorize.Server, r *http.Request) (any, error) {
+	query, err := grantsQuery(r)
+	switch {
+	case err != nil:
+		return nil, badAdminRequest(err)
+	case query.Has("users"):
+		return endGrantsOfEach(server, r, query), nil
+	}
+	return endGrantsOf(server, r, query)
+}
+
+// grantsQuery parses the query. A malformed query is rejected as a whole: url.Values would leave out its malformed part.
+func grantsQuery(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("reading the query: %w", err)
+	}
+	for name, values := range query {
+		switch {
+		case name != "user" && name != "users" && name != "client_id" && name != "release_sub", slices.Contains(values, ""), name != "users" && len(values) > 1:
+			return nil, fmt.Errorf("%q: only user, users, client_id and release_sub are understood, only users may be repeated, and none may be empty", name)
+		case len(values) > command.PeoplePerRequest:
+			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), command.PeoplePerRequest)
+		}
+	}
+	switch {
+	case !query.Has("user") && !query.Has("users") && !query.Has("client_id"):
+		return nil, errors.New("say whose grants to end: ?user=, ?users=, ?client_id=, or a person and ?client_id=")
+	case query.Has("users") && (query.Has("user") || query.Has("release_sub")):
+		return nil, errors.New("users goes neither with user nor with release_sub")
+	}
+	return query, nil
+}
+
+// endGrantsOfEach ends the grants of several users. A failure does not stop it.
+func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values) (all grantsOfPeople) {
+	for _, user := range query["users"] {
+		result := grantsOfPerson{User: user, Status: http.StatusOK}
+		ended, err := endGrantsOf(server, r, url.Values{"user": {user}, "client_id": query["client_id"]})
+		if err == nil {
+			result.endedGrants = &ended
+		} else {
+			failure := adminError(err)
+			result.Status, result.Error = failure.HTTPStatus, failure.Error()
+			all.Failed++
+		}
+		all.People = append(all.People, result)
+	}
+	return all
+}
+
+// endGrantsOf ends the grants of at most one user.
+func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (endedGrants, error) {
+	user, clientID := query.Get("user"), query.Get("client_id")
+	person, err := server.Meant(r.Context(), user)
+	if err != nil {
+		return endedGrants{}, err
+	}
+	released, err := releaseSub(server, r, query)
+	if err != nil {
+		return endedGrants{}, err
+	}
+	ended, err := server.RevokeGrants(r.Context(), user, clientID)
+	if errors.Is(err, authorize.ErrUnknownHolder) && !released {
+		return endedGrants{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	if errors.Is(err, authorize.ErrUnknownHolder) { // the account has expired
+		err = nil
+	}
+	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err
+}
+
+// releaseSub comes before the ending, which it must not miss.
+func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bool, error) {
+	switch {
+	case !query.Has("release_sub"):
+		return false, nil
+	case query.Get("release_sub") != "true" || query.Get("user") == "" || query.Has("client_id"):
+		return false, badAdminRequest(errors.New("release_sub=true goes with user alone"))
+	}
+	released, err := server.ReleaseSub(r.Context(), query.Get("user"))
+	if err == nil && !released {
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no person of an identity provider has this sub by a claim")}
+	}
+	return released, err
+}

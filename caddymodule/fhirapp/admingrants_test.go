@@ -1,0 +1,111 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
+)
+
+// The guard refuses tokens of ended grants, even one it has just accepted, and accepts
+// those issued since.
+func TestGrantsAreEnded(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	passes := func(token string) bool { return g.Get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
+	for _, query := range []string{"user=alice", "client_id=demo-app", "user=alice&client_id=demo-app"} {
+		g.Cookies = map[string]string{}
+		token := g.Token()
+		if !passes(token) {
+			t.Fatal("the token is not let in to begin with")
+		}
+		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?"+query)
+		var ended endedGrants
+		if err == nil {
+			err = json.Unmarshal(w.Body.Bytes(), &ended)
+		}
+		if err != nil || ended.Void == "" || (ended.Sessions > 0) != (query == "user=alice") {
+			t.Errorf("%s: %v, %+v", query, err, ended)
+		}
+		if g.Cookies = map[string]string{}; passes(token) || !passes(g.Token()) {
+			t.Errorf("%s: the token is let in, or a later one is not", query)
+		}
+	}
+}
+
+// Unknown and ambiguous people are reported, and do not keep the others from being revoked.
+func TestGrantsOfSeveralAreEnded(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.Token()
+	w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?users=alcie&users=alice&users=local:alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		People []struct {
+			User string
+			endedGrants
+			Status int
+			Error  string
+		}
+		Failed int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusMultiStatus || all.Failed != 1 || len(all.People) != 3 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	unknown, alice, again := all.People[0], all.People[1], all.People[2]
+	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || unknown.Error == "" || unknown.Void != "" {
+		t.Errorf("unknown: %+v", unknown)
+	}
+	if alice.User != "alice" || alice.Status != http.StatusOK || alice.Sessions != 1 || alice.Void == "" {
+		t.Errorf("alice: %+v", alice)
+	}
+	if again.User != "local:alice" || again.Status != http.StatusOK || again.Sessions != 0 || again.Error != "" {
+		t.Errorf("alice again: %+v", again)
+	}
+	if w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?users=alice&client_id=demo-app"); err != nil || w.Code != http.StatusOK {
+		t.Errorf("one of ?users=: %v, %d %s", err, w.Code, w.Body)
+	}
+}
+
+// Signing out ends tokens at the guard too.
+func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	token := g.Token()
+	before := g.Get("/fhir/R4/Patient/1", token).StatusCode
+	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions?user=alice"); err != nil {
+		t.Fatal(err)
+	}
+	if after := g.Get("/fhir/R4/Patient/1", token).StatusCode; before != http.StatusOK || after != http.StatusUnauthorized {
+		t.Errorf("before %d, after %d", before, after)
+	}
+}
+
+func TestGrantsAreNotEnded(t *testing.T) {
+	g := exampleGateway(t, nil)
+	const grants = "/fhir/grants"
+	checkAdminRefused(t, []refusedAdminRequest{
+		{g.Context, http.MethodDelete, grants, http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&client=demo-app", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&user=bob", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alcie", http.StatusNotFound},
+		{g.Context, http.MethodDelete, grants + "?users=alice&users=", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&user=alice", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?users=alice&users=b%zz", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", command.PeoplePerRequest) + "users=alice", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // not by a claim
+		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
+		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
+	})
+}

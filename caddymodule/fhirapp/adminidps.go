@@ -1,0 +1,97 @@
+package fhirapp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+)
+
+const adminIDPs = "/fhir/idps"
+
+// listIDPs returns the state of each identity provider.
+func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
+	states, err := server.ProviderStates(r.Context())
+	if states == nil {
+		states = []authorize.ProviderState{}
+	}
+	return states, err
+}
+
+// acceptDenials serves POST /fhir/idps/{idp}/accept: it lifts the suspension, so that the provider's denials take effect.
+func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
+	key, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, adminIDPs+"/"), "/accept")
+	if !ok || key == "" || len(r.URL.RawQuery) > 0 {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("use " + adminIDPs + "/{idp}/accept")}
+	}
+	err := server.AcceptDenials(r.Context(), key)
+	if errors.Is(err, authorize.ErrNotSuspended) {
+		err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+	}
+	return map[string]string{"accepted": key}, err
+}
+
+// appsInUse are the apps that the metrics cover: two during a reload, otherwise one.
+var appsInUse sync.Map
+
+// providerCollector reports how identity providers answer.
+type providerCollector struct{}
+
+var (
+	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended, because it denies nearly everybody.", []string{"idp"}, nil)
+	idpChecked   = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "When this gateway last checked with an identity provider whether somebody may still come, by result; 0 before the first.", []string{"idp", "result"}, nil)
+	_            = metrics.Add(providerCollector{})
+)
+
+// collectTime bounds how long the collector waits for a store.
+const collectTime = time.Second
+
+// Describe implements [prometheus.Collector].
+func (providerCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- idpSuspended
+	to <- idpChecked
+}
+
+// Collect implements [prometheus.Collector].
+func (providerCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	byKey := map[string]authorize.ProviderState{}
+	appsInUse.Range(func(app, _ any) bool {
+		states, _ := app.(*App).Server().ProviderStates(ctx) // an error is the store's, which has metrics
+		for _, state := range states {
+			byKey[state.Key] = state
+		}
+		return true
+	})
+	for key, state := range byKey {
+		to <- prometheus.MustNewConstMetric(idpSuspended, prometheus.GaugeValue, float64(boolean(state.Suspended != nil)), key)
+		for _, result := range authorize.CheckResults {
+			to <- prometheus.MustNewConstMetric(idpChecked, prometheus.GaugeValue, secondsOf(state.Latest[result]), key, string(result))
+		}
+	}
+}
+
+func boolean(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func secondsOf(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+var _ prometheus.Collector = providerCollector{}

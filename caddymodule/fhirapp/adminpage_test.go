@@ -1,0 +1,235 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+)
+
+const adminPageToken = "0123456789abcdef0123456789abcdef"
+
+// adminPage is a gateway at whose page of administrators alice is.
+type adminPage struct {
+	*gateway
+	t *testing.T
+}
+
+func newAdminPage(t *testing.T) adminPage {
+	t.Helper()
+	g := adminPage{exampleGateway(t, echo,
+		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+servertest.TOTPSecret+"\n\t\t\tgroup admins\n",
+		"client demo-app {", "admin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs demo.read\n\t\t"+
+			"registration {\n\t\t\tinitial_access_token "+adminPageToken+"\n\t\t\tapproval required\n\t\t}\n\t\tclient demo-app {"), t}
+	r := g.signInTo("/oauth2/admin", "alice", "alice-demo-password")
+	if r.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%d: %s", r.StatusCode, gatewaytest.Read(t, r))
+	}
+	factor := servertest.Field(t, gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")), "factor")
+	if r = g.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.OTP(servertest.TOTPSecret, time.Now())}}); r.Header.Get("Location") != "/oauth2/admin" {
+		t.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	return g
+}
+
+// signInTo opens a page, and answers its sign-in page.
+func (g adminPage) signInTo(page, user, password string) *http.Response {
+	g.t.Helper()
+	r := g.Get(page, "")
+	for r.Header.Get("Location") != "" {
+		r = g.Get(r.Header.Get("Location"), "")
+	}
+	request := servertest.Field(g.t, gatewaytest.Read(g.t, r), "request")
+	return g.Post("/oauth2/login", url.Values{"request": {request}, "username": {user}, "password": {password}})
+}
+
+var shownSecret = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
+
+// do fills in a form of the page, and returns the secret that it shows, or why it refuses.
+func (g adminPage) do(action, kind, name string, fields url.Values) (shown string, status int) {
+	g.t.Helper()
+	target := "/oauth2/admin?" + url.Values{"kind": {kind}, "name": {name}}.Encode()
+	if action == "add" {
+		target = "/oauth2/admin?kind=" + kind
+	}
+	form := url.Values{"action": {action}, "kind": {kind}, "name": {name}}
+	page := gatewaytest.Read(g.t, g.Get(target, ""))
+	for _, hidden := range []string{"request", "seen"} {
+		form.Set(hidden, servertest.Field(g.t, page, hidden))
+	}
+	maps.Copy(form, fields)
+	r := g.Post("/oauth2/admin", form)
+	if found := shownSecret.FindStringSubmatch(gatewaytest.Read(g.t, r)); found != nil {
+		shown = html.UnescapeString(found[1])
+	}
+	return shown, r.StatusCode
+}
+
+// must is do of what is not refused.
+func (g adminPage) must(action, kind, name string, fields url.Values) (secret string) {
+	g.t.Helper()
+	secret, status := g.do(action, kind, name, fields)
+	if want := map[bool]int{true: http.StatusOK, false: http.StatusSeeOther}[secret != ""]; status != want {
+		g.t.Fatalf("%s %s: %d, %s", action, name, status, secret)
+	}
+	return secret
+}
+
+// starts is the status of an authorization request of a client.
+func (g adminPage) starts(client, redirectURI string) int {
+	return g.NewBrowser().Get("/oauth2/authorize?"+url.Values{
+		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"},
+		"code_challenge": {strings.Repeat("x", 43)}, "code_challenge_method": {"S256"},
+	}.Encode(), "").StatusCode
+}
+
+func TestClientOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	check := func(name string, got, want any) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	knows := func(secret string) bool {
+		form := url.Values{"client_id": {"growth-chart"}, "client_secret": {secret}, "token": {"x"}}
+		return g.NewBrowser().Post("/oauth2/introspect", form).StatusCode == http.StatusOK
+	}
+	added := g.must("add", "clients", "growth-chart", url.Values{"secret": {"1"}, "title": {"{env.HOME}"}, "redirect_uris": {"https://a.example/cb\r\nhttps://b.example/cb"}, "scopes": {"openid\r\nuser/*.rs"}})
+	check("added", g.starts("growth-chart", "https://b.example/cb"), http.StatusFound)
+	check("its secret", knows(added), true)
+	if page := gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name=growth-chart", "")); !strings.Contains(page, "{env.HOME}") {
+		t.Errorf("a placeholder is replaced: %s", page)
+	}
+	renews := func(name string) bool {
+		return strings.Contains(gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name="+name, "")), `value="secret"`)
+	}
+	g.must("add", "clients", "public", url.Values{"redirect_uris": {"https://a.example/cb"}})
+	check("a new secret is offered", renews("growth-chart"), true)
+	check("where there is none", renews("public"), false)
+	g.must("remove", "clients", "public", nil)
+	g.must("edit", "clients", "growth-chart", url.Values{"redirect_uris": {"https://a.example/cb"}})
+	check("without the redirect URI", g.starts("growth-chart", "https://b.example/cb"), http.StatusBadRequest)
+	check("its secret after an edit", knows(added), true)
+	rotated := g.must("secret", "clients", "growth-chart", nil)
+	check("the old secret", knows(added), false)
+	check("the new one", knows(rotated), true)
+	for name, fields := range map[string]url.Values{
+		"a redirect URI with a fragment": {"redirect_uris": {"https://a.example/#x"}}, "no scope": {"scopes": {"user/*.x"}}, "no launch URI": {"launch_uri": {"ftp://x"}},
+	} {
+		why, status := g.do("edit", "clients", "growth-chart", fields)
+		if status != http.StatusBadRequest || why == "" {
+			t.Errorf("%s: %d %q", name, status, why)
+		}
+	}
+	if why, status := g.do("add", "clients", "demo-app", nil); status != http.StatusBadRequest || !strings.Contains(why, "demo-app") {
+		t.Errorf("a client of the configuration's name: %d %q", status, why)
+	}
+	g.must("remove", "clients", "growth-chart", nil)
+	check("removed", g.starts("growth-chart", "https://a.example/cb"), http.StatusBadRequest)
+}
+
+func TestApprovalOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	r := g.Ask(http.MethodPost, "/oauth2/register", `{"client_name":"New","redirect_uris":["https://app.example/"],"token_endpoint_auth_method":"client_secret_post"}`,
+		"Authorization", "Bearer "+adminPageToken, "Content-Type", "application/json")
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&client); err != nil || client.ID == "" {
+		t.Fatalf("%d %v", r.StatusCode, err)
+	}
+	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, client.ID) > strings.Index(page, "demo-app") {
+		t.Errorf("the app that waits is not first: %s", page)
+	}
+	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusForbidden {
+		t.Errorf("before approval: %d", got)
+	}
+	g.must("approve", "clients", client.ID, nil)
+	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusFound {
+		t.Errorf("approved: %d", got)
+	}
+	if g.must("secret", "clients", client.ID, nil) == "" {
+		t.Error("no new secret")
+	}
+	g.must("remove", "clients", client.ID, nil)
+	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusBadRequest {
+		t.Errorf("removed: %d", got)
+	}
+}
+
+func TestPersonOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	signsIn := func(password string) bool {
+		other := adminPage{&gateway{g.NewBrowser(), t}, t}
+		return other.signInTo("/oauth2/account", "wendy", password).StatusCode == http.StatusSeeOther
+	}
+	first := g.must("add", "users", "wendy", url.Values{"title": {"Wendy"}, "groups": {"ward nurses\r\n"}, "email": {"wendy@example.org"}, "fhir_user": {"Practitioner/wendy"}})
+	if len(first) != 20 || !signsIn(first) {
+		t.Fatalf("the first password: %q", first)
+	}
+	page := gatewaytest.Read(t, g.Get("/oauth2/admin?kind=users&name=wendy", ""))
+	if !strings.Contains(page, "ward nurses") || !strings.Contains(page, "Practitioner/wendy") || strings.Contains(page, "$2a$") {
+		t.Errorf("as added: %s", page)
+	}
+	second := g.must("secret", "users", "wendy", nil)
+	if signsIn(first) || !signsIn(second) {
+		t.Error("a new password is not the one that counts")
+	}
+	g.must("edit", "users", "wendy", url.Values{"disabled": {"1"}})
+	if signsIn(second) {
+		t.Error("disabled, and signs in")
+	}
+	g.must("edit", "users", "wendy", nil)
+	if !signsIn(second) {
+		t.Error("enabled, and does not sign in")
+	}
+	for name, fields := range map[string]url.Values{"no resource": {"fhir_user": {"Device/1"}}, "no address": {"email": {"x"}}} {
+		if why, status := g.do("edit", "users", "wendy", fields); status != http.StatusBadRequest || why == "" {
+			t.Errorf("%s: %d %q", name, status, why)
+		}
+	}
+	if _, status := g.do("add", "users", "nora", nil); status != http.StatusBadRequest {
+		t.Errorf("a user of the configuration's name: %d", status)
+	}
+	g.must("remove", "users", "wendy", nil)
+	if signsIn(second) {
+		t.Error("removed, and signs in")
+	}
+}
+
+// Another e-mail address has not been verified; the same one stays so, and so does what the page does not show.
+func TestEmailOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	api := rosterGateway{g.gateway, t}
+	hash := gatewaytest.CheapHashes().Replace("$2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
+	if _, status := api.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","password_hash":"`+hash+`","email":"wendy@example.org","email_verified":true,"patients":["p1"]}`); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	for _, tt := range []struct {
+		email    string
+		verified bool
+	}{{"wendy@example.org", true}, {"mallory@example.org", false}} {
+		g.must("edit", "users", "wendy", url.Values{"email": {tt.email}})
+		w, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/users", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var people []rosterEntry
+		if err := json.Unmarshal(w.Body.Bytes(), &people); err != nil {
+			t.Fatal(err)
+		}
+		wendy, _ := people[len(people)-1].Config.(map[string]any)
+		if verified, _ := wendy["email_verified"].(bool); verified != tt.verified || wendy["email"] != tt.email || wendy["patients"] == nil {
+			t.Errorf("%s: %v", tt.email, wendy)
+		}
+	}
+}

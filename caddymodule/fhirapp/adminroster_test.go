@@ -1,0 +1,301 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+)
+
+// rosterGateway asks for changes of the clients and people in the store of a gateway.
+type rosterGateway struct {
+	*gateway
+	t *testing.T
+}
+
+func (g rosterGateway) ask(method, target, body string) (entry rosterEntry, status int) {
+	g.t.Helper()
+	w, err := adminWithBody(g.t, g.Context, method, target, body)
+	if refused, ok := errors.AsType[caddy.APIError](err); ok {
+		return entry, refused.HTTPStatus
+	}
+	if err == nil {
+		err = json.Unmarshal(w.Body.Bytes(), &entry)
+	}
+	if err != nil {
+		g.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	return entry, http.StatusOK
+}
+
+func (g rosterGateway) remove(target string) {
+	if _, status := g.ask(http.MethodDelete, target, ""); status != http.StatusOK {
+		g.t.Errorf("DELETE %s: %d", target, status)
+	}
+}
+
+const storedClientJSON = `{"id":"growth-chart","scopes":["openid","user/*.rs"],"redirect_uris":["https://growth.example/callback"]}`
+
+func TestClientInStore(t *testing.T) {
+	folder := gatewaytest.Folder(t)
+	g := rosterGateway{newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+	request := "/oauth2/authorize?" + url.Values{
+		"response_type": {"code"}, "client_id": {"growth-chart"}, "redirect_uri": {"https://growth.example/callback"}, "scope": {"openid"},
+		"code_challenge": {strings.Repeat("x", 43)}, "code_challenge_method": {"S256"},
+	}.Encode()
+	if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
+		t.Fatalf("before: %d", known)
+	}
+	added, status := g.ask(http.MethodPost, "/fhir/clients?secret=new", storedClientJSON)
+	if status != http.StatusOK || added.Name != "growth-chart" || len(added.Secret) < 32 {
+		t.Fatalf("added: %d %+v", status, added)
+	}
+	defer func() {
+		g.remove("/fhir/clients/growth-chart")
+		if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
+			t.Errorf("after it was removed: %d", known)
+		}
+	}()
+	if known := g.Get(request, "").StatusCode; known != http.StatusFound {
+		t.Errorf("once added: %d", known)
+	}
+	if known := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
+		t.Errorf("in a later configuration: %d", known)
+	}
+	knows := func(secret string) bool {
+		form := url.Values{"client_id": {"growth-chart"}, "client_secret": {secret}, "token": {"x"}}
+		return g.Post("/oauth2/introspect", form).StatusCode == http.StatusOK
+	}
+	rotated, status := g.ask(http.MethodPost, "/fhir/clients/growth-chart/secret", "")
+	if status != http.StatusOK || !knows(rotated.Secret) || knows(added.Secret) {
+		t.Errorf("a new secret: %d, taken %v, the old one %v", status, knows(rotated.Secret), knows(added.Secret))
+	}
+	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{"redirect_uris":["https://other.example/callback"]}`); status != http.StatusOK {
+		t.Errorf("an edit: %d", status)
+	}
+	if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
+		t.Errorf("the redirect URI that is gone: %d", known)
+	}
+}
+
+func TestUserInStore(t *testing.T) {
+	g := rosterGateway{exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), t}
+	wendy := func(password string) string {
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"name":"wendy","fhir_user":"Practitioner/wendy","password_hash":"` + string(hash) + `"}`
+	}
+	if _, status := g.ask(http.MethodPost, "/fhir/users", wendy("wendy-demo-password")); status != http.StatusOK {
+		t.Fatalf("added: %d", status)
+	}
+	token := g.TokenOfUser("wendy", gatewaytest.DemoRequest())
+	passes := func() bool { return g.Get("/fhir/R4/Practitioner/wendy", token).StatusCode == http.StatusOK }
+	for _, step := range []struct {
+		name, method, body string
+		want               bool
+	}{
+		{"as added", http.MethodPatch, `{}`, true},
+		{"disabled", http.MethodPatch, `{"disabled":true}`, false},
+		{"enabled", http.MethodPatch, `{"disabled":null}`, true},
+		{"with another password", http.MethodPatch, wendy("another"), false},
+		{"removed", http.MethodDelete, ``, false},
+	} {
+		if _, status := g.ask(step.method, "/fhir/users/wendy", step.body); status != http.StatusOK {
+			t.Fatalf("%s: %d", step.name, status)
+		}
+		if passes() != step.want {
+			t.Errorf("%s: the token passes: %v", step.name, !step.want)
+		}
+	}
+}
+
+// Whoever gets a removed person's name has none of the person's factors, even if the person was not in force by then; what
+// is the Caddyfile's stays.
+func TestRemovedUserLeavesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string // by then
+		stays  bool
+	}{
+		"in force":                    {gatewaytest.ExampleText(t, "", ""), false},
+		"no longer in force":          {gatewaytest.ExampleText(t, "client demo-service {", "client wendy {"), false},
+		"shadowed by the Caddyfile's": {gatewaytest.ExampleText(t, "user nora {", "user wendy {"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := gatewaytest.Folder(t)
+			g := rosterGateway{newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+			if _, status := g.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","Password_Hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm"}`); status != http.StatusOK {
+				t.Fatalf("added: %d", status)
+			}
+			if list, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/users", ""); err != nil || strings.Contains(list.Body.String(), "$2a$04$zKl") {
+				t.Errorf("the list has the hash, %v", err)
+			}
+			g = rosterGateway{newGatewayAt(t, test.config, folder), t}
+			app, err := fhirbase.Find[*App](g.Context)
+			if err != nil {
+				t.Fatal(err)
+			}
+			durable, factors := app.Stores().Durable, store.Key("factors", "wendy")
+			if err := durable.Put(t.Context(), factors, []byte("{}"), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			g.remove("/fhir/users/wendy")
+			if _, err := durable.Get(t.Context(), factors); (err == nil) != test.stays {
+				t.Errorf("the factors: %v", err)
+			}
+		})
+	}
+}
+
+// A client that registers itself waits for the operator, and waits again once it has changed its registration.
+func TestApproval(t *testing.T) {
+	const registration = "registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t\tapproval required\n\t\t}\n\t\t"
+	g := rosterGateway{exampleGateway(t, nil, "client demo-app {", registration+"client demo-app {"), t}
+	metadata := `{"redirect_uris":["https://app.example/"],"token_endpoint_auth_method":"client_secret_post"%s}`
+	register := func(method, target, token, more string) (c struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+		Access string `json:"registration_access_token"`
+	}) {
+		r := g.Ask(method, target, fmt.Sprintf(metadata, more), "Authorization", "Bearer "+token, "Content-Type", "application/json")
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil || c.ID == "" {
+			t.Fatalf("%s: %d %v", method, r.StatusCode, err)
+		}
+		return c
+	}
+	client := register(http.MethodPost, "/oauth2/register", "0123456789abcdef0123456789abcdef", "")
+	check := func(name string, want int) {
+		t.Helper()
+		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=https://app.example/&code_challenge_method=S256&code_challenge=" +
+			strings.Repeat("x", 43) + "&client_id=" + client.ID
+		if got := g.Get(request, "").StatusCode; got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+	check("registered", http.StatusForbidden)
+	for secret, want := range map[string]int{client.Secret: http.StatusForbidden, "guessed": http.StatusUnauthorized} {
+		form := url.Values{"client_id": {client.ID}, "client_secret": {secret}, "token": {"x"}}
+		if got := g.Post("/oauth2/introspect", form).StatusCode; got != want {
+			t.Errorf("before it is approved, with the secret %q: %d, want %d", secret, got, want)
+		}
+	}
+	approve := func() {
+		if _, status := g.ask(http.MethodPost, "/fhir/clients/"+client.ID+"/approve", ""); status != http.StatusOK {
+			t.Errorf("approval: %d", status)
+		}
+	}
+	approve()
+	check("approved", http.StatusFound)
+	register(http.MethodPut, "/oauth2/register?client_id="+client.ID, client.Access, `,"client_id":"`+client.ID+`"`)
+	check("changed", http.StatusForbidden)
+	approve()
+	if rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+client.ID+"/secret", ""); status != http.StatusOK || rotated.Secret == "" {
+		t.Errorf("a new secret: %d", status)
+	}
+	check("approved again", http.StatusFound)
+	g.remove("/fhir/clients/" + client.ID)
+	check("removed", http.StatusBadRequest)
+}
+
+// Who is known stays when a record that cannot be read is replaced.
+func TestRosterReset(t *testing.T) {
+	g := rosterGateway{exampleGateway(t, nil), t}
+	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	defer g.remove("/fhir/clients/growth-chart")
+	app, err := fhirbase.Find[*App](g.Context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Stores().Durable.Put(t.Context(), "roster:head", []byte("damaged"), store.Forever); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", ""); err == nil {
+		t.Error("the damaged record was read")
+	}
+	left, err := adminWithBody(t, g.Context, http.MethodDelete, "/fhir/roster", "")
+	if err != nil || left.Body.String() != `{"clients":1,"users":0}`+"\n" {
+		t.Errorf("%v, %v", left, err)
+	}
+	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{}`); status != http.StatusOK {
+		t.Errorf("an edit after that: %d", status)
+	}
+}
+
+// What is refused leaves everything as it was.
+func TestRosterRefuses(t *testing.T) {
+	g := rosterGateway{exampleGateway(t, nil), t}
+	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	defer g.remove("/fhir/clients/growth-chart")
+	for _, tt := range []struct {
+		name, method, target, body string
+		want                       int
+	}{
+		{"a client of the Caddyfile", http.MethodPost, "/fhir/clients", `{"id":"demo-app"}`, 400},
+		{"one that is there", http.MethodPost, "/fhir/clients", storedClientJSON, 409},
+		{"named like a user", http.MethodPost, "/fhir/clients", `{"id":"alice"}`, 400},
+		{"one like those that register themselves", http.MethodPost, "/fhir/clients", `{"id":"registered-0"}`, 400},
+		{"an edit by a list", http.MethodPatch, "/fhir/clients/growth-chart", `[]`, 400},
+		{"no name", http.MethodPost, "/fhir/clients", `{}`, 400},
+		{"a member that is not known", http.MethodPost, "/fhir/clients", `{"id":"x","redirect_uri":["https://x.example/"]}`, 400},
+		{"a redirect URI without TLS", http.MethodPost, "/fhir/clients", `{"id":"x","redirect_uris":["http://x.example/"]}`, 400},
+		{"an idp that is not there", http.MethodPost, "/fhir/clients", `{"id":"x","idps":["nowhere"]}`, 400},
+		{"a secret of one's own", http.MethodPost, "/fhir/clients", `{"id":"x","secret":"{env.PATH}"}`, 400},
+		{"a file of the machine", http.MethodPost, "/fhir/clients", `{"id":"x","ca":"/etc/passwd"}`, 400},
+		{"no JSON", http.MethodPost, "/fhir/clients", `id`, 400},
+		{"a new name", http.MethodPatch, "/fhir/clients/growth-chart", `{"id":"y"}`, 400},
+		{"an edit that cannot be", http.MethodPatch, "/fhir/clients/growth-chart", `{"scopes":["user/*.what"]}`, 400},
+		{"an edit of another", http.MethodPatch, "/fhir/clients/demo-app", `{}`, 404},
+		{"a secret for a public one", http.MethodPost, "/fhir/clients/growth-chart/secret", "", 400},
+		{"another action", http.MethodPost, "/fhir/clients/growth-chart/polish", "", 404},
+		{"approval of one that is added", http.MethodPost, "/fhir/clients/growth-chart/approve", "", 404},
+		{"removal of what is below one", http.MethodDelete, "/fhir/clients/growth-chart/secret", "", 404},
+		{"an edit of what is below one", http.MethodPatch, "/fhir/clients/growth-chart/secret", `{"name":"x"}`, 404},
+		{"a reset of what can be read", http.MethodDelete, "/fhir/roster", "", 409},
+		{"removal of one in the Caddyfile", http.MethodDelete, "/fhir/clients/demo-app", "", 404},
+		{"a user without a password", http.MethodPost, "/fhir/users", `{"name":"x"}`, 400},
+		{"a hash from a file", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"{file./etc/passwd}"}`, 400},
+		{"a user's factor", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm","totp_secret":"JBSWY3DPEHPK3PXP"}`, 400},
+	} {
+		before, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, status := g.ask(tt.method, tt.target, tt.body); status != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, status, tt.want)
+		}
+		after, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", "")
+		if err != nil || before.Body.String() != after.Body.String() {
+			t.Errorf("%s: changed something: %v", tt.name, err)
+		}
+	}
+}
+
+// What has no room is refused with a status of its own, by the admin API and on the page of administrators.
+func TestRosterIsFull(t *testing.T) {
+	for _, full := range []error{roster.ErrFull, store.ErrFull} {
+		if refused, ok := errors.AsType[caddy.APIError](rosterError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
+			t.Errorf("%v: %+v", full, refused)
+		}
+		if shown, ok := errors.AsType[*oauth2.Error](pageError(full)); !ok || !strings.Contains(shown.Description, full.Error()) {
+			t.Errorf("%v: %+v on the page", full, shown)
+		}
+	}
+}

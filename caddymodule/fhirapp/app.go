@@ -1,0 +1,215 @@
+package fhirapp
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+func init() { caddy.RegisterModule(new(App)) }
+
+// App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
+// stores.
+//
+// Signing keys are in Caddy's storage or, with store keys, in the durable store, shared by all gateways that use it. They
+// are made on first need and replaced every 90 days.
+type App struct {
+	// The authorization server's address, `https://host` or `https://host:port`: the `iss` of its tokens (RFC 8414
+	// §2). Required.
+	Issuer string `json:"issuer,omitempty"`
+
+	// The path of the FHIR API. The issuer followed by it is the FHIR base URL, the `aud` of access tokens. Default:
+	// `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+
+	// The users who sign in with a password here. Default: none.
+	Users []User `json:"users,omitempty"`
+
+	// The OpenID Connect providers by which people may sign in. Default: none.
+	IdentityProviders []IdentityProvider `json:"idps,omitempty"`
+
+	// The clients that may ask for tokens. Default: none.
+	Clients []Client `json:"clients,omitempty"`
+
+	// Which scopes for records, and which of the site's own, people may have: those of all rows that match them, as far as
+	// the client may have them too. With one row, who matches none has none of these. A change affects existing tokens at
+	// once. Default: all that the client may have.
+	ScopeLimits []authorize.ScopeLimit `json:"scope_limits,omitempty"`
+
+	// Dynamic client registration (RFC 7591). Default: off.
+	Registration *Registration `json:"registration,omitempty"`
+
+	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
+	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
+
+	// How long an authorization code can be exchanged; at most 10m (RFC 6749 §4.1.2). Default: `5m`.
+	CodeLifetime caddy.Duration `json:"code_lifetime,omitempty"`
+
+	// How long a session at this server lasts; at most 30d. Default: `8h`.
+	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
+
+	// After how long without activity people are signed out; at most the session lifetime. Requests to the authorization
+	// endpoint and pages are activity, and so are refreshes with online_access; FHIR requests are not. Default: never.
+	SessionIdle caddy.Duration `json:"session_idle,omitempty"`
+
+	// How long a client can refresh a grant, in all; at most 366d. Default: `90d`.
+	RefreshTokenLifetime caddy.Duration `json:"refresh_token_lifetime,omitempty"`
+
+	// How long a refresh token stays valid without being used; at most the refresh token lifetime. Default: the
+	// refresh token lifetime.
+	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
+
+	// How long a used refresh token yields the same successor again, for clients that did not receive the answer. It
+	// also counts from a restart, and from the end of an outage of the store. After that, using it again ends the whole
+	// grant (RFC 9700 §4.14.2). At most 1m; negative: off. Default: `10s`.
+	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
+
+	// The organization that apps show to people (SMART App Launch 2.2, User-access Brands). Default: none.
+	UserAccessBrands *UserAccessBrands `json:"user_access_brands,omitempty"`
+
+	// Accept authorization requests by POST as well as GET (SMART App Launch 2.2, capability `authorize-post`).
+	// Default: GET only.
+	AuthorizePOST bool `json:"authorize_post,omitempty"`
+
+	// Serve a page at `/oauth2/launch_page` on which people launch apps as an EHR would, and an app to launch, with the
+	// client_id `sandbox-app`: for trying out. Where the issuer is on localhost, apps there need not be registered: their
+	// client_id is `sandbox-local-app`. Default: false.
+	LaunchPage bool `json:"launch_page,omitempty"`
+
+	// Serve a page at `/oauth2/admin` on which administrators approve apps that registered themselves, and see to the
+	// clients and people in the store. It is for whom a row of `scope_limits` gives this scope of the site's own, such as
+	// `fhir-admin`, once they have signed in with a second factor. Default: none.
+	AdminPage string `json:"admin_page,omitempty"`
+
+	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it
+	// is included.
+	OmitIssuer bool `json:"omit_issuer,omitempty"`
+
+	// The origins of EHRs that open apps in frames, such as `https://ehr.example.org`: they may frame the pages on which
+	// people sign in and consent. Default: nobody may.
+	FrameAncestors []string `json:"frame_ancestors,omitempty"`
+
+	// The look of the pages that people see. Default: the issuer's host as the name, no logo.
+	Branding Branding `json:"branding,omitzero"`
+
+	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
+	Lockout Lockout `json:"lockout,omitzero"`
+
+	// `off` leaves the user names of people of identity providers out of the audit trail and the list of sessions. Default:
+	// they are there.
+	AuditUserName string `json:"audit_user_name,omitempty"`
+
+	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
+	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
+
+	// Where codes and revocations are kept. Default: `memory`. A store that several gateways share (`redis`, `postgres`)
+	// is the durable store too.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	// Where state that must survive a restart is kept: sessions, refresh tokens, and a copy of the revocations.
+	// Default: the store if gateways share it, or else `file`.
+	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	// How long this gateway answers for tokens without hearing from a store that it shares, and so without knowing which
+	// were revoked elsewhere since then. After that, it asks the store for each token, and answers 503 if it cannot. At
+	// least 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
+	RevocationMaxLag caddy.Duration `json:"revocation_max_lag,omitempty"`
+
+	// Where probes ask whether this gateway is live, started and ready (`/live`, `/started`, `/ready`), as one of Caddy's network
+	// addresses, such as `:8081`; by plain HTTP. Default: nowhere.
+	Health string `json:"health,omitempty"`
+
+	// Keep the signing keys and registered clients in the durable store, for all gateways that share it, and seal the
+	// signing keys with the first of these: base64 of at least 32 random bytes, the same at all gateways. Those after it
+	// are previous ones, which may still have sealed them. What Caddy's storage holds is taken over once. Placeholders are
+	// supported. Default: none, they are in Caddy's storage.
+	StoreKeys []string `json:"store_keys,omitempty"`
+
+	stores *stores.Set
+	keys   *keyring.Keyring
+	pooled string // what of statesInUse is ours
+	ending func() // ends what the server does in the background; nil before it began
+	server *roster.Server
+	events *audit.Log
+	logger *slog.Logger
+	ctx    caddy.Context
+
+	quotas      *quotaoption.Quotas
+	closeHealth func() error // leaves the health port to the next configuration, or closes it
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir", New: func() caddy.Module { return new(App) }}
+}
+
+// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
+func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(kind) }
+
+// Address returns the issuer, and the path of the FHIR API below it.
+func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase }
+
+// Server returns the authorization server in force. Another one takes its place when clients and people in the store change.
+func (a *App) Server() *authorize.Server { return a.server.InForce() }
+
+// Stores returns where state is kept.
+func (a *App) Stores() *stores.Set { return a.stores }
+
+// Keys returns the keys that sign tokens.
+func (a *App) Keys() *keyring.Keyring { return a.keys }
+
+// QuotaSet returns the quotas; nil if there are none.
+func (a *App) QuotaSet() *quota.Set {
+	if a.quotas == nil {
+		return nil
+	}
+	return a.quotas.Set
+}
+
+// Events returns the audit trail.
+func (a *App) Events() *audit.Log { return a.events }
+
+// Holder returns the holder of an access token; nil if the grant behind the token has ended.
+func (a *App) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
+	return a.Server().Holder(ctx, t)
+}
+
+// Revoked reports whether an access token was revoked, by its jti.
+func (a *App) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	return a.Server().Revoked(ctx, tokenID)
+}
+
+// Person returns a person's account at their identity provider; the zero value for users of the configuration.
+func (a *App) Person(ctx context.Context, sub string) audit.Person {
+	return a.Server().Person(ctx, sub)
+}
+
+// TokenClaims returns the names of the claims kept of people, by the identity provider that supplies them.
+func (a *App) TokenClaims() map[string][]string { return a.Server().TokenClaims() }
+
+// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+func (a *App) AllowsOrigin(origin string) bool { return a.Server().AllowsOrigin(origin) }
+
+// OAuthURIs returns the endpoints for the CapabilityStatement.
+func (a *App) OAuthURIs() smart.OAuthURIs {
+	uris := smart.OAuthURIs{
+		Authorize: a.Issuer + authorize.AuthorizePath, Token: a.Issuer + authorize.TokenPath, Introspect: a.Issuer + authorize.IntrospectPath,
+		Revoke: a.Issuer + authorize.RevokePath, Manage: a.Issuer + authorize.AccountPath,
+	}
+	if a.Registration != nil {
+		uris.Register = a.Issuer + authorize.RegisterPath
+	}
+	return uris
+}

@@ -1,0 +1,172 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+)
+
+// provisionApp loads the app alone, with its storage in a folder that it returns.
+func provisionApp(t *testing.T, app *App) (*App, string, error) {
+	t.Helper()
+	root := t.TempDir()
+	ctx, err := gatewaytest.Provision(t, &caddy.Config{
+		StorageRaw: caddyconfig.JSON(map[string]string{"module": "file_system", "root": root}, nil),
+		AppsRaw:    caddy.ModuleMap{"fhir": caddyconfig.JSON(app, nil)},
+	})
+	if err != nil {
+		return nil, root, err
+	}
+	provisioned, err := ctx.App("fhir")
+	if err != nil {
+		return nil, root, err
+	}
+	return provisioned.(*App), root, nil
+}
+
+const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
+
+func TestAppResolvesSecrets(t *testing.T) {
+	t.Setenv("APP_SECRET", "s3cret")
+	hash := gatewaytest.WriteFile(t, "alice.hash", bcryptOfX+"\n")
+	totp := gatewaytest.WriteFile(t, "alice.totp", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\n")
+	app, _, err := provisionApp(t, &App{
+		Issuer:  "https://x.example",
+		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}", TOTPSecret: "{file." + totp + "}"}},
+		Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := string(caddyconfig.JSON(app, nil)); strings.Contains(shown, "s3cret") || strings.Contains(shown, "$2a$") || strings.Contains(shown, "GEZDG") {
+		t.Errorf("the configuration shows a secret: %s", shown)
+	}
+	r := httptest.NewRequest(http.MethodPost, "https://x.example/oauth2/token", strings.NewReader("grant_type=client_credentials"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("c", "s3cret")
+	w := httptest.NewRecorder()
+	app.Server().ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		t.Errorf("token endpoint: %d %s", w.Code, w.Body)
+	}
+}
+
+// What a Caddyfile refuses is refused in JSON too, and what only Provision can know.
+func TestAppRefused(t *testing.T) {
+	newTestServer(t)
+	t.Setenv("EMPTY", "")
+	t.Setenv("LINES", "\n\n")
+	t.Setenv("SHORT_KEY", "c2hvcnQ=")
+	provider := func(kind string) []IdentityProvider {
+		return []IdentityProvider{{Kind: kind, IdentityProvider: authorize.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"}}}
+	}
+	user := User{Name: "alice", PasswordHash: bcryptOfX}
+	tests := []struct {
+		name string
+		app  App
+		want string // none: accepted
+	}{
+		{"no issuer", App{}, "issuer"},
+		{"a base without a slash", App{FHIRBase: "fhir"}, "fhir_base"},
+		{"an empty secret", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
+		{"a secret of line ends alone", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.LINES}"}}}}, "is empty"},
+		{"a secret file that is missing", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
+		{"a password instead of its hash", App{Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
+		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
+		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
+		{"a lockout that hardly waits", App{Lockout: Lockout{MaxWait: 1}}, "max_wait"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "alice"}}}}, "client alice has the name of a user"},
+		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
+		{"a client of no provider", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
+		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
+		{"a durable store at an empty placeholder", App{DurableRaw: json.RawMessage(`{"store":"file","path":"{env.EMPTY}"}`)}, "{env.EMPTY}"},
+		{"a durable store with an unknown field", App{DurableRaw: json.RawMessage(`{"store":"file","paht":"x"}`)}, "paht"},
+		{"an unknown durable store", App{DurableRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
+		{"a store key that is too short", App{StoreKeys: []string{"{env.SHORT_KEY}"}}, "openssl rand -base64 32"},
+		{"a store key that is not set", App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
+		{"a previous store key that is too short", App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
+		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, DurableRaw: json.RawMessage(`{"store":"memory"}`)}, "lost in a restart"},
+		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag is for a store"},
+		{"a lag that is too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"a lag that is too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"a lag that is off", App{RevocationMaxLag: -1, StoreRaw: onServer(t, "")}, ""},
+		{"a lag that is right", App{RevocationMaxLag: caddy.Duration(10 * time.Second), StoreRaw: onServer(t, "")}, ""},
+		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
+		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
+		{"Google", App{IdentityProviders: provider("google")}, ""},
+		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
+		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
+		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "no issuer" {
+				tt.app.Issuer = "https://x.example"
+			}
+			_, _, err := provisionApp(t, &tt.app)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that names %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// `caddy validate` provisions, and must leave no trace in storage.
+func TestProvisionWritesNothing(t *testing.T) {
+	t.Parallel()
+	app, root, err := provisionApp(t, &App{Issuer: "https://x.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(root); err != nil || len(files) > 0 {
+		t.Errorf("storage has %v, %v", files, err)
+	}
+	if _, err := app.keys.JWKS(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "fhir", "keys", "x.example.json")); err != nil {
+		t.Errorf("the keys are not in storage: %v", err)
+	}
+}
+
+func TestHandlersNeedTheApp(t *testing.T) {
+	t.Parallel()
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, provision := range map[string]func(caddy.Context) error{
+		"fhir_authorize": new(authorization.Authorize).Provision,
+		"fhir_bearer":    new(bearer.Bearer).Provision,
+	} {
+		if err := provision(ctx); !errors.Is(err, fhirbase.ErrNone) {
+			t.Errorf("%s without the app: %v", name, err)
+		}
+	}
+	for name, provision := range map[string]func(caddy.Context) error{
+		"fhir_expand":  (&expand.Expand{CoreOff: true}).Provision,
+		"fhir_outcome": new(outcome.Outcome).Provision,
+	} {
+		if err := provision(ctx); err != nil {
+			t.Errorf("%s without the app: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package fhirapp
+
+import (
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+)
+
+// warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
+// with secrets that everybody knows.
+func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Client) {
+	issuer, err := url.Parse(issuerURL)
+	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
+	for _, c := range clients {
+		for _, scope := range c.Scopes {
+			if meant := scopeoption.Suggest(scope); meant != "" {
+				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
+			}
+		}
+		if c.Secret != "" && authorize.IsGuessableSecret(c.Secret) && !local {
+			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+authorize.SecretCommand, "client_id", c.ID)
+		}
+		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == authorize.PKCEOptional && !local {
+			logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
+		}
+	}
+}
+
+// warnWithoutClients logs that no app can request tokens. Clients in the store are not known yet when this is checked.
+func warnWithoutClients(logger *slog.Logger, a *App) {
+	if len(a.Clients) == 0 && a.Registration == nil && !a.LaunchPage {
+		logger.Warn("the configuration has no client, so no app can request tokens until you add one (client in the Caddyfile, or caddy fhir-client add)")
+	}
+}
+
+// warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or
+// could be taken for somebody else.
+func warnOfPeople(logger *slog.Logger, a *App) {
+	warnOfStrangers(logger, a)
+	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, a.AdminPage) }
+	if a.AdminPage != "" && !slices.ContainsFunc(a.ScopeLimits, givesPage) {
+		logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", a.AdminPage)
+	}
+	if !grantsUserScopes(a) {
+		return
+	}
+	for _, p := range a.IdentityProviders {
+		if p.Claims["fhirUser"] == "" && len(p.FHIRUsers) == 0 && len(p.FHIRUserSearch) == 0 && !p.LinkEmail {
+			logger.Warn("people of this idp have no fhirUser, so that their tokens with user/ scopes may read nothing: "+
+				"say which claim has it (claim fhirUser <claim>), whose it is (fhir_user <subject> Practitioner/<id>), "+
+				"or how to find it (fhir_user_search Practitioner email)", "idp", p.Key)
+		}
+	}
+	if len(a.Users) > 0 && !slices.ContainsFunc(a.Users, func(u User) bool { return u.FHIRUser != "" }) {
+		logger.Warn("no user has a fhir_user, so that their tokens with user/ scopes may read nothing: say whose it is (fhir_user Practitioner/<id>)")
+	}
+}
+
+// warnOfStrangers logs what somebody could get who is not the one that is meant.
+func warnOfStrangers(logger *slog.Logger, a *App) {
+	for _, p := range a.IdentityProviders {
+		for _, s := range p.FHIRUserSearch {
+			if s.System == "" && s.Type != "Practitioner" {
+				logger.Warn("patients are found by an e-mail address, which may be that of a parent or partner, who would then see their records: search by an identifier if the idp has one", "idp", p.Key, "type", s.Type)
+			}
+		}
+	}
+	for _, l := range a.ScopeLimits {
+		tellers := 0
+		if l.By == "group" {
+			tellers = len(a.IdentityProviders) + min(len(a.Users), 1)
+		}
+		for _, p := range a.IdentityProviders {
+			if _, has := p.TokenClaims[l.Claim]; has && l.By == "claim" {
+				tellers++
+			}
+		}
+		if l.IDP == "" && tellers > 1 {
+			logger.Warn("anybody who can name a group or claim at one of several providers gets these scopes: say whose it must be (scope_limit idp <name>|local …)", "by", l.By, "claim", l.Claim, "value", l.Value)
+		}
+	}
+}
+
+// grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
+func grantsUserScopes(a *App) bool {
+	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
+	return a.Registration != nil && slices.ContainsFunc(a.Registration.Scopes, isUsers) ||
+		slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, isUsers) })
+}

@@ -1,0 +1,99 @@
+package fhirapp
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	idp := func(p IdentityProvider) App {
+		p.Key = "hospital"
+		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Scopes: []string{"user/*.rs"}}}}}
+	}
+	ward := map[string]string{"c": "c"}
+	limited := func(l authorize.ScopeLimit, idps ...map[string]string) (a App) {
+		a.ScopeLimits = []authorize.ScopeLimit{l}
+		for _, claims := range idps {
+			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{IdentityProvider: authorize.IdentityProvider{TokenClaims: claims}})
+		}
+		return a
+	}
+	weak := []authorize.Client{{ID: "c", Secret: "s3cret"}}
+	open := []authorize.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: authorize.PKCEOptional}}
+	for _, tt := range []struct {
+		name    string
+		app     App
+		clients []authorize.Client
+		want    string
+	}{
+		{"misspelt scope", App{}, []authorize.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
+		{"guessable secret", App{Issuer: "https://fhir.example"}, weak, "128 bits"},
+		{"guessable secret on loopback", App{Issuer: "https://localhost:8443"}, weak, ""},
+		{"no PKCE", App{Issuer: "https://fhir.example"}, open, "PKCE"},
+		{"no PKCE on loopback", App{Issuer: "https://127.0.0.1:8443"}, open, ""},
+		{"idp without fhirUser", idp(IdentityProvider{}), nil, "idp=hospital"},
+		{"idp with a claim of another name", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"name": "n"}}}), nil, "idp=hospital"},
+		{"idp with the claim", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}}), nil, ""},
+		{"idp with a list", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}}), nil, ""},
+		{"idp with a search", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}}), nil, ""},
+		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
+		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
+		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Registration: authorize.Registration{Scopes: []string{"user/*.rs"}}}}, nil, "idp=hospital"},
+		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
+		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
+		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
+		{"by identifier", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
+		{"a group of two providers", limited(authorize.ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
+		{"of one", limited(authorize.ScopeLimit{By: "group"}, nil), nil, ""},
+		{"of one, and of users", App{ScopeLimits: []authorize.ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
+		{"of one that is named", limited(authorize.ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
+		{"a claim of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
+		{"a claim of one of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
+		{"an admin page for nobody", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"user/*.rs"}}}}, nil, "scope=fhir-admin"},
+		{"an admin page", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"fhir-admin"}}}}, nil, ""},
+		{"all people", limited(authorize.ScopeLimit{By: "any"}, nil, nil), nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var text bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&text, nil))
+			warnOfClients(logger, tt.app.Issuer, tt.clients)
+			warnOfPeople(logger, &tt.app)
+			logged := text.String()
+			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
+				t.Errorf("logged %q, want %q", logged, tt.want)
+			}
+		})
+	}
+}
+
+// A configuration without any way to get a client is not what anybody wants.
+func TestWarningWithoutClients(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		app  App
+		want bool
+	}{
+		{"none", App{}, true},
+		{"a client", App{Clients: make([]Client, 1)}, false},
+		{"clients register themselves", App{Registration: new(Registration)}, false},
+		{"the launch page has apps", App{LaunchPage: true}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var text bytes.Buffer
+			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.app)
+			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
+				t.Errorf("logged %q", text.String())
+			}
+		})
+	}
+}

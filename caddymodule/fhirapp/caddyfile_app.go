@@ -1,0 +1,192 @@
+package fhirapp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+)
+
+func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
+
+// parseApp turns the fhir global option into the app's configuration.
+func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		d.Next() // so that the error names the line
+		return nil, d.Err("duplicate fhir global option")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "fhir", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	fhir {
+//		issuer <url>
+//		fhir_base <path>
+//		user <name> { … }
+//		idp <name> [oidc|google] { … }
+//		client <id> { … }
+//		scope_limit [idp <name>] group <name>|claim <name> <value>|any <scope...>
+//		registration { … }
+//		user_access_brands <file> { … }
+//		access_token_lifetime <duration>
+//		code_lifetime <duration>
+//		session_lifetime <duration>
+//		session_idle <duration>
+//		refresh_token_lifetime <duration>
+//		refresh_token_idle_lifetime <duration>
+//		refresh_token_grace <duration>|off
+//		authorize_post
+//		launch_page
+//		admin_page <scope>
+//		omit_issuer
+//		frame_ancestors <origin...>
+//		branding { … }
+//		lockout { … } | lockout off
+//		audit_user_name off
+//		quota <name> client|person|network <limit> <window> { … }
+//		store <module> { … }
+//		durable_store <module> { … }
+//		revocation_max_lag <duration>|off
+//		store_key <secret> [<previous...>]
+//		health <address>
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	taken := takenNames{}
+	err := option.ParseDirective(d, option.Block{
+		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
+		"fhir_base":             option.Word(&a.FHIRBase, fhirbase.CheckBase),
+		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, taken.check("user")) }),
+		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
+		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
+		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
+		"registration":          parseRegistration(&a.Registration),
+		"user_access_brands":    parseBrands(&a.UserAccessBrands),
+		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
+		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
+		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
+		"session_idle":          lifetime("session_idle", &a.SessionIdle),
+		"authorize_post":        option.Bareword(&a.AuthorizePOST),
+		"launch_page":           option.Bareword(&a.LaunchPage),
+		"admin_page":            option.Word(&a.AdminPage, nil),
+		"omit_issuer":           option.Bareword(&a.OmitIssuer),
+		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
+		"branding":              a.Branding.parse,
+		"lockout":               a.Lockout.parse,
+		"quota":                 quotaoption.Parse(&a.Quotas),
+		"audit_user_name":       option.Word(&a.AuditUserName, checkAuditUserName),
+		"store":                 stores.ParseName(&a.StoreRaw),
+		"durable_store":         stores.ParseName(&a.DurableRaw),
+		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
+		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
+		"health":                option.Word(&a.Health, checkHealthAddress),
+
+		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
+		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
+		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
+	}, "user", "idp", "client", "scope_limit", "quota")
+	switch {
+	case err != nil:
+		return err
+	case a.Issuer == "":
+		return d.Err("fhir needs an issuer")
+	}
+	return a.checkParsed(d)
+}
+
+var checkAuditUserName = option.OneOf("off")
+
+// adding is the setter of a subdirective that adds to a list.
+func adding[T any](to *[]T, parse func(*T) error) option.Setter {
+	return func(*caddyfile.Dispenser) error {
+		var added T
+		err := parse(&added)
+		*to = append(*to, added)
+		return err
+	}
+}
+
+// checkParsed checks the lines of the block against each other.
+func (a *App) checkParsed(d *caddyfile.Dispenser) error {
+	idps := []string{authorize.LocalUsers}
+	for _, p := range a.IdentityProviders {
+		idps = append(idps, p.Key)
+	}
+	for _, c := range a.Clients {
+		for _, key := range c.IdentityProviders {
+			if !slices.Contains(idps, key) {
+				return c.idps.Wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, option.DidYouMean(key, idps)))
+			}
+		}
+	}
+	if b := a.UserAccessBrands; b != nil {
+		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, fhirbase.DefaultBase)); err != nil {
+			return b.at.Wrap(err)
+		}
+	}
+	_, err := authorize.New(a.unresolved())
+	return option.WithLine(d, err)
+}
+
+// unresolved is the authorization server's configuration without what only Provision knows.
+func (a *App) unresolved() authorize.Config {
+	c := a.settings()
+	for _, u := range a.Users {
+		c.Users = append(c.Users, u.withSecrets(u.PasswordHash, ""))
+	}
+	for _, client := range a.Clients {
+		c.Clients = append(c.Clients, client.core())
+	}
+	for _, p := range a.IdentityProviders {
+		c.IdentityProviders = append(c.IdentityProviders, p.complete())
+	}
+	return c
+}
+
+// takenNames are the kinds of users and clients, "user" or "client", by name.
+type takenNames map[string]string
+
+// check rejects a name that cannot be the sub of tokens, or that a user or client has already, and takes it.
+func (t takenNames) check(kind string) func(name string) error {
+	return func(name string) error {
+		if by := t[name]; by != "" {
+			return takenError(kind, by, name)
+		}
+		if err := subject.CheckConfigured(name); err != nil {
+			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
+		}
+		t[name] = kind
+		return nil
+	}
+}
+
+func (a *App) checkNewProvider(key string) error {
+	if slices.ContainsFunc(a.IdentityProviders, func(p IdentityProvider) bool { return p.Key == key }) {
+		return fmt.Errorf("duplicate idp %s", key)
+	}
+	return nil
+}
+
+func takenError(kind, by, name string) error {
+	if kind == by {
+		return fmt.Errorf("duplicate %s %s", kind, name)
+	}
+	return fmt.Errorf("%s %s has the name of a %s: their tokens would have the same sub", kind, name, by)
+}
+
+var _ caddyfile.Unmarshaler = (*App)(nil)

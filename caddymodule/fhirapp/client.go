@@ -1,0 +1,147 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// Client is an application that may ask for tokens (RFC 6749 §2).
+type Client struct {
+	authorize.ClientSettings
+
+	option.TLS
+
+	// Let the client put authorization requests into request objects by value (OpenID Connect Core §6): unsigned, or signed
+	// by a key in jwks or jwks_uri. Default: they are refused.
+	SendsRequestObjects bool `json:"request_objects,omitempty"`
+
+	// Refuse authorization requests of the client that are not in a signed request object (RFC 9101 §10.5) with `exp`, `nbf`
+	// and `aud`, which expires at most 60 minutes after `nbf`. Parameters beside the object are ignored, except SMART's
+	// `aud`. Implies request_objects, and needs jwks or jwks_uri. Default: false.
+	RequireSignedRequestObject bool `json:"require_signed_request_object,omitempty"`
+
+	idps option.Position // in the Caddyfile
+}
+
+// resolved is the client for package authorize, with the placeholders of its secret replaced.
+func (c *Client) resolved() (none authorize.Client, err error) {
+	resolved := c.core()
+	if resolved.Secret, err = option.ResolveSecret("secret", c.Secret); err != nil {
+		return none, err
+	}
+	config, err := c.TLS.ClientConfig()
+	resolved.Transport = upstream.Transport(config)
+	return resolved, err
+}
+
+func (c *Client) core() authorize.Client {
+	core := authorize.Client(c.ClientSettings)
+	core.RequestObjects.Allowed = c.SendsRequestObjects || c.RequireSignedRequestObject
+	core.RequestObjects.Required = c.RequireSignedRequestObject
+	return core
+}
+
+// checkAddress returns a check of a URI whose error names the option.
+func checkAddress(option string) func(uri string) error {
+	return func(uri string) error {
+		if err := authorize.CheckRedirectURI(uri); err != nil {
+			return fmt.Errorf("%s %w", option, err)
+		}
+		return nil
+	}
+}
+
+// parse reads a client.
+func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
+	if err := c.parseOptions(d, checkID); err != nil {
+		return err
+	}
+	core := c.core()
+	return option.WithLine(d, core.Complete(authorize.GrantTypes()))
+}
+
+// parseOptions reads a client that may be incomplete.
+func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
+	if err := option.Word(&c.ID, checkID)(d); err != nil {
+		return err
+	}
+	fields := option.Block{
+		"name":            option.Word(&c.Name, nil),
+		"secret":          option.Word(&c.Secret, option.CheckPlaceholders),
+		"redirect_uri":    option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
+		"native":          option.Bareword(&c.Native),
+		"scope":           scopeoption.Words(&c.Scopes, smart.CheckScope),
+		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
+		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
+		"pkce":            option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+		"par":             option.Only("required", &c.RequirePushed),
+		"consent":         option.Word(&c.Consent, option.OneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
+		"acr":             option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
+		"idp":             c.parseProviders,
+		"introspect":      option.Only("all", &c.IntrospectAll),
+		"jwks":            c.parseJWKS,
+		"jwks_uri":        option.Word(&c.JWKSURI, nil),
+		"launch_uri":      option.Word(&c.LaunchURI, checkAddress("launch_uri")),
+		"launch_context":  option.Bareword(&c.LaunchContext),
+		"id_token_claims": option.Bareword(&c.ScopeClaimsInIDToken),
+		"request_objects": c.parseRequestObjects,
+
+		"assertion_audience": option.Only("issuer", &c.IssuerAudience),
+		"id_token_alg":       option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
+
+		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"error_description":        option.Bareword(&c.ErrorDescription),
+		"json_state":               option.Bareword(&c.JSONState),
+		"ignore_unknown_scopes":    option.Bareword(&c.IgnoreUnknownScopes),
+		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
+	}
+	maps.Copy(fields, c.TLS.Subdirectives())
+	return fields.Parse(d)
+}
+
+// parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.
+func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
+	c.idps = option.PositionOf(d)
+	return option.Words(&c.IdentityProviders, nil)(d)
+}
+
+// parseRequestObjects reads whether request objects are accepted or required.
+func (c *Client) parseRequestObjects(d *caddyfile.Dispenser) error {
+	if d.CountRemainingArgs() == 0 {
+		c.SendsRequestObjects = true
+		return nil
+	}
+	return option.Only("required", &c.RequireSignedRequestObject)(d)
+}
+
+// parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.
+func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
+	var text string
+	if err := option.Word(&text, nil)(d); err != nil {
+		return err
+	}
+	set := []byte(text)
+	if !strings.HasPrefix(text, "{") {
+		var err error
+		if set, err = os.ReadFile(text); err != nil {
+			return d.Errf("jwks: %v", err)
+		}
+	}
+	if !json.Valid(set) {
+		return d.Errf("jwks %s is not JSON", text)
+	}
+	c.JWKS = set
+	return nil
+}

@@ -1,0 +1,181 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+)
+
+// For every value set of R4, or every tenth without -slow, it makes no difference whether it comes from the cache,
+// is made anew, is asked for by POST, or comes from another gateway.
+func TestEveryWayTheSame(t *testing.T) {
+	t.Parallel()
+	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.NoBackend))
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = "localhost:8443"
+		plain.Server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(origin.Close)
+	kept := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.NoBackend))
+	behind := newGateway(t, frontCaddyfile("core off\nmax_size 32MiB", strings.TrimPrefix(origin.URL, "http://")))
+	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", gatewaytest.NoBackend))
+	all, expanded, step := coreValueSets(t), 0, 10
+	if *slow {
+		step = 1
+	}
+	for urls := range slices.Chunk(all, step) {
+		url := urls[0]
+		response := plain.Get(expandPath(url), "")
+		want := contains(gatewaytest.Read(t, response))
+		if response.StatusCode == http.StatusOK {
+			expanded++
+		}
+		check := func(how string, got *http.Response) {
+			body := gatewaytest.Read(t, got)
+			if failed := got.StatusCode != response.StatusCode; failed || contains(body) != want {
+				t.Errorf("%s %s: %d, want %d: %.300s", url, how, got.StatusCode, response.StatusCode, body)
+			}
+		}
+		for range 3 {
+			check("kept", kept.Get(expandPath(url), ""))
+		}
+		for range 2 {
+			check("by way of the backend", behind.Get(expandPath(url), ""))
+			check("by way of an upstream", distant.Get(expandPath(url), ""))
+		}
+		for how, g := range map[string]*gateway{"by POST": kept, "by POST to an upstream": distant} {
+			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+url+`"}]}`))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			got := g.Send(r)
+			if flat := codesIn(gatewaytest.Read(t, got)); flat != codesIn(gatewaytest.Read(t, plain.Get(expandPath(url), ""))) && got.StatusCode == http.StatusOK {
+				t.Errorf("%s %s: %s", url, how, flat)
+			}
+		}
+	}
+	if len(all) < 1300 || expanded < 1100/step {
+		t.Errorf("%d value sets, of which %d expand", len(all), expanded)
+	}
+}
+
+// coreValueSets are the canonicals of the value sets of R4.
+func coreValueSets(t *testing.T) (urls []string) {
+	t.Helper()
+	file, err := os.Open("../../terminology/definitions/core/r4.ndjson.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := zstd.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	for d := json.NewDecoder(text); ; {
+		var head struct {
+			Type string `json:"resourceType"`
+			URL  string `json:"url"`
+		}
+		if err := d.Decode(&head); err == io.EOF {
+			return urls
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if head.Type == "ValueSet" {
+			urls = append(urls, head.URL)
+		}
+	}
+}
+
+// contains is what an expansion lists, as JSON.
+func contains(body string) string {
+	var got struct {
+		Expansion struct {
+			Contains json.RawMessage `json:"contains"`
+		} `json:"expansion"`
+	}
+	_ = json.Unmarshal([]byte(body), &got)
+	return string(got.Expansion.Contains)
+}
+
+// codesIn are the codes of an expansion, whether it is a tree or a list.
+func codesIn(body string) string {
+	type concept struct {
+		System, Code, Display string
+		Contains              []json.RawMessage
+	}
+	var codes []string
+	var walk func(list []json.RawMessage)
+	walk = func(list []json.RawMessage) {
+		for _, raw := range list {
+			var c concept
+			_ = json.Unmarshal(raw, &c)
+			codes = append(codes, c.System+" "+c.Code+" "+c.Display)
+			walk(c.Contains)
+		}
+	}
+	var got struct {
+		Expansion struct{ Contains []json.RawMessage }
+	}
+	_ = json.Unmarshal([]byte(body), &got)
+	walk(got.Expansion.Contains)
+	slices.Sort(codes)
+	return strings.Join(slices.Compact(codes), "\n")
+}
+
+// What a client has it has still (RFC 9110 §13.1.2): whether it was made for it, is
+// kept, is asked for past the cache, or was kept and is no more.
+func TestOneEntityTag(t *testing.T) {
+	t.Parallel()
+	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
+	ask := func(headers ...string) *http.Response {
+		return g.Get(expandPath(genderSet), "", headers...)
+	}
+	tag := ask().Header.Get("Etag")
+	for range 3 {
+		if response := ask("If-None-Match", tag); response.StatusCode != http.StatusNotModified {
+			t.Errorf("%d %v", response.StatusCode, response.Header)
+		}
+	}
+	for _, wish := range []string{"no-store", "no-cache"} {
+		if got := ask("Cache-Control", wish).Header.Get("Etag"); got != tag {
+			t.Errorf("%s: %s, want %s", wish, got, tag)
+		}
+	}
+	if got := ask("Accept", "application/fhir+xml").Header.Get("Etag"); got == tag {
+		t.Errorf("in XML: %s too", got)
+	}
+}
+
+// A large expansion is written as it is made, each time; only what has a size to be
+// kept is held.
+func TestLargeAnswersAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	var system strings.Builder
+	system.WriteString(`{"resourceType":"CodeSystem","url":"http://x.example/large","valueSet":"http://x.example/all","status":"active","content":"complete","concept":[`)
+	for i := range 40_000 {
+		fmt.Fprintf(&system, `{"code":"%d","display":"concept number %d"},`, i, i)
+	}
+	system.WriteString(`{"code":"last"}]}`)
+	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+gatewaytest.WriteFile(t, "large.json", system.String()), gatewaytest.NoBackend))
+	for _, tt := range []struct{ query, last string }{{"&count=20", "hit"}, {"", "miss"}} {
+		var size int
+		var status string
+		for range 3 {
+			r := g.Get(expandPath("http://x.example/all")+tt.query, "")
+			size, status = len(gatewaytest.Read(t, r)), r.Header.Get("Cache-Status")
+		}
+		if !strings.Contains(status, tt.last) || tt.query == "" && size <= 2<<20 {
+			t.Errorf("%q: %d bytes, Cache-Status %q", tt.query, size, status)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package fhirapp
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
+// one that is down prevents neither loading the configuration nor signing in elsewhere.
+type IdentityProvider struct {
+	authorize.IdentityProvider
+
+	// What sort of provider it is, which sets what is known of it unless an option says otherwise: `keycloak`, `entra`,
+	// `okta`, `google` (which has a default issuer and its own error messages), `auth0`, `ping`, or `oidc` for any. Default: `oidc`.
+	Kind string `json:"kind,omitempty"`
+
+	option.TLS
+
+	// The timeout of each request to the provider. Default: `10s`.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// Ask the provider again, by its refresh token, whether people who signed in may still come. Default: every `5m`.
+	Revalidate *Revalidation `json:"revalidate,omitempty"`
+}
+
+// Revalidation asks an identity provider again.
+type Revalidation struct {
+	// How old the provider's last yes may get until it is asked again, from `1m` to `1h`. Default: `5m`.
+	Interval caddy.Duration `json:"interval,omitempty"`
+
+	// How long people go on after the provider's last yes while it does not answer, from the interval to `7d`. Default: `8h`.
+	Outage caddy.Duration `json:"outage,omitempty"`
+
+	// Do not ask. Default: false.
+	Off bool `json:"off,omitempty"`
+}
+
+func (r *Revalidation) settings() (s authorize.Revalidation) {
+	switch {
+	case r == nil:
+	case r.Off:
+		s.Interval = -1
+	default:
+		s = authorize.Revalidation{Interval: time.Duration(r.Interval), Outage: time.Duration(r.Outage)}
+	}
+	return s
+}
+
+// parse reads the interval, and perhaps the outage; or off.
+func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
+	err := option.OrOff(&r.Off, option.UpToTwo(option.ParseDuration(&r.Interval), option.ParseDuration(&r.Outage)))(d)
+	if err != nil {
+		return err
+	}
+	return option.WithLine(d, r.settings().Check())
+}
+
+// resolved is the provider for package authorize, with the placeholders of its credentials replaced.
+func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
+	if err := p.checkKind(); err != nil {
+		return none, fmt.Errorf("kind: %w", err)
+	}
+	c := p.complete()
+	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret, "scim": &c.SCIM}); err != nil {
+		return none, err
+	}
+	config, err := p.TLS.ClientConfig()
+	c.Transport = upstream.Transport(config)
+	return c, err
+}
+
+// complete is the provider with what is known of its kind.
+func (p *IdentityProvider) complete() authorize.IdentityProvider {
+	c := p.IdentityProvider
+	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
+	providerKinds[p.Kind].complete(&c)
+	return c
+}
+
+// parse reads an identity provider.
+func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
+	var err error
+	if p.Key, p.Kind, err = option.OneOrTwo(d); err == nil {
+		err = option.WithLine(d, cmp.Or(authorize.CheckProviderKey(p.Key), p.checkKind(), checkKey(p.Key)))
+	}
+	if err != nil {
+		return err
+	}
+	fields := option.Block{
+		"name":                option.Word(&p.Name, nil),
+		"issuer":              option.Word(&p.Issuer, upstream.CheckIssuer),
+		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
+		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
+		"scopes":              scopeoption.Words(&p.Scopes, smart.CheckScope),
+		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(upstream.AlgorithmNames()...)),
+		"timeout":             option.Duration(&p.Timeout),
+		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
+		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
+		"sub":                 option.Word(&p.Sub, nil),
+		"sub_issuer":          option.Word(&p.SubIssuer, upstream.CheckIssuer),
+		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
+		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), authorize.CheckMappedACR),
+		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
+		"allow":               p.parseAllow,
+		"fhir_user_search":    p.parseSearch,
+		"token_claim":         option.ClaimNames(&p.TokenClaims, tokenclaim.CheckAll),
+		"link":                option.Only("email", &p.LinkEmail),
+		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
+		"revalidate":          p.parseRevalidate,
+	}
+	maps.Copy(fields, p.TLS.Subdirectives())
+	err = fields.Parse(d, "claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow")
+	switch {
+	case err != nil:
+		return err
+	case p.ClientID == "":
+		return d.Errf("idp %s needs a client_id", p.Key)
+	case p.Issuer == "" && providerKinds[p.Kind].issuer == "":
+		return d.Errf("idp %s needs an issuer", p.Key)
+	}
+	return nil
+}
+
+func (p *IdentityProvider) checkKind() error {
+	if p.Kind == "" {
+		return nil
+	}
+	return checkKind(p.Kind)
+}
+
+func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
+	p.Revalidate = new(Revalidation)
+	return p.Revalidate.parse(d)
+}
+
+func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
+	var s authorize.FHIRUserSearch
+	switch args := d.RemainingArgs(); {
+	case len(args) == 4 && args[1] == "identifier":
+		s.Type, s.System, s.Claim = args[0], args[2], args[3]
+	case len(args) == 2 && args[1] == "email":
+		s.Type = args[0]
+	default:
+		return d.Err("fhir_user_search needs a type, and then identifier <system> <claim>, or email")
+	}
+	p.FHIRUserSearch = append(p.FHIRUserSearch, s)
+	return option.WithLine(d, s.Check())
+}
+
+func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
+	var rule authorize.AllowRule
+	if err := option.Two(&rule.Claim, &rule.Value)(d); err != nil {
+		return err
+	}
+	p.Allow = append(p.Allow, rule)
+	return option.WithLine(d, rule.Check())
+}

@@ -1,0 +1,46 @@
+package fhirapp
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// A kind sets what is known of it, and what an option says stays.
+func TestProviderKinds(t *testing.T) {
+	t.Parallel()
+	none := map[string]string(nil)
+	for name, tt := range map[string]struct {
+		said           IdentityProvider
+		acrs           map[string]string
+		claims         map[string]string
+		acrClaim, name string
+	}{
+		"any":                         {IdentityProvider{}, none, none, "", ""},
+		"OpenID Connect":              {IdentityProvider{Kind: "oidc"}, none, none, "", ""},
+		"Keycloak":                    {IdentityProvider{Kind: "keycloak"}, map[string]string{"2": "mfa"}, none, "", ""},
+		"Keycloak with other levels":  {IdentityProvider{Kind: "keycloak", IdentityProvider: authorize.IdentityProvider{ACRMap: map[string]string{"2": "sfa", "3": "mfa"}}}, map[string]string{"2": "sfa", "3": "mfa"}, none, "", ""},
+		"Entra ID":                    {IdentityProvider{Kind: "entra"}, none, map[string]string{"email_verified": "xms_edov"}, "acrs", ""},
+		"Entra ID with claims":        {IdentityProvider{Kind: "entra", IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f", "email_verified": "v"}}}, none, map[string]string{"fhirUser": "f", "email_verified": "v"}, "acrs", ""},
+		"Entra ID with other address": {IdentityProvider{Kind: "entra", IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"email": "upn"}}}, none, map[string]string{"email": "upn"}, "acrs", ""},
+		"Google":                      {IdentityProvider{Kind: "google"}, none, none, "", "Google"},
+		"Google of a name":            {IdentityProvider{Kind: "google", IdentityProvider: authorize.IdentityProvider{Name: "G"}}, none, none, "", "G"},
+		"Okta":                        {IdentityProvider{Kind: "okta"}, map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}, none, "", ""},
+		"Auth0":                       {IdentityProvider{Kind: "auth0"}, map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}, none, "", ""},
+		"PingOne":                     {IdentityProvider{Kind: "ping"}, map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}, none, "", ""},
+	} {
+		got := tt.said.complete()
+		if !maps.Equal(got.ACRMap, tt.acrs) || !maps.Equal(got.Claims, tt.claims) || got.ACRClaim != tt.acrClaim || got.Name != tt.name {
+			t.Errorf("%s: %v, %v, %q, %q", name, got.ACRMap, got.Claims, got.ACRClaim, got.Name)
+		}
+	}
+	if providerKinds["keycloak"].acrMap["3"] != "" {
+		t.Error("what a site says has changed what is known")
+	}
+	for kind := range providerKinds {
+		if err := checkKind(kind); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package fhirapp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+)
+
+// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
+// validate` must leave no trace.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.ctx, a.logger, a.events = ctx, fhirbase.NewLogger(ctx, "fhir"), audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger))
+	a.closeHealth = func() error { return nil }
+	if err := a.check(); err != nil {
+		return err
+	}
+	place := a.keyPlace()
+	if err := a.provisionStores(ctx); err != nil {
+		return err
+	}
+	if err := metrics.Register(ctx); err != nil {
+		return err
+	}
+	state, err := a.loadKeys(place)
+	if err != nil {
+		return err
+	}
+	config, err := a.serverConfig()
+	if err != nil {
+		return err
+	}
+	config.Checks = state.checks
+	if a.server, err = roster.NewServer(config, roster.New(a.stores.Durable, &state.roster), resolveEntry); err != nil {
+		return err
+	}
+	if err := a.listenForExit(ctx); err != nil {
+		return err
+	}
+	warnWithoutClients(a.logger, a)
+	appsInUse.Store(a, nil)
+	warnOfClients(a.logger, a.Issuer, config.Clients)
+	warnOfPeople(a.logger, a)
+	_, err = site.Checks(ctx)
+	return err
+}
+
+// check refuses what the parser of the Caddyfile refuses too.
+func (a *App) check() error {
+	if a.FHIRBase == "" {
+		a.FHIRBase = fhirbase.DefaultBase
+	}
+	if err := fhirbase.CheckBase(a.FHIRBase); err != nil {
+		return err
+	}
+	if a.AuditUserName != "" {
+		if err := checkAuditUserName(a.AuditUserName); err != nil {
+			return fmt.Errorf("audit_user_name: %w", err)
+		}
+	}
+	if a.Health != "" {
+		return checkHealthAddress(a.Health)
+	}
+	return nil
+}
+
+func (a *App) provisionStores(ctx caddy.Context) (err error) {
+	if a.stores, err = stores.Load(ctx, stores.Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
+		return err
+	}
+	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	a.stores.Warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
+	return nil
+}
+
+// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
+// and watches those that other gateways share.
+func (a *App) Start() (err error) {
+	processStart()
+	if a.Health != "" {
+		if _, a.closeHealth, err = useHealthPort(a.Health, healthHandler(caddy.ActiveContext)); err != nil {
+			return err
+		}
+	}
+	if err := a.startStores(); err != nil {
+		return errors.Join(err, a.closeHealth())
+	}
+	ctx, cancel := context.WithCancel(a.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { a.server.Run(ctx) })
+	a.ending = func() { cancel(); running.Wait() }
+	go func() {
+		a.prepareKeys()
+		a.keys.Watch(a.ctx)
+	}()
+	return nil
+}
+
+// prepareKeys reads the signing keys, or makes them.
+func (a *App) prepareKeys() {
+	switch err := a.keys.Refresh(a.ctx); {
+	case err == nil:
+		a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
+	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // of the latter, the store tells
+	default:
+		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
+	}
+}
+
+// firstPage is where an operator looks first.
+func firstPage(issuer string, launchPage bool) string {
+	if launchPage {
+		return issuer + authorize.LaunchPagePath
+	}
+	return issuer + authorize.AccountPath
+}
+
+func (a *App) startStores() error {
+	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
+		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer))
+	})
+	return nil
+}
+
+// Stop records the number of audit events that were left out, ends what the server does in the background, and closes the health port. When
+// the process ends, the latter two wait: Caddy stops its apps in any order, so that its servers may still take requests for their
+// shutdown_delay, while load balancers learn from the health port that this gateway goes.
+func (a *App) Stop() error {
+	a.events.Flush()
+	if caddy.Exiting() {
+		caddy.OnExit(func(context.Context) { _ = end(a) })
+		return nil
+	}
+	return end(a)
+}
+
+func end(a *App) error {
+	if a.ending != nil {
+		a.ending()
+	}
+	a.events.Flush()
+	return a.closeHealth()
+}
+
+// listenForExit notifies the stores that the process exits. Stop would be too late: Caddy stops its servers first in some runs,
+// and they use their whole grace period.
+func (a *App) listenForExit(ctx caddy.Context) error {
+	events, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	return events.(*caddyevents.App).On("stopping", exitHandler{a.stores})
+}
+
+type exitHandler struct{ stores *stores.Set }
+
+// Handle implements caddyevents.Handler. Reloads stop the previous configuration, too.
+func (h exitHandler) Handle(context.Context, caddy.Event) error {
+	if caddy.Exiting() {
+		h.stores.Stopping()
+	}
+	return nil
+}
+
+// Cleanup releases the keys and the counts of quotas, if Provision got that far.
+func (a *App) Cleanup() error {
+	appsInUse.Delete(a)
+	if a.pooled == "" {
+		return nil
+	}
+	_, err := statesInUse.Delete(a.pooled)
+	return errors.Join(err, a.quotas.Release())
+}
+
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -1,0 +1,277 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+)
+
+// Names of users and clients: badNames cannot be a sub anywhere, reservedNames only as others' tokens have them.
+var (
+	badNames = map[string]string{
+		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",
+		"DEL": "wendy\x7f", "300 bytes": strings.Repeat("x", 300), "not ASCII": "wéndy", "no-break space": "wendy\u00a0",
+	}
+	reservedNames = map[string]string{
+		"a client that registered itself": "registered-0123456789abcdef0123456789abcdef", "a person of an identity provider": strings.Repeat("A", 43),
+	}
+	goodNames = map[string]string{"plain": "wendy", "with a space": "Wendy Adams", "an address": "wendy@hospital.example", "255 bytes": strings.Repeat("x", 255)}
+)
+
+// An entrance takes a name, and reports whether the name could be the sub of a token.
+type entrance struct {
+	takes   func(t *testing.T, name string) bool
+	foreign bool // the sub is another issuer's
+	spaces  bool // refuses spaces inside too
+}
+
+// jsonOf is an object of JSON.
+func jsonOf(t *testing.T, object any) string {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// adapts reports whether a fhir block with a user or client is a Caddyfile.
+func adapts(t *testing.T, head, option string) bool {
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(
+		[]byte("{\n\tfhir {\n\t\tissuer https://x.example\n\t\t"+head+" {\n\t\t\t"+option+"\n\t\t}\n\t}\n}\n"), map[string]any{"filename": "Caddyfile"})
+	return err == nil
+}
+
+// provisions reports whether the app starts with a configuration of JSON.
+func provisions(t *testing.T, app *App) bool {
+	app.Issuer = "https://x.example"
+	_, _, err := provisionApp(t, app)
+	return err == nil
+}
+
+// entrances are all ways in which a name can become the sub of a token.
+func entrances(t *testing.T) map[string]entrance {
+	newTestServer(t)
+	page := newAdminPage(t)
+	api := rosterGateway{page.gateway, t}
+	adds := func(t *testing.T, target string, config map[string]any, name string) bool {
+		_, status := api.ask(http.MethodPost, target, jsonOf(t, config))
+		if status == http.StatusOK {
+			api.remove(target + "/" + url.PathEscape(name))
+		}
+		return status == http.StatusOK
+	}
+	addsOnPage := func(t *testing.T, kind, name string, fields url.Values) bool {
+		_, status := page.do("add", kind, name, fields)
+		if added := status != http.StatusBadRequest; added {
+			page.must("remove", kind, name, nil)
+			return true
+		}
+		return false
+	}
+	converts := func(t *testing.T, realm map[string]any, head string) bool {
+		text, _, err := keycloakrealm.Convert([]byte(jsonOf(t, realm)), "https://x.example", checkCaddyfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(text, "\n\t\t"+head+" ")
+	}
+	foreign := startKeycloak(t)
+	var introspected string
+	introspection := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, introspected)
+	}))
+	var arrived string
+	backend := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived = r.Header.Get("X-Authenticated-User")
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset"}`)
+	}))
+	guarded := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	fhir_bearer {
+		trust `+foreign.URL+` api://fhir
+		introspect http://`+introspection+` {
+			client_id gateway
+			client_secret s3cret
+			audience any
+		}
+	}
+	reverse_proxy `+backend+` {
+		header_up X-Authenticated-User {http.auth.user.id}
+	}
+}
+`)
+	passes := func(t *testing.T, token, name string) bool {
+		r := guarded.Get("/fhir/R4/Patient", token)
+		if r.StatusCode == http.StatusOK && arrived != name {
+			t.Errorf("the FHIR server reads %q", arrived)
+		}
+		return r.StatusCode == http.StatusOK
+	}
+	claims := func(name string, more map[string]any) map[string]any {
+		all := map[string]any{
+			"iss": foreign.URL, "sub": name, "aud": "api://fhir", "client_id": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1",
+			"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		}
+		maps.Copy(all, more)
+		return all
+	}
+	idp := authorizetest.Start(t)
+	federated := exampleGateway(t, nil, "client demo-app {", "idp hospital {\n\t\t\tissuer "+idp.Issuer+"\n\t\t\tclient_id "+authorizetest.ClientID+
+		"\n\t\t\tclient_secret \""+authorizetest.ClientSecret+"\"\n\t\t\tsub oid\n\t\t}\n\t\tclient demo-app {")
+	var signIns int
+	return map[string]entrance{
+		"Caddyfile, user": {takes: func(t *testing.T, name string) bool {
+			return adapts(t, "user `"+name+"`", "password_hash "+bcryptOfX)
+		}},
+		"Caddyfile, client": {takes: func(t *testing.T, name string) bool {
+			return adapts(t, "client `"+name+"`", "redirect_uri https://x.example/cb")
+		}},
+		"JSON, user": {takes: func(t *testing.T, name string) bool {
+			return provisions(t, &App{Users: []User{{Name: name, PasswordHash: bcryptOfX}}})
+		}},
+		"JSON, client": {takes: func(t *testing.T, name string) bool {
+			return provisions(t, &App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: name}}}})
+		}},
+		"admin API, user": {takes: func(t *testing.T, name string) bool {
+			return adds(t, "/fhir/users", map[string]any{"name": name, "password_hash": bcryptOfX}, name)
+		}},
+		"admin API, client": {takes: func(t *testing.T, name string) bool {
+			return adds(t, "/fhir/clients", map[string]any{"id": name}, name)
+		}},
+		"admin page, user": {takes: func(t *testing.T, name string) bool { return addsOnPage(t, "users", name, nil) }},
+		"admin page, client": {takes: func(t *testing.T, name string) bool {
+			return addsOnPage(t, "clients", name, url.Values{"redirect_uris": {"https://a.example/cb"}})
+		}},
+		"Keycloak, user": {takes: func(t *testing.T, name string) bool {
+			password := map[string]any{
+				"type": "password", "secretData": `{"value":"AAAA","salt":"AAAA"}`,
+				"credentialData": `{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"hashLength":["32"],"memory":["7168"],"type":["id"],"version":["1.3"],"parallelism":["1"]}}`,
+			}
+			return converts(t, map[string]any{"realm": "r", "users": []any{map[string]any{"username": name, "enabled": true, "credentials": []any{password}}}}, "user")
+		}},
+		"Keycloak, client": {takes: func(t *testing.T, name string) bool {
+			return converts(t, map[string]any{"realm": "r", "clients": []any{map[string]any{"clientId": name, "publicClient": true, "redirectUris": []string{"https://x.example/cb"}}}}, "client")
+		}},
+		"identity provider, mapped sub": {spaces: true, takes: func(t *testing.T, name string) bool {
+			signIns++
+			idp.Change(func(s *authorizetest.Settings) {
+				s.People = []authorizetest.Person{{Subject: strings.Repeat("s", signIns), Claims: map[string]any{"oid": name}}}
+			})
+			request := gatewaytest.DemoRequest()
+			request.Set("identity_provider", "hospital")
+			browser := federated.NewBrowser()
+			r := browser.Get("/oauth2/authorize?"+request.Encode(), "")
+			for strings.HasPrefix(r.Header.Get("Location"), "/") {
+				r = browser.Get(r.Header.Get("Location"), "")
+			}
+			return browser.Get("/oauth2/callback/hospital?"+idp.Authorize(t, r.Header.Get("Location")).Encode(), "").StatusCode == http.StatusFound
+		}},
+		"trusted issuer, sub": {foreign: true, takes: func(t *testing.T, name string) bool {
+			return passes(t, foreign.sign(t, claims(name, nil)), name)
+		}},
+		"trusted issuer, client_id": {foreign: true, takes: func(t *testing.T, name string) bool {
+			return passes(t, foreign.sign(t, claims("u", map[string]any{"client_id": name})), "u")
+		}},
+		"introspection, sub": {foreign: true, takes: func(t *testing.T, name string) bool {
+			signIns++
+			introspected = jsonOf(t, claims(name, map[string]any{"active": true}))
+			return passes(t, strings.Repeat("t", signIns), name)
+		}},
+		"introspection, client_id in place of a sub": {foreign: true, takes: func(t *testing.T, name string) bool {
+			signIns++
+			introspected = jsonOf(t, map[string]any{"active": true, "client_id": name, "scope": "user/*.rs", "fhirUser": "Practitioner/1"})
+			return passes(t, strings.Repeat("t", signIns), name)
+		}},
+	}
+}
+
+// TestNames sends each name through each entrance: a name that HTTP would change, or that another principal of the issuer
+// can have, never becomes a sub.
+func TestNames(t *testing.T) {
+	all := entrances(t)
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		e := all[at]
+		t.Run(at, func(t *testing.T) {
+			for name, text := range badNames {
+				if e.takes(t, text) {
+					t.Errorf("%s is accepted", name)
+				}
+			}
+			for name, text := range reservedNames {
+				if e.takes(t, text) != e.foreign {
+					t.Errorf("%s is accepted: %v", name, !e.foreign)
+				}
+			}
+			for name, text := range goodNames {
+				if want := !e.spaces || !strings.Contains(text, " "); e.takes(t, text) != want {
+					t.Errorf("%s is accepted: %v", name, !want)
+				}
+			}
+		})
+	}
+}
+
+// TestBadNamesInStore starts with a store in which an earlier version put bad names: they are reported and not in force,
+// all others stay in force, and the operator can remove them.
+func TestBadNamesInStore(t *testing.T) {
+	g := rosterGateway{exampleGateway(t, nil), t}
+	app, err := (&adminAPI{running: func() caddy.Context { return g.Context }}).app()
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := roster.New(app.stores.Durable, new(roster.Known)) // checks nothing
+	put := func(kind roster.Kind, name string, config map[string]any) {
+		t.Helper()
+		err := earlier.Change(t.Context(), kind, name, roster.Add(roster.Entry{Config: json.RawMessage(jsonOf(t, config)), Since: time.Now()}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := slices.Concat(slices.Collect(maps.Values(badNames)), slices.Collect(maps.Values(reservedNames)))
+	for _, name := range bad {
+		put(roster.Users, name, map[string]any{"name": name, "password_hash": bcryptOfX})
+		put(roster.Clients, name, map[string]any{"id": name})
+	}
+	put(roster.Users, "wendy", map[string]any{"name": "wendy", "password_hash": bcryptOfX})
+	for kind, want := range map[roster.Kind]int{roster.Users: len(bad), roster.Clients: len(bad)} {
+		entries, err := rosterChange{app: app, kind: kind}.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if isBad := slices.Contains(bad, e.Name); (e.Problem != "") != isBad {
+				t.Errorf("%s %q: the problem is %q", kind, e.Name, e.Problem)
+			} else if isBad {
+				want--
+			}
+		}
+		if want != 0 {
+			t.Errorf("%s: %d bad names are not listed", kind, want)
+		}
+		for _, name := range bad {
+			g.remove("/fhir/" + string(kind) + "/" + url.PathEscape(name))
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package fhirapp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+)
+
+// peer is a gateway that shares a test's server with others, and follows it.
+type peer struct {
+	*gateway
+	app *App
+	log string // its file
+}
+
+// newPeer makes the gateway with a name, whose keys are in a folder.
+func newPeer(t *testing.T, name, folder string) *peer {
+	t.Helper()
+	s := startPeer(t, name, folder, "")
+	await(t, "the store is heard", s.replica().IsCurrent)
+	return s
+}
+
+// startPeer does not wait for the store, and has further options.
+func startPeer(t *testing.T, name, folder, options string) *peer {
+	t.Helper()
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = w.Write([]byte(`{"resourceType":"CapabilityStatement"}`))
+	}))
+	t.Cleanup(backend.Close)
+	s := &peer{log: filepath.Join(t.TempDir(), "caddy.log")}
+	s.gateway = newGatewayAt(t, gatewaytest.ExampleText(
+		t, "@backend {env.FHIR_BACKEND}", "@backend "+strings.TrimPrefix(backend.URL, "http://"),
+		gatewaytest.ExampleLog, "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
+		"fhir {", "fhir {\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway "+name+"\n\t\t}"+options,
+	), folder)
+	running, err := s.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.app = running.(*App)
+	if err := s.app.startStores(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *peer) replica() *replica.Replica { return s.app.stores.Store.(*replica.Replica) }
+
+// logged are the lines of the log that have any of the texts.
+func (s *peer) logged(texts ...string) (lines []string) {
+	all := gatewaytest.ReadFile(s.t, s.log)
+	for line := range strings.Lines(all) {
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// await waits until a condition holds; a few seconds at most.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 2000 {
+		if condition() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("in vain: %s", what)
+}
+
+// Beside the audit trail, an outage leaves one line when it begins and one when it ends, however many requests fail, and also
+// if none does. It is remembered: for refresh tokens that were replaced about when it began, the grace counts from its end.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	server := newTestServer(t)
+	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
+		g := newPeer(t, name, gatewaytest.Folder(t))
+		before := time.Now()
+		server.SetDown(true)
+		for range requests {
+			g.Post("/oauth2/token", gatewaytest.CodeForm("nonsense"))
+		}
+		await(t, "the outage is noticed", func() bool { return len(g.logged("cannot be reached")) > 0 })
+		if err := g.app.keys.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+		server.SetDown(false)
+		await(t, "the store is back", func() bool { return len(g.logged(`"the store is back"`)) > 0 })
+		lines := g.logged(`"level":"error"`, "store is back", "other gateways are")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, fhirbase.AuditLogger) })
+		if len(lines) != 2 {
+			t.Errorf("%s: %d lines:\n%s", name, len(lines), strings.Join(lines, ""))
+		}
+		if strings.Contains(strings.Join(lines, ""), "stacktrace") {
+			t.Errorf("%s: logged with a stack trace", name)
+		}
+		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.Over.After(last.Began) {
+			t.Errorf("%s: the outage is remembered as %v", name, last)
+		}
+	}
+}
+
+// A start without the store leaves a warning that it is one, and one line about the store. That its keys are not there yet
+// follows.
+func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
+	newTestServer(t).SetDown(true)
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	g := startPeer(t, "a", gatewaytest.Folder(t), "\n\t\tstore_key "+key)
+	g.app.prepareKeys()
+	await(t, "the outage is noticed", func() bool { return len(g.logged("until it is back")) > 0 })
+	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting without the store") {
+		t.Errorf("logged:\n%s", strings.Join(lines, ""))
+	}
+}
+
+// Readiness says what is wrong, and that all is well again.
+func TestReady(t *testing.T) {
+	server := newTestServer(t)
+	g := newPeer(t, "a", gatewaytest.Folder(t))
+	ready := func() (int, readiness) { return readyWith(t, g.Context) }
+	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
+	server.SetDown(true)
+	g.replica().SetMaxLag(time.Nanosecond)
+	await(t, "it is noticed", func() bool {
+		g.app.stores.Settle()
+		_, answer := ready()
+		return answer.Parts["store"] == "unavailable"
+	})
+	status, answer := ready()
+	for _, problem := range []string{"store: the store cannot be reached", "revocations: what other gateways revoke has not been heard for "} {
+		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
+			t.Errorf("problems %q, not %q", answer.Problems, problem)
+		}
+	}
+	if status != http.StatusServiceUnavailable || answer.Ready {
+		t.Errorf("while the store is away: %d, %+v", status, answer)
+	}
+	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	server.SetDown(false)
+	await(t, "all is well again", func() bool {
+		status, _ := ready()
+		g.app.stores.Settle()
+		return status == http.StatusOK
+	})
+}
+
+// The status names the shared store, and the metrics count what it is asked.
+func TestSharedStoreIsMeasured(t *testing.T) {
+	newTestServer(t)
+	g := newPeer(t, "a", gatewaytest.Folder(t))
+	before := g.series()
+	g.Code()
+	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
+	var s status
+	if err != nil || json.Unmarshal(w.Body.Bytes(), &s) != nil {
+		t.Fatal(err, w.Body)
+	}
+	if s.Store == nil || s.Store.Name != "test_shared" || s.Store.Lag == nil || *s.Store.Lag < 0 || *s.Store.Lag > 60 || s.Store.MaxEntries != replica.DefaultMaxMirrored {
+		t.Errorf("%s", w.Body)
+	}
+	after := g.series()
+	asked := 0.0
+	for name, value := range after {
+		if strings.HasPrefix(name, "caddy_fhir_store_operations_total") && strings.Contains(name, "outcome=answered") {
+			asked += value - before[name]
+		}
+	}
+	if asked < 1 {
+		t.Error("no operation is counted")
+	}
+	for _, name := range []string{
+		"caddy_fhir_revocation_lag_seconds store=test_shared", "caddy_fhir_store_mirrored_entries store=test_shared",
+		"caddy_fhir_store_connections state=idle store=test_shared", "caddy_fhir_store_connections state=used store=test_shared",
+	} {
+		if _, found := after[name]; !found {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+// A guarded request takes no round trip, and one gateway's revocation holds at the other.
+func TestGuardAsksNoStore(t *testing.T) {
+	server := newTestServer(t)
+	keys := gatewaytest.Folder(t)
+	a, b := newPeer(t, "a", keys), newPeer(t, "b", keys)
+	token := a.Token()
+	for name, g := range map[string]*peer{"a": a, "b": b} {
+		g.expand(token)
+		await(t, "no more is asked of the store", func() bool {
+			before := server.gateway(name).RoundTrips()
+			if status := g.expand(token); status != http.StatusOK {
+				t.Fatalf("gateway %s: %d", name, status)
+			}
+			return server.gateway(name).RoundTrips() == before
+		})
+	}
+	if _, err := a.app.Server().RevokeGrants(t.Context(), "alice", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*peer{a, b} {
+		await(t, "the token is revoked", func() bool { return g.expand(token) == http.StatusUnauthorized })
+	}
+}
+
+// Within the lag, the guard goes on without the store; after it, it answers 503, and serves
+// again once the store is back. With the lag off, it goes on.
+func TestGuardWithoutStore(t *testing.T) {
+	server := newTestServer(t)
+	g := newPeer(t, "a", gatewaytest.Folder(t))
+	token := g.Token()
+	g.expand(token) // what was changed here has been heard
+	server.SetDown(true)
+	if status := g.expand(token); status != http.StatusOK {
+		t.Errorf("within the lag: %d", status)
+	}
+	g.replica().SetMaxLag(time.Nanosecond)
+	before := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"]
+	for range 10 { // some wait for the store, others do not
+		began := time.Now()
+		r := g.Get("/fhir/R4/metadata?x=y", token)
+		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(began) > time.Second {
+			t.Errorf("after the lag: %d, Retry-After %q, in %v", r.StatusCode, r.Header.Get("Retry-After"), time.Since(began))
+		}
+	}
+	if events := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"] - before; events != 10 {
+		t.Errorf("%v entries in the audit trail", events)
+	}
+	for _, public := range []string{"/fhir/R4/metadata", "/.well-known/jwks.json", "/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
+		if r := g.Get(public, ""); r.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", public, r.StatusCode)
+		}
+	}
+	g.replica().SetMaxLag(replica.Unlimited)
+	if status := g.expand(token); status != http.StatusOK {
+		t.Errorf("with the lag off: %d", status)
+	}
+	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	server.SetDown(false)
+	await(t, "the guard serves again", func() bool { return g.expand(token) == http.StatusOK })
+}
+
+func (s *peer) expand(token string) int {
+	return s.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token).StatusCode
+}

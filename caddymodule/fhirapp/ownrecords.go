@@ -1,0 +1,118 @@
+package fhirapp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+)
+
+// ownRecords asks the FHIR API of this gateway, in this process and by the same routes as a client: so the FHIR server
+// is configured once, and fhir_bearer decides what may be seen.
+type ownRecords struct {
+	issuer, fhirBase string
+}
+
+const (
+	ownRequestTimeout = 20 * time.Second
+	maxOwnAnswer      = 4 << 20
+)
+
+// Get implements [authorize.Records].
+func (o *ownRecords) Get(ctx context.Context, by authorize.RecordReader, path string, query url.Values) ([]byte, error) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	from, hasOriginal := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	if !ok || !hasOriginal {
+		return nil, errors.New("not in a request to a Caddy server")
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownRequestTimeout)
+	defer cancel()
+	r, err := o.Request(requester.WithToken(ctx, o.token(by)), path, query)
+	if err != nil {
+		return nil, err
+	}
+	r.RemoteAddr = from.RemoteAddr
+	for _, name := range server.ClientIPHeaders { // policies ask for whom a trusted proxy speaks
+		r.Header.Set(name, requester.IP(ctx))
+	}
+	w := &ownAnswer{header: http.Header{}, status: http.StatusOK}
+	server.ServeHTTP(w, r)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return w.result()
+}
+
+func (o *ownRecords) Request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
+	address := o.issuer + o.fhirBase + "/" + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.RequestURI, r.TLS = r.URL.RequestURI(), &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: r.URL.Hostname()}
+	r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil // as a server receives it
+	r.Body = http.NoBody
+	r.Header.Set("Accept", "application/fhir+json")
+	return r, nil
+}
+
+// token is the reader as fhir_bearer sees a client's access token.
+func (o *ownRecords) token(by authorize.RecordReader) guard.Token {
+	return guard.Token{
+		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
+		Attributes: by.Attributes,
+	}
+}
+
+// ownAnswer is what a handler answers, in memory.
+type ownAnswer struct {
+	header  http.Header
+	status  int
+	body    bytes.Buffer
+	tooLong bool
+}
+
+// Header implements [http.ResponseWriter].
+func (a *ownAnswer) Header() http.Header { return a.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *ownAnswer) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		a.status = status
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (a *ownAnswer) Write(b []byte) (int, error) {
+	if a.tooLong = a.tooLong || a.body.Len()+len(b) > maxOwnAnswer; a.tooLong {
+		return 0, fmt.Errorf("longer than %d bytes", maxOwnAnswer)
+	}
+	return a.body.Write(b)
+}
+
+func (a *ownAnswer) result() ([]byte, error) {
+	switch {
+	case a.tooLong:
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxOwnAnswer)
+	case a.status == http.StatusForbidden, a.status == http.StatusNotFound, a.status == http.StatusGone:
+		return nil, authorize.ErrNoRecord
+	case a.status != http.StatusOK:
+		return nil, fmt.Errorf("the FHIR server answers with status %d", a.status)
+	}
+	return a.body.Bytes(), nil
+}
+
+var _ authorize.Records = (*ownRecords)(nil)

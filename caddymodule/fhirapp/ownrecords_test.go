@@ -1,0 +1,183 @@
+package fhirapp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+)
+
+// wardServer is a FHIR server with the patients p1 and p2. It notes what it is asked.
+type wardServer struct {
+	mu    sync.Mutex
+	asked []string
+	down  bool
+	other map[string]string // further records, by path below /fhir/R4/
+}
+
+func (s *wardServer) set(path, record string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = map[string]string{path: record}
+}
+
+func (s *wardServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.URL.RequestURI()+" "+r.Header.Get("Authorization"))
+	patient := func(id string) string {
+		return fmt.Sprintf(`{"resourceType":"Patient","id":%q,"name":[{"text":"Patient %s"}]}`, id, id)
+	}
+	w.Header().Set("Content-Type", "application/fhir+json")
+	switch {
+	case s.down:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Path == "/fhir/R4/Patient":
+		fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s},{"resource":%s}]}`, patient("p1"), patient("p2"))
+	case r.URL.Path == "/fhir/R4/Patient/p1", r.URL.Path == "/fhir/R4/Patient/p2":
+		fmt.Fprint(w, patient(strings.TrimPrefix(r.URL.Path, "/fhir/R4/Patient/")))
+	case s.other[strings.TrimPrefix(r.URL.Path, "/fhir/R4/")] != "":
+		fmt.Fprint(w, s.other[strings.TrimPrefix(r.URL.Path, "/fhir/R4/")])
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func newWard(t *testing.T, fhirUser, bearer string) (*gatewaytest.Gateway, *wardServer) {
+	t.Helper()
+	ward := new(wardServer)
+	return gatewaytest.New(t, strings.NewReplacer("FHIRUSER", fhirUser, "BACKEND", gatewaytest.Backend(t, ward), "BEARER", bearer).Replace(`{
+	skip_install_trust
+	servers {
+		trusted_proxies static 192.0.2.1/32
+	}
+	fhir {
+		issuer https://localhost:8443
+		durable_store memory
+		user alice {
+			password_hash $2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y
+			fhir_user FHIRUSER
+		}
+		client app {
+			pkce optional
+			redirect_uri https://app.example.org/callback
+			scope launch/patient patient/*.rs user/*.rs offline_access
+		}
+	}
+}
+https://localhost:8443 {
+	fhir_authorize
+	@fhir path /fhir/R4 /fhir/R4/*
+	handle @fhir {
+		BEARER
+		reverse_proxy BACKEND
+	}
+	handle_errors {
+		fhir_outcome
+	}
+}
+`)), ward
+}
+
+// openPicker signs alice in, and returns the page that she is sent to.
+func openPicker(t *testing.T, g *gatewaytest.Gateway) *http.Response {
+	t.Helper()
+	r := g.Get("/oauth2/authorize?"+url.Values{
+		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {"launch/patient patient/*.rs"},
+	}.Encode(), "")
+	form := servertest.ReadForm(gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")))
+	form.Fields.Set("username", "alice")
+	form.Fields.Set("password", "right")
+	return g.Get(g.Post("/oauth2/login", form.Fields).Header.Get("Location"), "")
+}
+
+// TestPickerAsksThroughGuard: records are asked of the site's own routes, with the person's rights and no token.
+func TestPickerAsksThroughGuard(t *testing.T) {
+	t.Parallel()
+	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
+	page := openPicker(t, g)
+	text := gatewaytest.Read(t, page)
+	if page.StatusCode != http.StatusOK || !strings.Contains(text, "Patient p1") || !strings.Contains(text, "Patient p2") {
+		t.Fatalf("%d %s", page.StatusCode, text)
+	}
+	if asked := strings.Join(ward.asked, "\n"); !strings.Contains(asked, "/fhir/R4/Patient?") || strings.Contains(asked, "Bearer") {
+		t.Errorf("asked %s", asked)
+	}
+	form := servertest.ReadForm(text)
+	form.Fields.Set("patient", "p2")
+	code := servertest.Location(t, g.Post("/oauth2/select_patient", form.Fields)).Query().Get("code")
+	token := gatewaytest.Read(t, g.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
+	}))
+	if !strings.Contains(token, `"patient":"p2"`) {
+		t.Errorf("%s", token)
+	}
+	_, access, _ := strings.Cut(token, `"access_token":"`)
+	access, _, _ = strings.Cut(access, `"`)
+	if own, other := g.Get("/fhir/R4/Patient/p2", access), g.Get("/fhir/R4/Patient/p1", access); own.StatusCode != http.StatusOK || other.StatusCode != http.StatusNotFound {
+		t.Errorf("own %d, other %d", own.StatusCode, other.StatusCode)
+	}
+}
+
+func TestPickerKeepsToPolicies(t *testing.T) {
+	t.Parallel()
+	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\tdeny \"request.type == 'Patient'\"\n\t\t}")
+	page := openPicker(t, g)
+	if text := gatewaytest.Read(t, page); page.StatusCode != http.StatusOK || strings.Contains(text, "Patient p1") {
+		t.Errorf("%d %s", page.StatusCode, text)
+	}
+	if len(ward.asked) > 0 {
+		t.Errorf("asked %v", ward.asked)
+	}
+}
+
+// TestPickerKeepsToPoliciesBehindProxy: the address that policies see is the browser's, not that of a proxy in front.
+func TestPickerKeepsToPoliciesBehindProxy(t *testing.T) {
+	t.Parallel()
+	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\tdeny \"request.client_ip == '203.0.113.9'\"\n\t\t}")
+	text := gatewaytest.Read(t, openPicker(t, g))
+	if !strings.Contains(text, "Patient p1") {
+		t.Fatalf("from the proxy itself: %s", text)
+	}
+	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(servertest.Field(t, text, "request")), nil)
+	again.Header.Set("X-Forwarded-For", "203.0.113.9")
+	if page := g.Send(again); page.StatusCode != http.StatusOK || strings.Contains(gatewaytest.Read(t, page), "Patient p1") {
+		t.Errorf("status %d", page.StatusCode)
+	}
+}
+
+func TestPickerWhileDown(t *testing.T) {
+	t.Parallel()
+	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
+	ward.down = true
+	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.Read(t, page), "still signed in") {
+		t.Errorf("status %d", page.StatusCode)
+	}
+}
+
+// TestReaderIsNobodys: a client cannot claim to be the gateway itself.
+func TestReaderIsNobodys(t *testing.T) {
+	t.Parallel()
+	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer")
+	openPicker(t, g)
+	if r := g.Get("/fhir/R4/Patient", ""); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+// TestPickerKnowsGroups: what is asked for in a person's name is judged by their groups.
+func TestPickerKnowsGroups(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"doctors", "visitors"} {
+		g, _ := newWard(t, "Practitioner/alice\n\t\t\tgroup "+group, "fhir_bearer {\n\t\t\tdeny \"!('doctors' in token.groups)\"\n\t\t}")
+		if sees := strings.Contains(gatewaytest.Read(t, openPicker(t, g)), "Patient p1"); sees != (group == "doctors") {
+			t.Errorf("%s: sees patients: %t", group, sees)
+		}
+	}
+}

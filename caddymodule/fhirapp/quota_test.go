@@ -1,0 +1,213 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+)
+
+// gatewayWithQuota is the example with a quota of the test's own, in front of a server that answers everything with a patient.
+func gatewayWithQuota(t *testing.T, name, rest string) *gateway {
+	t.Helper()
+	quotas := "\t\tquota " + name + " " + rest + "\n" // all gateways of this process count together by name
+	return exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"batch-response","entry":[{"response":{"status":"200"}},{"response":{"status":"200"}},{"response":{"status":"200"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"resourceType":"Patient","id":"1"}`)
+	}), "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n"+quotas)
+}
+
+// statuses asks some times, and returns the last answer with how often each status came.
+func (g *gateway) statuses(n int, ask func() *http.Response) (last *http.Response, counts string) {
+	found := map[int]int{}
+	for range n {
+		last = ask()
+		found[last.StatusCode]++
+	}
+	return last, fmt.Sprint(found)
+}
+
+func (g *gateway) ask(method, path, token, body string) *http.Response {
+	var headers []string
+	if token != "" {
+		headers = append(headers, "Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		headers = append(headers, "Content-Type", "application/fhir+json")
+	}
+	return g.Ask(method, path, body, headers...)
+}
+
+// A client, a person and a network that ask for more than their quota get 429, and learn when to try again.
+func TestQuotaOfRequests(t *testing.T) {
+	for _, by := range []string{"client", "person", "network"} {
+		g := gatewayWithQuota(t, "some-"+by, by+" 3 1h")
+		token := g.Token()
+		before := g.series()
+		last, counts := g.statuses(5, func() *http.Response { return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "") })
+		if counts != "map[200:3 429:2]" {
+			t.Errorf("%s: %s", by, counts)
+		}
+		h := last.Header
+		if policy, field := h.Get("RateLimit-Policy"), h.Get("RateLimit"); policy != `"some-`+by+`";q=3;w=3600` || field != `"some-`+by+`";r=0;t=`+h.Get("Retry-After") {
+			t.Errorf("%s: %s, %s, Retry-After %s", by, policy, field, h.Get("Retry-After"))
+		}
+		outcome := g.Outcome(last)
+		if outcome.Code != "throttled" || !strings.HasPrefix(outcome.Diagnostics, "The quota some-"+by+" of this "+by+" is used up. Try again in 3") {
+			t.Errorf("%s: %+v", by, outcome)
+		}
+		after := g.series()
+		for name, want := range map[string]float64{
+			"caddy_fhir_quota_refusals_total quota=some-" + by:                           2,
+			"caddy_fhir_bearer_decisions_total outcome=throttled":                        2,
+			"caddy_fhir_authorization_events_total grant= kind=access outcome=throttled": 1, // a minute
+		} {
+			if got := after[name] - before[name]; got != want {
+				t.Errorf("%s: %s rose by %v", by, name, got)
+			}
+		}
+		if status := g.ask(http.MethodGet, "/fhir/R4/metadata", "", "").StatusCode; (status == http.StatusTooManyRequests) != (by == "network") {
+			t.Errorf("%s: who has no token gets %d", by, status)
+		}
+	}
+}
+
+// What counts, and how much, is as configured; entries of a batch count like requests, after it was answered.
+func TestQuotaCounts(t *testing.T) {
+	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(`{"request":{"method":"GET","url":"Patient/1"}},`, 2) + `{"request":{"method":"GET","url":"Patient/1"}}]}`
+	for name, test := range map[string]struct {
+		counts, method, path, body string
+		want                       string // of ten
+	}{
+		"each request":       {"", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
+		"only what is named": {" {\n\t\t\tcount $expand\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
+		"at its cost":        {" {\n\t\t\tcount request 4\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:2 429:8]"},
+		"an operation":       {" {\n\t\t\tcount $expand 5\n\t\t}", "GET", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "", "map[200:2 429:8]"},
+		"a batch":            {"", "POST", "/fhir/R4", batch, "map[200:3 429:7]"},
+	} {
+		g := gatewayWithQuota(t, "counts-"+strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), "'", ""), "client 10 1h"+test.counts)
+		token := g.AccessToken(url.Values{
+			"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"},
+		})
+		last, got := g.statuses(10, func() *http.Response {
+			r := g.ask(test.method, test.path, token, test.body)
+			if told := r.Header.Get("RateLimit-Policy") != ""; told != (name != "only what is named") {
+				t.Errorf("%s: %d with %v", name, r.StatusCode, r.Header)
+			}
+			return r
+		})
+		if got != test.want {
+			t.Errorf("%s: %s, at last %s", name, got, gatewaytest.Read(t, last))
+		}
+	}
+}
+
+// At the token endpoint, the answer is OAuth's. A client without secret counts apart in each network.
+func TestQuotaOfTokens(t *testing.T) {
+	for by, want := range map[string]string{"client": "map[200:2 429:2]", "network": "map[200:2 429:2]"} {
+		g := gatewayWithQuota(t, "tokens-"+by, by+" 2 1h {\n\t\t\tcount token\n\t\t}")
+		last, counts := g.statuses(4, func() *http.Response {
+			return g.Post("/oauth2/token", url.Values{
+				"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"},
+			})
+		})
+		var refusal struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		if err := json.Unmarshal([]byte(gatewaytest.Read(t, last)), &refusal); err != nil || refusal.Error != "temporarily_unavailable" {
+			t.Errorf("%s: %v %+v", by, err, refusal)
+		}
+		if counts != want || last.Header.Get("Retry-After") == "" || last.Header.Get("RateLimit") == "" || strings.Contains(refusal.Description, `"`) {
+			t.Errorf("%s: %s %v %+v", by, counts, last.Header, refusal)
+		}
+	}
+}
+
+// A client without secret counts apart in each network, so that others who name it use up nothing of its people's.
+func TestQuotaOfPublicClient(t *testing.T) {
+	g := gatewayWithQuota(t, "public", "client 2 1h {\n\t\t\tcount token\n\t\t}")
+	from := func(address string) int {
+		r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=authorization_code&code=guessed&client_id=demo-app"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = address + ":1234"
+		return g.Send(r).StatusCode
+	}
+	for range 5 {
+		from("192.0.2.66")
+	}
+	if status := from("192.0.2.66"); status != http.StatusTooManyRequests {
+		t.Errorf("who guesses gets %d", status)
+	}
+	if status := from("198.51.100.1"); status != http.StatusBadRequest {
+		t.Errorf("another network gets %d", status)
+	}
+}
+
+// Counts outlive a reload, and a limit may change.
+func TestQuotaOverReload(t *testing.T) {
+	read := func(g *gateway, token string) int {
+		return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "").StatusCode
+	}
+	first := gatewayWithQuota(t, "reloaded", "network 3 1h")
+	for range 3 {
+		read(first, "")
+	}
+	if status := read(gatewayWithQuota(t, "reloaded", "network 3 1h"), ""); status != http.StatusTooManyRequests {
+		t.Errorf("after a reload: %d", status)
+	}
+	if status := read(gatewayWithQuota(t, "reloaded", "network 4 1h"), ""); status != http.StatusUnauthorized {
+		t.Errorf("with a larger limit: %d", status)
+	}
+}
+
+// Gateways that share a store count together.
+func TestQuotaOverGateways(t *testing.T) {
+	newTestServer(t)
+	folder := gatewaytest.Folder(t)
+	a := startPeer(t, "a", folder, "\n\t\tquota together network 40 1h")
+	b := newPeer(t, "b", folder)
+	await(t, "keys are there", func() bool { _, err := a.app.Keys().MAC(t.Context(), ""); return err == nil })
+	both := []*quota.Set{a.app.QuotaSet(), quota.NewSet( // another process has other counts
+		[]quota.Quota{{Name: "together", By: quota.Network, Limit: 40, Window: time.Hour}}, quota.NewCounts(),
+		&quota.Shared{Store: b.app.Stores().Store, Keys: b.app.Keys()}, func(string) {})}
+	let := 0
+	for i := range 100 {
+		if both[i%2].Take(t.Context(), http.Header{}, quota.Network, "192.0.2.1", quota.Request) == nil {
+			let++
+		}
+	}
+	if let < 38 || let > 42 {
+		t.Errorf("%d of 40", let)
+	}
+}
+
+// A guard without the app has quotas of its own, and with it says where they belong.
+func TestQuotaOfGuardAlone(t *testing.T) {
+	issuer := newTrustedIssuer(t)
+	guard := func(options string) string {
+		return "http://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust " + issuer.url + " fhir\n\t\t\tquota alone person 3 1h\n" + options + "\t\t}\n\t\trespond ok\n\t}\n}\n"
+	}
+	g := newGateway(t, "{\n\tadmin off\n\tauto_https off\n}\n\n"+guard(""))
+	token := issuer.Token(t, "user/*.rs")
+	last, counts := g.statuses(5, func() *http.Response { return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "") })
+	if counts != "map[200:3 429:2]" || last.Header.Get("Retry-After") == "" || g.Outcome(last).Code != "throttled" {
+		t.Errorf("%s %v", counts, last.Header)
+	}
+	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\tquota alone person 3 1h\n\t\t}\n")))
+	if err == nil || !strings.Contains(err.Error(), "option of the app") {
+		t.Errorf("with the app: %v", err)
+	}
+}

@@ -1,0 +1,151 @@
+package fhirapp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+)
+
+// readiness says whether a gateway can serve everything.
+type readiness struct {
+	Ready    bool              `json:"ready"`
+	Parts    map[string]string `json:"parts"`              // of each ok, or what kind of trouble it is in
+	Problems []string          `json:"problems,omitempty"` // why it is not ready
+	Warnings []string          `json:"warnings,omitempty"` // what it serves in spite of
+
+	// IdentityProviders are those that are asked again about people, with their latest checks at this gateway. A gateway is
+	// ready whatever they answer.
+	IdentityProviders []authorize.ProviderState `json:"identity_providers,omitempty"`
+}
+
+func (r *readiness) status() int { return statusOf(r.Ready) }
+
+func statusOf(well bool) int {
+	if well {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+// is notes how a part is.
+func (r *readiness) is(part string, cause store.Cause, problem error) {
+	r.Parts[part] = "ok"
+	if problem != nil {
+		r.Parts[part] = string(cause)
+		r.Problems = append(r.Problems, fmt.Sprintf("%s: %v", part, problem))
+	}
+}
+
+// readinessOf is that of a configuration. While the first one starts, and from when the process is asked to end, there is none
+// in force. One without the fhir app is ready once it has started: its guards need neither stores nor keys.
+func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
+	answer := &readiness{Parts: map[string]string{}}
+	switch {
+	case caddy.Exiting():
+		answer.is("configuration", "stopping", errStopping)
+		return answer, nil
+	case running.Context == nil:
+		answer.is("configuration", "starting", errNotStarted)
+		return answer, nil
+	}
+	app, err := fhirbase.FindAny[*App](running)
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	}
+	answer.is("configuration", "", nil)
+	if app != nil {
+		ctx, cancel := context.WithTimeout(ctx, stores.CheckTimeout)
+		defer cancel()
+		for _, h := range app.stores.Health(ctx) {
+			answer.is(h.Part, h.Cause, h.Problem)
+			for _, warning := range h.Warnings {
+				answer.Warnings = append(answer.Warnings, h.Part+": "+warning)
+			}
+		}
+		answer.is("signing keys", store.CauseUnavailable, keysProblem(ctx, app.keys))
+		if err := app.server.Trouble(); err != nil && !errors.Is(err, store.ErrUnavailable) { // of which the store tells
+			answer.is("clients and people", store.CauseFailed, err)
+		}
+		answer.addProviders(ctx, app)
+	}
+	answer.Ready = len(answer.Problems) == 0
+	return answer, nil
+}
+
+// addProviders adds how identity providers answer; nothing while the store, which is a part of its own, does not.
+func (r *readiness) addProviders(ctx context.Context, app *App) {
+	states, err := app.Server().ProviderStates(ctx)
+	if err != nil {
+		return
+	}
+	r.IdentityProviders = states
+	for _, s := range states {
+		if s.State != "ok" && s.State != "unchecked" {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("idp %s: %s", s.Key, s.State))
+		}
+	}
+}
+
+var (
+	errNotStarted = errors.New("none has started yet")
+	errStopping   = errors.New("the process ends: it takes requests for Caddy's shutdown_delay, and then answers those that it has")
+)
+
+// keysProblem says why tokens cannot be signed, or why they could not be after a restart.
+func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
+	answer := make(chan error, 1)
+	go func() {
+		_, err := keys.JWKS(ctx)
+		answer <- cmp.Or(err, keys.Problem())
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("they could not be read in %v", stores.CheckTimeout)
+	}
+}
+
+// healthHandler answers what a probe asks:
+//
+//	GET /live     200: the process answers
+//	GET /started  200 once the first configuration has started, with or without its store, until the process is asked to end; else 503
+//	GET /ready    200 if everything can be served, and else 503; what is wrong, by part
+//
+// Those that load balancers route by turn 503 before the servers stop, by Caddy's shutdown_delay, and not in a reload.
+func healthHandler(running func() caddy.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, http.StatusOK, map[string]bool{"live": true})
+	})
+	mux.HandleFunc("GET /started", func(w http.ResponseWriter, _ *http.Request) {
+		started := running().Context != nil && !caddy.Exiting()
+		writeHealth(w, statusOf(started), map[string]bool{"started": started})
+	})
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
+		answer, err := readinessOf(r.Context(), running())
+		if err != nil {
+			answer = &readiness{Problems: []string{err.Error()}}
+		}
+		writeHealth(w, answer.status(), answer)
+	})
+	return mux
+}
+
+func writeHealth(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // who does not read it asks again
+}

@@ -1,0 +1,267 @@
+package fhirapp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+)
+
+// rosterEntry is a client or person, wherever it was added. Secrets and hashes are left out.
+type rosterEntry struct {
+	Name    string    `json:"name"`                    // the client_id, or the name to sign in with
+	From    string    `json:"from"`                    // configuration, store or registration
+	Since   time.Time `json:"since,omitzero"`          // when it was added
+	Waits   bool      `json:"waits,omitempty"`         // for approval
+	Has     bool      `json:"has_secret,omitempty"`    // a secret, of a client that can get another one
+	Problem string    `json:"problem,omitempty"`       // why it is not in force
+	Secret  string    `json:"client_secret,omitempty"` // a new one, which is shown this once
+	Config  any       `json:"config,omitempty"`
+}
+
+// resolveEntry adds a client or person of the store. Nothing of it is a placeholder: whoever may add people need not be
+// able to read this machine's files.
+func resolveEntry(to *authorize.Config, kind roster.Kind, e roster.Entry) error {
+	switch kind {
+	case roster.Clients:
+		client, err := storedClient(e)
+		to.Clients = append(to.Clients, client)
+		return err
+	case roster.Users:
+		user, err := storedUser(e)
+		to.Users = append(to.Users, user)
+		return err
+	}
+	return fmt.Errorf("entries of kind %q are not known", kind)
+}
+
+func storedClient(e roster.Entry) (authorize.Client, error) {
+	var c Client
+	if err := unmarshalEntry(e.Config, &c); err != nil {
+		return authorize.Client{}, err
+	}
+	switch {
+	case c.Secret != "":
+		return authorize.Client{}, errors.New("secret: the server makes the secrets of clients in the store; ask for one")
+	case c.TLS != option.TLS{}:
+		return authorize.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
+	}
+	client := c.core()
+	client.SecretSHA256, client.Generation = e.SecretSHA256, e.Generation
+	return client, nil
+}
+
+func storedUser(e roster.Entry) (authorize.User, error) {
+	var u User
+	if err := unmarshalEntry(e.Config, &u); err != nil {
+		return authorize.User{}, err
+	}
+	if u.TOTPSecret != "" {
+		return authorize.User{}, errors.New("totp_secret: people in the store set up their second factors themselves")
+	}
+	if err := checkPasswordHash(u.PasswordHash); err != nil {
+		return authorize.User{}, err
+	}
+	user := u.withSecrets(u.PasswordHash, "")
+	user.Generation = e.Generation
+	return user, nil
+}
+
+// unmarshalEntry refuses members that are not known: a mistyped option must not be left out in silence.
+func unmarshalEntry(config json.RawMessage, to any) error {
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(to)
+}
+
+func listRoster(r *rosterRequest) (any, error) { return r.of.list(r.http.Context()) }
+
+// list lists the clients or people, wherever they were added.
+func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
+	record, err := c.app.server.Record(ctx)
+	if err != nil {
+		return nil, err
+	}
+	entries := c.app.configured(c.kind)
+	for name, e := range record.Of(c.kind) {
+		entries = append(entries, c.stored(name, e))
+	}
+	if c.kind != roster.Clients {
+		return entries, nil
+	}
+	registered, err := c.app.Server().Clients().Registered(ctx)
+	for _, c := range registered {
+		entries = append(entries, rosterEntry{
+			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
+			Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
+		})
+	}
+	return entries, err
+}
+
+// configured are the entries of the configuration.
+func (a *App) configured(kind roster.Kind) []rosterEntry {
+	entries := []rosterEntry{}
+	if kind == roster.Clients {
+		for _, c := range a.Clients {
+			c.Secret = ""
+			entries = append(entries, rosterEntry{Name: c.ID, From: "configuration", Config: c})
+		}
+		return entries
+	}
+	for _, u := range a.Users {
+		u.PasswordHash, u.TOTPSecret = "", ""
+		entries = append(entries, rosterEntry{Name: u.Name, From: "configuration", Config: u})
+	}
+	return entries
+}
+
+// stored is an entry of the store without its hash.
+func (c rosterChange) stored(name string, e roster.Entry) rosterEntry {
+	entry := rosterEntry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
+	config := map[string]any{}
+	if err := json.Unmarshal(e.Config, &config); err != nil {
+		entry.Problem = err.Error()
+	}
+	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // as it is read
+	if entry.Config = config; entry.Problem == "" {
+		if err := c.app.server.Problem(c.kind, name); err != nil {
+			entry.Problem = err.Error()
+		}
+	}
+	return entry
+}
+
+// rosterChange changes clients or people, or one of them: for the admin API, and for the page of administrators.
+type rosterChange struct {
+	app  *App
+	kind roster.Kind
+	name string
+}
+
+// entry is the entry as an answer says it.
+func (c rosterChange) entry() rosterEntry { return rosterEntry{Name: c.name, From: "store"} }
+
+// add adds the client or person, a client with a secret if it is to have one.
+func (c rosterChange) add(ctx context.Context, config []byte, secret bool) (rosterEntry, error) {
+	added := c.entry()
+	added.Since = time.Now().UTC().Truncate(time.Second)
+	entry := roster.Entry{Config: config, Since: added.Since}
+	if c.kind == roster.Clients && secret {
+		added.Secret, entry.SecretSHA256 = newSecret()
+	}
+	return added, c.change(ctx, roster.Add(entry))
+}
+
+// edit changes an entry by a JSON merge patch (RFC 7396), which may depend on what the entry is.
+func (c rosterChange) edit(ctx context.Context, patchOf func(json.RawMessage) ([]byte, error)) (rosterEntry, error) {
+	return c.entry(), c.replace(ctx, func(e roster.Entry) (roster.Entry, error) {
+		patch, err := patchOf(e.Config)
+		if err != nil {
+			return e, err
+		}
+		patched, err := jsonpatch.MergePatch(e.Config, patch)
+		if err != nil {
+			return e, badAdminRequest(err)
+		}
+		e.Config = patched
+		if name, err := nameOf(c.kind, patched); err != nil || name != c.name {
+			return e, badAdminRequest(cmp.Or(err, errors.New("a name stays as it is: add another entry")))
+		}
+		return e, nil
+	})
+}
+
+// remove removes an entry of the store, or a client that registered itself, and ends what it was given.
+func (c rosterChange) remove(ctx context.Context) (rosterEntry, error) {
+	removed := c.entry()
+	if err := c.endGrants(ctx); err != nil {
+		return removed, err
+	}
+	err := c.change(ctx, roster.Remove())
+	if errors.Is(err, roster.ErrUnknown) && c.kind == roster.Clients {
+		removed.From = "registration"
+		if err = c.revokeClient(ctx); err == nil {
+			err = c.app.Server().Clients().Remove(ctx, c.name)
+		}
+	}
+	return removed, err
+}
+
+// approve approves a client that registered itself.
+func (c rosterChange) approve(ctx context.Context) (rosterEntry, error) {
+	return rosterEntry{Name: c.name, From: "registration"}, c.app.Server().Clients().Approve(ctx, c.name)
+}
+
+// rotateSecret gives a client a new secret.
+func (c rosterChange) rotateSecret(ctx context.Context) (rosterEntry, error) {
+	rotated := c.entry()
+	var digest []byte
+	rotated.Secret, digest = newSecret()
+	err := c.replace(ctx, func(e roster.Entry) (roster.Entry, error) {
+		if e.SecretSHA256 == nil {
+			return e, badAdminRequest(errors.New("the client has no secret: it authenticates by keys, or not at all"))
+		}
+		e.SecretSHA256 = digest
+		return e, nil
+	})
+	if errors.Is(err, roster.ErrUnknown) {
+		rotated.From = "registration"
+		rotated.Secret, err = c.app.Server().Clients().RotateSecret(ctx, c.name)
+	}
+	return rotated, err
+}
+
+// endGrants ends what the client or person of the store was given, and a person's second factors: whoever gets the name
+// later must not inherit them.
+func (c rosterChange) endGrants(ctx context.Context) error {
+	record, err := c.app.server.Record(ctx)
+	if err != nil {
+		return err
+	}
+	if record.Get(c.kind, c.name) == nil || slices.ContainsFunc(c.app.configured(c.kind), func(e rosterEntry) bool { return e.Name == c.name }) {
+		return nil // whose name the configuration got later keeps what they have
+	}
+	if c.kind == roster.Users {
+		return c.app.Server().EndUser(ctx, c.name)
+	}
+	return c.revokeClient(ctx)
+}
+
+// revokeClient ends what a client was given. One that is not in force has been given nothing.
+func (c rosterChange) revokeClient(ctx context.Context) error {
+	_, err := c.app.Server().RevokeGrants(ctx, "", c.name)
+	if errors.Is(err, authorize.ErrUnknownHolder) {
+		return nil
+	}
+	return err
+}
+
+func (c rosterChange) replace(ctx context.Context, alter func(roster.Entry) (roster.Entry, error)) error {
+	return c.change(ctx, roster.Replace(alter))
+}
+
+func (c rosterChange) change(ctx context.Context, alter roster.Alteration) error {
+	return c.app.server.Change(ctx, c.kind, c.name, alter)
+}
+
+// newSecret makes a client's secret.
+func newSecret() (secret string, digest []byte) {
+	secret = oauth2.RandomToken()
+	sum := sha256.Sum256([]byte(secret))
+	return secret, sum[:]
+}

@@ -1,0 +1,166 @@
+package fhirapp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "fhir-store",
+		Usage: "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
+		Short: "Copies what the fhir app has stored to another store",
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.AddCommand(storeCopyCommand())
+		},
+	})
+}
+
+func storeCopyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
+		Short: "Copies the durable store of one configuration to that of another",
+		Long:  storeCopyHelp,
+		Args:  cobra.NoArgs,
+		RunE:  caddycmd.WrapCommandFuncForCobra(copyStore),
+	}
+	cmd.Flags().String("from", "", "configuration to copy from")
+	cmd.Flags().String("to", "", "configuration to copy to")
+	cmd.Flags().String("adapter", "", "name of the configurations' adapter")
+	cmd.Flags().Bool("merge", false, "copy to a store that is not empty")
+	cmd.Flags().Bool("force", false, "copy although a gateway seems to run")
+	return cmd
+}
+
+const storeCopyHelp = `
+Copies sessions, refresh tokens, consents, revocations, second factors, and
+whatever else is in the durable store that one configuration names, to the one
+that another configuration names: a file, redis or postgres. Each entry keeps
+what it has left of its lifetime.
+
+All gateways that use either of them must be stopped: the command refuses to
+copy while one says in the store that it runs, or has the file open. One that was
+killed seems to run for half a minute more. At the end all entries are compared.
+
+After an interruption, the same command completes the copy. Until then no
+gateway starts with the target.
+
+--from
+    The configuration whose durable store is copied.
+
+--to
+    The configuration whose durable store it is copied to. It must be empty.
+
+--adapter
+    The name of the adapter of those that are neither JSON nor Caddyfiles by
+    their names.
+
+--merge
+    Copy to a store that is not empty. What it has stays as it is, and is taken
+    for newer; what was deleted there since an earlier copy comes back.
+
+--force
+    Copy although a gateway seems to run with one of the stores. What it changes
+    meanwhile may be missing in the target.`
+
+const fileLockTimeout = 3 * time.Second
+
+func copyStore(flags caddycmd.Flags) (int, error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := storeCopier{
+		out: os.Stdout, opener: storeOpener{flags.String("adapter"), fileLockTimeout},
+		merge: flags.Bool("merge"), force: flags.Bool("force"),
+	}
+	if err := c.run(ctx, flags.String("from"), flags.String("to")); err != nil {
+		return caddy.ExitCodeFailedStartup, err
+	}
+	return caddy.ExitCodeSuccess, nil
+}
+
+// storeCopier copies the durable store of a configuration to that of another.
+type storeCopier struct {
+	out      io.Writer
+	opener   storeOpener
+	merge    bool
+	force    bool
+	reported time.Time
+}
+
+func (c *storeCopier) run(ctx context.Context, from, to string) error {
+	if from == "" || to == "" {
+		return errors.New("say from and to which configuration's store to copy: --from, --to")
+	}
+	source, err := c.opener.open(ctx, from, false)
+	if err != nil {
+		return fmt.Errorf("--from %s: %w", from, err)
+	}
+	defer source.close()
+	target, err := c.opener.open(ctx, to, true)
+	if err != nil {
+		return fmt.Errorf("--to %s: %w", to, err)
+	}
+	defer target.close()
+	if err := c.say("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
+		return err
+	}
+	c.reported = time.Now()
+	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{
+		Source: source.Identity, Merge: c.merge, Force: c.force, Batch: target.Batch, Progress: c.progress,
+	})
+	if err != nil {
+		return c.explain(err)
+	}
+	err = c.say("Read %d entries: copied %d, kept %d that the target has otherwise, removed %d of an interrupted copy; compared all %d.\n",
+		counts.Read, counts.Copied, counts.Kept, counts.Removed, counts.Proved)
+	return errors.Join(err, c.say("%s\n", source.keysAt(target)))
+}
+
+func (c *storeCopier) say(format string, about ...any) error {
+	_, err := fmt.Fprintf(c.out, format, about...)
+	return err
+}
+
+// reportEvery is how often the progress is told.
+const reportEvery = 2 * time.Second
+
+func (c *storeCopier) progress(n storecopy.Counts) {
+	if time.Since(c.reported) < reportEvery {
+		return
+	}
+	c.reported = time.Now()
+	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // who does not see it is told at the end
+}
+
+// explain says what to do.
+func (*storeCopier) explain(err error) error {
+	advice := "run the same command again to complete the copy"
+	switch {
+	case errors.Is(err, storecopy.ErrSame):
+		return err
+	case errors.Is(err, storecopy.ErrRunning):
+		advice = "stop all gateways, or copy all the same with --force"
+	case errors.Is(err, storecopy.ErrNotEmpty):
+		advice = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
+	case errors.Is(err, storecopy.ErrOther):
+		advice = "complete that one, or empty the target"
+	case errors.Is(err, storecopy.ErrChanged):
+		advice = "stop all gateways; if one wrote to the target, empty that first, as completing the copy replaces what it has; then run the same command again"
+	case errors.Is(err, store.ErrFull):
+		advice = "raise max_entries of the target, or give it more memory, and run the same command again"
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}

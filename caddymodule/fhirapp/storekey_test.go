@@ -1,0 +1,153 @@
+package fhirapp
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+)
+
+const (
+	storeKey      = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=" // 32 bytes
+	otherStoreKey = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+)
+
+// sharing is the example with a durable store that several gateways of this process share,
+// and further lines.
+func sharing(t *testing.T, path, lines string) string {
+	const base = "fhir_base /fhir/R4"
+	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
+}
+
+func (g *gateway) accepts(token string) bool {
+	return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token).StatusCode == http.StatusOK
+}
+
+// With a store key gateways need nothing in common but the durable store: the token of one
+// is good at the others, and Caddy's storage has no keys.
+func TestStoreKey(t *testing.T) {
+	t.Setenv("STORE_KEY", storeKey)
+	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
+	with := sharing(t, path, "\n\t\tstore_key {env.STORE_KEY}")
+	var token string
+	t.Run("one that is gone", func(t *testing.T) { token = newGatewayAt(t, with, folder).Token() })
+	for name, tt := range map[string]struct {
+		caddyfile string
+		good      bool
+	}{
+		"another gateway":            {with, true},
+		"the key in the file":        {sharing(t, path, "\n\t\tstore_key "+storeKey), true},
+		"a new key behind it":        {sharing(t, path, "\n\t\tstore_key "+storeKey+" "+otherStoreKey), true},
+		"one with keys of its own":   {sharing(t, path, ""), false},
+		"one with another store key": {sharing(t, filepath.Join(t.TempDir(), "own.db"), "\n\t\tstore_key "+otherStoreKey), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if newGateway(t, tt.caddyfile).accepts(token) != tt.good {
+				t.Errorf("the token is good: %v", !tt.good)
+			}
+		})
+	}
+	if _, err := os.Stat(filepath.Join(folder, "fhir", "keys")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there are keys in Caddy's storage: %v", err)
+	}
+}
+
+// Setting the store key ends no tokens: the first gateway puts its keys into the store.
+func TestStoreKeyTakesOverKeys(t *testing.T) {
+	t.Parallel()
+	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
+	var token string
+	t.Run("before", func(t *testing.T) { token = newGatewayAt(t, sharing(t, path, ""), folder).Token() })
+	with := sharing(t, path, "\n\t\tstore_key "+storeKey)
+	if !newGatewayAt(t, with, folder).accepts(token) {
+		t.Error("the token ended")
+	}
+	if !newGateway(t, with).accepts(token) {
+		t.Error("another gateway refuses it")
+	}
+}
+
+// Registered clients too are in the store, those of before included.
+func TestStoreKeyTakesOverClients(t *testing.T) {
+	t.Parallel()
+	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
+	const registration = "\n\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}"
+	register := func(g *gateway) (uri, token string) {
+		response := g.Ask(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,
+			"Content-Type", "application/json", "Authorization", "Bearer sesame")
+		var client struct {
+			URI   string `json:"registration_client_uri"`
+			Token string `json:"registration_access_token"`
+		}
+		if err := json.NewDecoder(response.Body).Decode(&client); err != nil || client.Token == "" {
+			t.Fatalf("%+v %v", client, err)
+		}
+		return strings.TrimPrefix(client.URI, "https://localhost:8443"), client.Token
+	}
+	ask := func(g *gateway, method, uri, token string) int {
+		return g.Ask(method, uri, "", "Authorization", "Bearer "+token).StatusCode
+	}
+	before, beforeToken := register(newGatewayAt(t, sharing(t, path, registration), folder))
+	with := sharing(t, path, registration+"\n\t\tstore_key "+storeKey)
+	one, other := newGatewayAt(t, with, folder), newGateway(t, with)
+	if status := ask(one, http.MethodGet, before, beforeToken); status != http.StatusOK {
+		t.Errorf("one of before: %d", status)
+	}
+	since, sinceToken := register(one)
+	for uri, token := range map[string]string{before: beforeToken, since: sinceToken} {
+		if status := ask(other, http.MethodGet, uri, token); status != http.StatusOK {
+			t.Errorf("at another gateway: %d", status)
+		}
+		if status := ask(one, http.MethodDelete, uri, token); status != http.StatusNoContent {
+			t.Errorf("DELETE: %d", status)
+		}
+		if status := ask(other, http.MethodGet, uri, token); status != http.StatusUnauthorized {
+			t.Errorf("at another gateway, once it was deleted: %d", status)
+		}
+	}
+}
+
+// A gateway that has started looks at the stored keys: those that the store lost are back before they are missed.
+func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const entry = "keyring:fhir/keys/x.example.json"
+		server := newTestServer(t)
+		lossy := server.Gateway()
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cancel func()
+		app.ctx, cancel = caddy.NewContext(app.ctx)
+		t.Cleanup(func() { cancel(); _ = server.used[0].Cleanup() })
+		if err := app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before, err := app.keys.JWKS(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lossy.Delete(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if value, err := lossy.Get(t.Context(), entry); err != nil || len(value) == 0 {
+			t.Errorf("the keys are not back: %v", err)
+		}
+		if after, err := app.keys.JWKS(t.Context()); err != nil || string(after) != string(before) {
+			t.Errorf("other keys: %v", err)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package fhirapp
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+)
+
+// guardedServer is a terminology server that asks for a client certificate and for
+// Basic credentials.
+type guardedServer struct {
+	*httptest.Server
+	password   atomic.Value
+	clientName atomic.Value // of the certificate that was shown last
+}
+
+func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guardedServer {
+	t.Helper()
+	s := new(guardedServer)
+	s.password.Store("p1")
+	s.clientName.Store("")
+	s.Server = serveTLS(t, own, clients, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.clientName.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
+		if user, password, _ := r.BasicAuth(); user != "gateway" || password != s.password.Load() {
+			w.Header().Set("WWW-Authenticate", `Basic realm="tx"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), "theirs"))
+	}))
+	return s
+}
+
+// serveTLS starts a server with a certificate of one authority, which asks for client
+// certificates of another.
+func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	folder := t.TempDir()
+	certificate, key := filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key")
+	own.Issue("server", certificate, key)
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(clients.Certificate)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are meant to fail
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// An upstream is shown the client certificate and sent the credentials that files
+// hold; it must show one of the authority that is set. What was replaced counts from
+// the next connection or reload on.
+func TestUpstreamCredentials(t *testing.T) {
+	first, second, stranger := gatewaytest.NewAuthority(t, "first"), gatewaytest.NewAuthority(t, "second"), gatewaytest.NewAuthority(t, "stranger")
+	folder := t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	first.Write(file("ca.pem"), "CERTIFICATE", first.Certificate.Raw)
+	first.Issue("one", file("client.pem"), file("client.key"))
+	gatewaytest.Put(t, file("password"), "p1\n")
+	t.Setenv("TX_USER", "gateway")
+	server := newGuardedServer(t, first, first)
+	caddyfile := func(port string) string {
+		return frontCaddyfile("ttl 1h\nupstream https://127.0.0.1:"+port+"/r4 {\n\tbasic {env.TX_USER} {file."+file("password")+"}\n\ttls_ca "+file("ca.pem")+
+			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", gatewaytest.NoBackend)
+	}
+	portOf := func(s *guardedServer) string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
+	n := 0
+	ask := func(g *gateway, status int, client string) {
+		t.Helper()
+		n++
+		response := g.askFor(foreign+strings.Repeat("x", n), "Bearer users")
+		body := gatewaytest.Read(t, response)
+		if response.StatusCode != status || strings.Contains(body, "p1") {
+			t.Errorf("%d, want %d: %s", response.StatusCode, status, body)
+		}
+		var got expandedValueSet
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		entries, want := got.Expansion.Contains, 0
+		if status == http.StatusOK {
+			want = 1
+		}
+		if len(entries) != want || want > 0 && entries[0].Code != "theirs" {
+			t.Errorf("expanded to %v", entries)
+		}
+		if got := server.clientName.Load(); got != client {
+			t.Errorf("it was shown the certificate of %q, want %q", got, client)
+		}
+	}
+	g := newGateway(t, caddyfile(portOf(server)))
+	ask(g, http.StatusOK, "one")
+
+	first.Issue("two", file("client.pem"), file("client.key")) // is read with the next connection
+	server.CloseClientConnections()
+	ask(g, http.StatusOK, "two")
+
+	server.password.Store("p2")
+	ask(g, http.StatusBadGateway, "two")
+	gatewaytest.Put(t, file("password"), "p2\n")
+	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "two") // as a reload does
+
+	stranger.Issue("three", file("client.pem"), file("client.key"))
+	server.CloseClientConnections()
+	ask(newGateway(t, caddyfile(portOf(server))), http.StatusBadGateway, "two")
+	first.Issue("four", file("client.pem"), file("client.key"))
+
+	server = newGuardedServer(t, second, first) // another authority's certificate
+	g = newGateway(t, caddyfile(portOf(server)))
+	server.password.Store("p2")
+	ask(g, http.StatusBadGateway, "")
+	second.Write(file("ca.pem"), "CERTIFICATE", second.Certificate.Raw)
+	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "four")
+}

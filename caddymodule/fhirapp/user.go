@@ -1,0 +1,128 @@
+package fhirapp
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+// User is a person who signs in with a password.
+type User struct {
+	// The name to sign in with, which is the `sub` of tokens. Required.
+	Name string `json:"name,omitempty"`
+
+	// The password's hash, as printed by `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Required.
+	// Placeholders are supported.
+	PasswordHash string `json:"password_hash,omitempty"`
+
+	// The key of the user's authenticator app (RFC 6238), as made by `caddy fhir-totp`: base32 of at least 16 bytes.
+	// The code is asked for after the password, and after an identity provider that signs in as this user.
+	// Placeholders are supported. Default: no second factor.
+	TOTPSecret string `json:"totp_secret,omitempty"`
+
+	// The claim `name`. Default: none.
+	DisplayName string `json:"display_name,omitempty"`
+
+	// The claim `email`. If a provider links by it (`link_email`), no two users may have the same verified one. Default:
+	// none.
+	Email string `json:"email,omitempty"`
+
+	// The claim `email_verified`. Default: false.
+	EmailVerified bool `json:"email_verified,omitempty"`
+
+	// The claim `phone_number`, in E.164 form: `+15550100`. Default: none.
+	Phone string `json:"phone,omitempty"`
+
+	// The user's own FHIR resource relative to the FHIR base, such as `Practitioner/alice` (SMART App Launch 2.2,
+	// `fhirUser`). Its type is Patient, Practitioner, PractitionerRole, RelatedPerson or Person. Default: none.
+	FHIRUser string `json:"fhir_user,omitempty"`
+
+	// The ids of the patients whom the user may choose among when an app asks for one (`launch/patient`), beside those
+	// that the FHIR resource leads to. Default: none.
+	Patients []string `json:"patients,omitempty"`
+
+	// The groups that the user is in, for `scope_limit`, policies, and the claim `groups`. Default: none.
+	Groups []string `json:"groups,omitempty"`
+
+	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, of an address,
+	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
+	Claims map[string]string `json:"claims,omitempty"`
+
+	// Refuse sign-in, and end all grants and sessions of the user. Default: false.
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// resolved is the user for package authorize, with the placeholders of its secrets replaced.
+func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
+	hash, totpSecret := u.PasswordHash, u.TOTPSecret
+	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
+		return none, err
+	}
+	if err := checkPasswordHash(hash); err != nil {
+		return none, err
+	}
+	if isCostly(hash) {
+		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
+	}
+	return u.withSecrets(hash, totpSecret), nil
+}
+
+func (u *User) withSecrets(hash, totpSecret string) authorize.User {
+	return authorize.User{
+		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
+		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
+		Claims: u.Claims, Patients: u.Patients, Groups: u.Groups,
+	}
+}
+
+// parse reads a user.
+func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
+	err := u.parseOptions(d, checkName)
+	if err == nil && u.PasswordHash == "" {
+		err = d.Errf("user %s needs a password_hash", u.Name)
+	}
+	return err
+}
+
+// parseOptions reads a user who may be incomplete.
+func (u *User) parseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
+	if err := option.Word(&u.Name, checkName)(d); err != nil {
+		return err
+	}
+	return option.Block{
+		"password_hash": option.Word(&u.PasswordHash, option.Literal(checkPasswordHash)),
+		"totp_secret":   option.Word(&u.TOTPSecret, option.Literal(totp.CheckSecret)),
+		"name":          option.Word(&u.DisplayName, nil),
+		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),
+		"phone":         option.Word(&u.Phone, nil),
+		"fhir_user":     option.Word(&u.FHIRUser, authorize.CheckFHIRUser),
+		"patient":       option.Words(&u.Patients, checkPatient),
+		"group":         option.Words(&u.Groups, nil),
+		"claim":         option.Pair(&u.Claims, authorize.CheckClaim),
+		"disabled":      option.Bareword(&u.Disabled),
+	}.Parse(d, "claim")
+}
+
+func checkPatient(id string) error {
+	if !authorize.IsID(id) {
+		return fmt.Errorf("%q is not the id of a Patient", id)
+	}
+	return nil
+}
+
+func (u *User) setEmail(address string) error {
+	u.Email = address
+	return authorize.CheckEmail(address)
+}
+
+func (u *User) setEmailVerified(w string) error {
+	if u.EmailVerified = w == "verified"; !u.EmailVerified {
+		return fmt.Errorf("unexpected %q: only the word verified may follow the address", w)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package gatewaytest
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// Example is Caddyfile.example, with pieces of its text replaced, in front of a
+// backend, which may be nil.
+func Example(t testing.TB, backend http.Handler, oldnew ...string) *Gateway {
+	t.Helper()
+	address := NoBackend
+	if backend != nil {
+		address = Backend(t, backend)
+	}
+	return New(t, ExampleText(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
+}
+
+// ServersBlock begins the server options of Caddyfile.example.
+const ServersBlock = "\tservers {\n"
+
+// ExampleLog is the first log of Caddyfile.example.
+const ExampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
+
+// ExampleText is Caddyfile.example with pieces of its text replaced, each once, and with hashes that take no time.
+func ExampleText(t testing.TB, oldnew ...string) string {
+	t.Helper()
+	return CheapHashes().Replace(ExampleAsIs(t, oldnew...))
+}
+
+// ExampleAsIs is Caddyfile.example with pieces of its text replaced, each once.
+func ExampleAsIs(t testing.TB, oldnew ...string) string {
+	t.Helper()
+	file := ReadFile(t, Root("Caddyfile.example"))
+	text := file
+	for pair := range slices.Chunk(oldnew, 2) {
+		if !strings.Contains(text, pair[0]) {
+			t.Fatalf("Caddyfile.example has no %q", pair[0])
+		}
+		text = strings.Replace(text, pair[0], pair[1], 1)
+	}
+	return text
+}
+
+// userInExample finds the users of Caddyfile.example.
+var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
+
+// CheapHashes replaces the example's hashes, which take long to compare, by others of the same passwords.
+var CheapHashes = sync.OnceValue(func() *strings.Replacer {
+	file, err := os.ReadFile(Root("Caddyfile.example"))
+	if err != nil {
+		panic(err)
+	}
+	var oldnew []string
+	for _, user := range userInExample.FindAllStringSubmatch(string(file), -1) {
+		hash, err := bcrypt.GenerateFromPassword([]byte(user[1]+"-demo-password"), bcrypt.MinCost)
+		if err != nil {
+			panic(err)
+		}
+		oldnew = append(oldnew, user[2], string(hash))
+	}
+	return strings.NewReplacer(oldnew...)
+})
+
+// DemoCallback is the redirect URI that needs no click once alice is signed in.
+const DemoCallback = "https://app.example.org/callback"
+
+// Code signs alice in, and returns the authorization code.
+func (g *Gateway) Code() string {
+	g.t.Helper()
+	return g.CodeOf(DemoRequest())
+}
+
+// CodeOf is code for another request.
+func (g *Gateway) CodeOf(request url.Values) string {
+	g.t.Helper()
+	return g.CodeOfUser("alice", request)
+}
+
+// CodeOfUser is codeOf for another person.
+func (g *Gateway) CodeOfUser(user string, request url.Values) string {
+	g.t.Helper()
+	page := Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
+	form := servertest.ReadForm(page)
+	if form.Action == "" {
+		g.t.Fatalf("no sign-in form: %s", page)
+	}
+	form.Fields.Set("username", user)
+	form.Fields.Set("password", user+"-demo-password")
+	answer, err := g.Post(form.Action, form.Fields).Location()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return answer.Query().Get("code")
+}
+
+// DemoRequest is an authorization request of demo-app.
+func DemoRequest() url.Values {
+	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback}, "scope": {"openid user/*.rs"}}
+}
+
+// CodeForm is a token request of demo-app for an authorization code.
+func CodeForm(code string) url.Values {
+	return url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback},
+	}
+}
+
+// Token signs alice in, and returns an access token.
+func (g *Gateway) Token() string {
+	g.t.Helper()
+	return g.TokenOf(DemoRequest())
+}
+
+// TokenOf is token for another request.
+func (g *Gateway) TokenOf(request url.Values) string {
+	g.t.Helper()
+	return g.TokenOfUser("alice", request)
+}
+
+// TokenOfUser is tokenOf for another person.
+func (g *Gateway) TokenOfUser(user string, request url.Values) string {
+	g.t.Helper()
+	return g.AccessToken(CodeForm(g.CodeOfUser(user, request)))
+}
+
+// AccessToken is the one that the token endpoint gives.
+func (g *Gateway) AccessToken(form url.Values) string {
+	g.t.Helper()
+	var token struct {
+		AccessToken string `json:"access_token"`
+	}
+	response := g.Post("/oauth2/token", form)
+	if err := json.NewDecoder(response.Body).Decode(&token); err != nil || token.AccessToken == "" {
+		g.t.Fatalf("token endpoint: %d %v", response.StatusCode, err)
+	}
+	return token.AccessToken
+}
+
+// Issue is one of an OperationOutcome.
+type Issue struct {
+	Severity, Code, Diagnostics string // as OperationOutcome.issue has them
+}
+
+// Outcome reads an answer that must be an OperationOutcome with one issue.
+func (g *Gateway) Outcome(r *http.Response) Issue {
+	g.t.Helper()
+	var o struct {
+		ResourceType string
+		Issue        []Issue
+	}
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.ResourceType != "OperationOutcome" || len(o.Issue) != 1 {
+		g.t.Fatalf("status %d: no OperationOutcome: %+v, %v", r.StatusCode, o, err)
+	}
+	if got := r.Header.Get("Content-Type"); got != "application/fhir+json" {
+		g.t.Errorf("Content-Type %q", got)
+	}
+	return o.Issue[0]
+}
+
+// HeaderList are the members of a header that is a list (RFC 9110 §5.6.1).
+func HeaderList(h http.Header, name string) (members []string) {
+	for _, line := range h[http.CanonicalHeaderKey(name)] {
+		for member := range strings.SplitSeq(line, ",") {
+			members = append(members, strings.TrimSpace(member))
+		}
+	}
+	return members
+}
+
+// Formatted formats a Caddyfile as caddy fmt does.
+func Formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
+
+// HandlerOf is the one handler of a type in a configuration.
+func HandlerOf[H any](t testing.TB, ctx caddy.Context) H {
+	t.Helper()
+	app, err := ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range app.(*caddyhttp.App).Servers {
+		if h, ok := handlerAmong[H](server.Routes); ok {
+			return h
+		}
+	}
+	t.Fatal("no such handler")
+	return *new(H)
+}
+
+func handlerAmong[H any](routes caddyhttp.RouteList) (none H, ok bool) {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			if h, ok := handler.(H); ok {
+				return h, true
+			}
+			if nested, ok := handler.(*caddyhttp.Subroute); ok {
+				if h, ok := handlerAmong[H](nested.Routes); ok {
+					return h, true
+				}
+			}
+		}
+	}
+	return none, false
+}
