@@ -56,8 +56,7 @@ func rosterError(err error) error {
 	for cause, status := range map[error]int{
 		roster.ErrUnknown: http.StatusNotFound, authorize.ErrNotRegistered: http.StatusNotFound,
 		roster.ErrExists: http.StatusConflict, roster.ErrReadable: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
-		roster.ErrOlderRuns: http.StatusServiceUnavailable,
-		roster.ErrFull:      http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
+		roster.ErrFull: http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
 	} {
 		if errors.Is(err, cause) {
 			return caddy.APIError{HTTPStatus: status, Err: err}

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// unreadableKey has the head, or the record of an earlier version, that [Roster.Reset] replaced. Entries that it replaced
-// are below unreadablePrefix.
+// unreadableKey has the head that [Roster.Reset] replaced. Entries that it replaced are below unreadablePrefix.
 const (
 	unreadableKey    = "roster:unreadable"
 	unreadablePrefix = "roster-unreadable:"
@@ -44,7 +43,20 @@ func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alter
 func (r *Roster) prepare(ctx context.Context) error {
 	err := r.refresh(ctx)
 	if err == nil && r.known.read.Load().head == nil {
-		err = r.create(ctx, newRecord(nil), nil)
+		err = r.create(ctx)
+	}
+	return err
+}
+
+// create stores the first head.
+func (r *Roster) create(ctx context.Context) error {
+	first := head{Number: 1, ID: oauth2.RandomToken()}
+	value, err := store.ToJSON(first)
+	if err == nil {
+		err = r.store.Do(ctx, store.Replacing(headKey, nil, value, store.Forever))
+	}
+	if err == nil {
+		r.known.read.Store(&reading{record: r.Record(), head: &first, value: value})
 	}
 	return err
 }
@@ -115,14 +127,14 @@ func (r *Roster) Reset(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return ErrReadable
-	case errors.Is(err, store.ErrUnavailable), errors.As(err, new(*conversionError)):
+	case errors.Is(err, store.ErrUnavailable):
 		return err
 	}
-	values, err := store.Values(ctx, r.store, headKey, recordKey)
+	values, err := store.Values(ctx, r.store, headKey)
 	if err != nil {
 		return err
 	}
-	calls, err := r.repair(ctx, values[0], values[1])
+	calls, err := r.mend(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +143,10 @@ func (r *Roster) Reset(ctx context.Context) error {
 		return err
 	}
 	calls = append(calls, store.Replacing(headKey, values[0], value, store.Forever))
-	if err := r.store.Do(ctx, append(calls, converted(values[1])...)...); err != nil {
+	if values[0] != nil {
+		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: values[0], TTL: store.Forever})
+	}
+	if err := r.store.Do(ctx, calls...); err != nil {
 		return err
 	}
 	return r.refresh(ctx)
@@ -144,22 +159,6 @@ func (read *reading) nextHead() head {
 		next.Number, next.Latest = read.head.Number+1, max(next.Latest, read.head.Latest)
 	}
 	return next
-}
-
-// repair returns the calls that keep an unreadable head or record of an earlier version under another key, and replace
-// unreadable entries, or all entries if that record had them.
-func (r *Roster) repair(ctx context.Context, value, single []byte) (calls []*store.Call, err error) {
-	aside := value
-	if value == nil && !isConverted(single) {
-		aside = single
-		calls, err = puttingAll(r.Record())
-	} else {
-		calls, err = r.mend(ctx)
-	}
-	if aside != nil {
-		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: aside, TTL: store.Forever})
-	}
-	return calls, err
 }
 
 // mend returns the calls that replace the entries that cannot be read.

@@ -2,7 +2,6 @@ package roster
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,15 +68,12 @@ type Roster struct {
 type Known struct {
 	mu   sync.Mutex // held while entries are read or changed, so that an earlier reading never replaces a later one
 	read atomic.Pointer[reading]
-
-	older time.Time // when a gateway of an earlier version was found to run
 }
 
 type reading struct {
 	record *Record
 	head   *head  // nil if there was none
 	value  []byte // of the head
-	single []byte // record of an earlier version that is not converted
 }
 
 // Record returns the entries; nil before they were first read.
@@ -99,19 +95,12 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
 	before := r.Record()
-	trouble := store.Retry(ctx, func() error { return r.refresh(ctx) })
-	if errors.Is(trouble, ErrOlderRuns) {
-		trouble = nil
-	}
-	r.trouble.Store(&trouble)
-	if trouble != nil && !errors.As(trouble, new(*conversionError)) {
-		return false, trouble
-	}
-	return r.Record() != before, nil
+	err = store.Retry(ctx, func() error { return r.refresh(ctx) })
+	r.trouble.Store(&err)
+	return r.Record() != before, err
 }
 
-// Trouble is why the entries could not be read lately, or those of an earlier version not converted; nil if they could. It
-// does not wait.
+// Trouble is the error of the latest reading; nil if it succeeded. It does not wait.
 func (r *Roster) Trouble() error {
 	if err := r.trouble.Load(); err != nil {
 		return *err
@@ -121,19 +110,15 @@ func (r *Roster) Trouble() error {
 
 // refresh reads what has changed. It requires the lock.
 func (r *Roster) refresh(ctx context.Context) error {
-	values, err := store.Values(ctx, r.store, headKey, recordKey)
+	values, err := store.Values(ctx, r.store, headKey)
 	if err != nil {
 		return fmt.Errorf("reading clients and people in the store: %w", err)
 	}
-	value, single := values[0], values[1]
 	before := r.known.read.Load()
-	switch {
-	case value == nil && single != nil:
-		return r.convert(ctx, before, single)
-	case before != nil && before.single == nil && bytes.Equal(before.value, value):
+	if before != nil && bytes.Equal(before.value, values[0]) {
 		return nil
 	}
-	read, err := r.load(ctx, before, value)
+	read, err := r.load(ctx, before, values[0])
 	if err != nil {
 		return fmt.Errorf("clients and people in the store: %w", err)
 	}
@@ -141,14 +126,11 @@ func (r *Roster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// load returns the reading of a head's value.
+// load returns the reading of a head's value. A lost head does not lose the entries.
 func (r *Roster) load(ctx context.Context, before *reading, value []byte) (*reading, error) {
 	h, err := store.FromJSON[head](value)
 	if err != nil {
 		return nil, err
-	}
-	if h == nil {
-		return &reading{record: newRecord(nil)}, nil
 	}
 	record, err := r.catchUp(ctx, before, h)
 	if record == nil && err == nil {
@@ -159,7 +141,7 @@ func (r *Roster) load(ctx context.Context, before *reading, value []byte) (*read
 
 // catchUp returns the record before with the changes up to a head; nil if these are not all known.
 func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Record, error) {
-	if before == nil || before.head == nil || to.Number <= before.head.Number || to.Number-before.head.Number > changesKept {
+	if before == nil || before.head == nil || to == nil || to.Number <= before.head.Number || to.Number-before.head.Number > changesKept {
 		return nil, nil
 	}
 	var keys []string
@@ -225,7 +207,7 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			told = now
 			changed()
 		}
-		if err = cmp.Or(err, r.Trouble()); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
 			logger.Error("clients and people in the store cannot be read; those known stay", "error", err)
 		}
 	}

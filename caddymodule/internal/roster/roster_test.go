@@ -2,7 +2,6 @@ package roster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -288,14 +287,13 @@ func TestUnreadable(t *testing.T) {
 	entry := named{Users, "a"}
 	for name, tt := range map[string]struct {
 		damage func(s store.Store) error
-		kept   string // key of the unreadable value that is kept; "" for none
+		kept   string // key of the unreadable value that is kept
 	}{
 		"the head": {func(s store.Store) error { return s.Put(t.Context(), headKey, []byte(unreadable), store.Forever) }, unreadableKey},
 		"an entry": {func(s store.Store) error {
 			return errors.Join(s.Put(t.Context(), entry.storeKey(), []byte(unreadable), store.Forever),
 				s.Put(t.Context(), headKey, []byte(`{"v":1,"number":7,"id":"x"}`), store.Forever))
 		}, unreadablePrefix + strings.TrimPrefix(entry.storeKey(), entryKind+":")},
-		"a missing head": {func(s store.Store) error { return s.Delete(t.Context(), headKey) }, ""},
 		"an entry, and what changed": {func(s store.Store) error {
 			return errors.Join(s.Put(t.Context(), entry.storeKey(), []byte(unreadable), store.Forever), s.Put(t.Context(), changeKey(3), []byte(unreadable), store.Forever),
 				s.Put(t.Context(), headKey, []byte(`{"v":1,"number":3,"id":"x"}`), store.Forever))
@@ -325,7 +323,7 @@ func TestUnreadable(t *testing.T) {
 				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.Trouble(), namesIn(r.Record()))
 			}
 		}
-		if kept, err := shared.Get(t.Context(), tt.kept); tt.kept != "" && (string(kept) != unreadable || err != nil) {
+		if kept, err := shared.Get(t.Context(), tt.kept); string(kept) != unreadable || err != nil {
 			t.Errorf("%s: kept %s, %v", name, kept, err)
 		}
 		if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
@@ -352,158 +350,22 @@ func TestUnreadableChange(t *testing.T) {
 	}
 }
 
-// earlierRecord is that of an earlier version, as that wrote it.
-func earlierRecord(t *testing.T, users int) []byte {
-	t.Helper()
-	entries := map[string]Entry{}
-	for i := range users {
-		entries[fmt.Sprint("user-", i)] = Entry{Config: []byte(`{}`), Since: time.Unix(int64(i), 0), Generation: oauth2.Generation(i + 1)}
-	}
-	value, err := store.ToJSON(map[string]any{"entries": map[string]any{"users": entries}, "latest": users})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
-}
-
-// The record of an earlier version is converted once, whole or not at all, by whichever gateway is the first; gateways of
-// the earlier version cannot read what takes its place.
-func TestConversion(t *testing.T) {
-	const users = 250
-	earlier := earlierRecord(t, users)
-	memory := store.NewMemory(1000, 0)
-	shared := &countingStore{Store: memory}
-	if err := memory.Put(t.Context(), recordKey, earlier, store.Forever); err != nil {
-		t.Fatal(err)
-	}
-	isChange := func(c *store.Call) bool { return c.Op != store.Get }
-	shared.fail = func(calls []*store.Call) error {
-		if slices.ContainsFunc(calls, isChange) {
-			return store.ErrFull
-		}
-		return nil
-	}
-	before := maps.Collect(entriesOf(t, shared))
-	first := New(shared, new(Known))
-	if changed, err := first.Read(t.Context()); !changed || err != nil || first.Record().Len(Users) != users || !errors.Is(first.Trouble(), store.ErrFull) {
-		t.Errorf("while it fails: %v %v, %d users, %v", changed, err, first.Record().Len(Users), first.Trouble())
-	}
-	if err := first.Change(t.Context(), Users, "new", Add(empty), nil); !errors.Is(err, store.ErrFull) {
-		t.Errorf("a change while it fails: %v", err)
-	}
-	if after := maps.Collect(entriesOf(t, shared)); !maps.EqualFunc(before, after, slices.Equal) {
-		t.Errorf("a failure changed %d entries to %d", len(before), len(after))
-	}
-	shared.fail = nil
-	var all sync.WaitGroup
-	rosters := []*Roster{first, New(shared, new(Known)), New(shared, new(Known))}
-	for _, r := range rosters {
-		all.Go(func() {
-			if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil {
-				t.Errorf("%v, %v", err, r.Trouble())
-			}
-		})
-	}
-	all.Wait()
-	for _, r := range append(rosters, New(shared, new(Known))) {
-		if _, err := r.Read(t.Context()); err != nil || r.Record().Len(Users) != users {
-			t.Errorf("%d users, %v", r.Record().Len(Users), err)
-		}
-		for i := range users {
-			if e := r.Record().Get(Users, fmt.Sprint("user-", i)); e == nil || e.Generation != oauth2.Generation(i+1) || !e.Since.Equal(time.Unix(int64(i), 0)) {
-				t.Fatalf("user %d: %+v", i, e)
-			}
-		}
-	}
-	left, err := memory.Get(t.Context(), recordKey)
-	if _, newer := store.FromJSON[json.RawMessage](left); !errors.Is(newer, store.ErrNewer) || err != nil {
-		t.Errorf("an earlier version reads %s, %v", left, err)
-	}
-	mustChange(t, rosters[1], Users, "user-7", Remove())
-	whole := New(shared, new(Known))
-	if _, err := whole.Read(t.Context()); err != nil || whole.Record().Len(Users) != users-1 {
-		t.Errorf("after a removal: %d users, %v", whole.Record().Len(Users), err)
-	}
-}
-
-// While a gateway of an earlier version runs, it reads and changes the record, and those of this version follow.
-func TestConversionWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shared := store.NewMemory(1000, 0)
-		put := func(key string, value []byte, ttl time.Duration) {
-			t.Helper()
-			if err := shared.Put(t.Context(), key, value, ttl); err != nil {
-				t.Fatal(err)
-			}
-		}
-		put(recordKey, earlierRecord(t, 2), store.Forever)
-		put(store.RunningPrefix+"x", nil, 30*time.Second)
-		r := New(shared, new(Known))
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go r.Watch(ctx, func() {}, slog.New(slog.DiscardHandler))
-		for _, users := range []int{2, 3} {
-			put(recordKey, earlierRecord(t, users), store.Forever)
-			time.Sleep(interval + time.Millisecond)
-			if synctest.Wait(); r.Record().Len(Users) != users || r.Trouble() != nil {
-				t.Errorf("%d users, want %d, %v", r.Record().Len(Users), users, r.Trouble())
-			}
-			if err := r.Change(ctx, Users, "new", Add(empty), nil); !errors.Is(err, ErrOlderRuns) {
-				t.Errorf("a change: %v", err)
-			}
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if err := r.Change(ctx, Users, "new", Add(empty), nil); err != nil || r.Record().Len(Users) != 4 {
-			t.Errorf("later: %v, %v", err, namesIn(r.Record()))
-		}
-	})
-}
-
-// If a gateway of an earlier version changes the record while it is converted, the change is not lost.
-func TestConversionDuringChange(t *testing.T) {
-	memory := store.NewMemory(1000, 0)
-	shared := &countingStore{Store: memory}
-	if err := memory.Put(t.Context(), recordKey, earlierRecord(t, 3), store.Forever); err != nil {
-		t.Fatal(err)
-	}
-	var once sync.Once
-	shared.fail = func(calls []*store.Call) error {
-		if len(calls) > 3 { // the conversion
-			once.Do(func() {
-				if err := memory.Put(t.Context(), recordKey, earlierRecord(t, 2), store.Forever); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		return nil
-	}
-	r := New(shared, new(Known))
-	if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil || r.Record().Len(Users) != 2 {
-		t.Errorf("%v, %v, %v", err, r.Trouble(), namesIn(r.Record()))
-	}
-	whole := New(shared, new(Known))
-	if _, err := whole.Read(t.Context()); err != nil || !slices.Equal(namesIn(whole.Record()), []string{"user-0", "user-1"}) {
-		t.Errorf("%v, %v", err, namesIn(whole.Record()))
-	}
-}
-
-// A record of an earlier version that cannot be read is kept under another key by a reset.
-func TestUnreadableConversion(t *testing.T) {
-	const unreadable = `{"v":99}`
+// A lost head loses no entry, neither at running gateways nor at those that start later, and changes go on.
+func TestLostHead(t *testing.T) {
 	shared := store.NewMemory(20, 0)
-	if err := shared.Put(t.Context(), recordKey, []byte(unreadable), store.Forever); err != nil {
+	running := New(shared, new(Known))
+	mustChange(t, running, Users, "a", Add(empty))
+	if err := shared.Delete(t.Context(), headKey); err != nil {
 		t.Fatal(err)
 	}
-	r := New(shared, new(Known))
-	if _, err := r.Read(t.Context()); !errors.Is(err, store.ErrNewer) || r.Record() != nil {
-		t.Errorf("%v, %v", err, r.Record())
+	started := New(shared, new(Known))
+	for _, r := range []*Roster{running, started} {
+		if _, err := r.Read(t.Context()); err != nil || !slices.Equal(namesIn(r.Record()), []string{"a"}) {
+			t.Errorf("%v, %v", err, namesIn(r.Record()))
+		}
 	}
-	if err := r.Reset(t.Context()); err != nil || r.Record().Len(Users) != 0 {
-		t.Errorf("%v, %v", err, namesIn(r.Record()))
+	mustChange(t, started, Users, "b", Add(empty))
+	if _, err := running.Read(t.Context()); err != nil || !slices.Equal(namesIn(running.Record()), []string{"a", "b"}) {
+		t.Errorf("after a change: %v, %v", err, namesIn(running.Record()))
 	}
-	if kept, err := shared.Get(t.Context(), unreadableKey); string(kept) != unreadable || err != nil {
-		t.Errorf("kept %s, %v", kept, err)
-	}
-	mustChange(t, r, Users, "a", Add(empty))
 }
