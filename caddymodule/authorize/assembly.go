@@ -20,7 +20,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
@@ -45,7 +44,6 @@ type assembly struct {
 	sessions      *session.Sessions
 	tokens        *token.Tokens
 	site          *page.Site
-	index         *personindex.Index
 }
 
 func newAssembly(c *Config, of *entries) (*assembly, error) {
@@ -62,8 +60,7 @@ func newAssembly(c *Config, of *entries) (*assembly, error) {
 		Issuer: c.Issuer, Clients: a.clients, Durable: c.Durable, Limiter: a.limiter, Logger: c.Logger,
 	}
 	a.revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.index = &personindex.Index{Durable: c.Durable, Logger: c.Logger}
-	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations, Between: a.between, Index: a.index}
+	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations, Between: a.between}
 	a.addSessions(c)
 	a.addTokens(c)
 	a.accounts.EndPerson = a.tokens.Revoker.EndPerson
@@ -77,9 +74,9 @@ func (a *assembly) addPeople(c *Config, of *entries) (err error) {
 	a.accounts = &people.Accounts{
 		Directory: of.directory, Clients: of.clients,
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
-		Searcher:        launch.Searcher{Records: c.Records, Trail: a.trail},
-		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
-		RefreshLifetime: c.RefreshTokenLifetime, OmitUserNames: c.OmitUserNames,
+		Searcher:      launch.Searcher{Records: c.Records, Trail: a.trail},
+		Lifetime:      c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
+		OmitUserNames: c.OmitUserNames,
 	}
 	a.trail.Person = people.Finder{Accounts: a.accounts}.Describe
 	if a.accounts.ScopeLimits, err = scopelimit.New(c.ScopeLimits); err != nil {
@@ -137,13 +134,8 @@ func (a *assembly) addSessions(c *Config) {
 		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: signIns, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),
-		Trail:        a.trail, Logger: c.Logger, Index: a.index,
+		Trail:        a.trail, Logger: c.Logger,
 	}
-}
-
-// listPeople lists all entries of people that are not listed.
-func (a *assembly) listPeople(ctx context.Context) {
-	a.index.Run(ctx, a.sessions.ListAll, a.tokens.ListAll, a.consents.ListAll)
 }
 
 func (a *assembly) addTokens(c *Config) {

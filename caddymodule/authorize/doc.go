@@ -12,7 +12,6 @@
 //	session      people who are signed in; who is notified when that ends
 //	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
-//	personindex  whether all entries of each person are listed
 //	account      a page of one's own
 //	administration  the page of administrators
 //	deprovisioning  identity providers say who has left

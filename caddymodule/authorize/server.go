@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -32,7 +31,6 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
-	listPeople   func(context.Context)
 	config       Config // complete
 	entries      *entries
 }
@@ -63,7 +61,7 @@ func assemble(c Config, of *entries) (*Server, error) {
 		routes: routes, crossOrigins: newCrossOrigins(of.origins, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
 		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c, of.directory),
-		listPeople: a.listPeople, config: c, entries: of,
+		config: c, entries: of,
 	}, nil
 }
 
@@ -89,13 +87,8 @@ func (s *Server) ProviderStates(ctx context.Context) ([]revalidation.ProviderSta
 }
 
 // Run asks identity providers in the background whether people may still come, until ctx ends and
-// the answers that are due have arrived. It also lists what versions before have not listed.
-func (s *Server) Run(ctx context.Context) {
-	var listing sync.WaitGroup
-	listing.Go(func() { s.listPeople(ctx) })
-	s.sessions.SignIns.Run(ctx)
-	listing.Wait()
-}
+// the answers that are due have arrived.
+func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
 // Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.handler(path) != nil }

@@ -233,7 +233,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestBadNamesInStore starts with a store in which an earlier version put bad names: they are reported and not in force,
+// TestBadNamesInStore starts with a store that has bad names: they are reported and not in force,
 // all others stay in force, and the operator can remove them.
 func TestBadNamesInStore(t *testing.T) {
 	g := rosterGateway{exampleGateway(t, nil), t}

@@ -199,7 +199,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 // A store that cannot remember lets nobody in.
 func TestAssertionWithFullStore(t *testing.T) {
 	t.Parallel()
-	store := store.NewMemory(2, 0) // one is that people's entries are listed
+	store := store.NewMemory(1, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Store = store
 		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})

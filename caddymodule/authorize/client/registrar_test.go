@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What versions before have stored must be read, and what this one stores by them. Nothing that a client registers is lost.
+// Stored clients keep their members: others could not be read by other gateways during an upgrade. Nothing that a client registers is lost.
 func TestStoredClientMembers(t *testing.T) {
 	t.Parallel()
 	registrar := &registrar{Registration: Registration{RequestObjects: true, Scopes: []string{"user/*.rs"}}}

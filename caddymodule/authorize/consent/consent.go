@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -64,8 +63,6 @@ type Consents struct {
 
 	// Between says who has a sub and a client_id now.
 	Between func(user, clientID string) Between
-
-	Index *personindex.Index // reports whether all consents are listed
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }

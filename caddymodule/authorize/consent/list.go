@@ -54,35 +54,16 @@ func keysOf(items []string) (keys []string) {
 	return keys
 }
 
-// ListAll adds all consents to the lists that lack them (package personindex).
-func (cs *Consents) ListAll(ctx context.Context) error {
-	keys, err := cs.Durable.List(ctx, keyPrefix)
-	if err != nil {
-		return err
-	}
-	return store.Each(ctx, cs.Durable, keys, func(some []*Consent) error {
-		var all []store.Listing
-		for _, c := range some {
-			all = append(all, store.Listing{List: cs.listOf(c.User), Item: item(c.User, c.ClientID)})
-		}
-		return store.AddMissing(ctx, cs.Durable, all)
-	})
-}
-
 // Delete deletes consents, and returns how many: all of a user, all to a client, or that of the user to the client if both
 // are named.
 func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted int, err error) {
 	named := func(c *Consent) bool {
 		return (user == "" || c.User == user) && (clientID == "" || c.ClientID == clientID)
 	}
-	complete, err := cs.Index.Complete(ctx)
-	if err != nil {
-		return 0, err
-	}
 	switch {
 	case user != "" && clientID != "":
 		return store.DeleteKeys(ctx, cs.Durable, []string{consentKey(user, clientID)}, named)
-	case user == "" || !complete:
+	case user == "":
 		return store.DeleteFunc(ctx, cs.Durable, keyPrefix, named)
 	}
 	items, err := cs.listOf(user).Items(ctx, len(item("", "")))

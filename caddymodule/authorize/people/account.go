@@ -52,9 +52,8 @@ type Accounts struct {
 	// OmitUserNames leaves them out of the audit trail and of lists for operators.
 	OmitUserNames bool
 
-	// Lifetime is how long a session and its tokens refer to a federated person, and
-	// RefreshLifetime how long a refresh token does.
-	Lifetime, RefreshLifetime time.Duration
+	// Lifetime is how long a session and its tokens refer to a federated person.
+	Lifetime time.Duration
 }
 
 // ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
@@ -175,15 +174,11 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
 
-// keptUntil is the later of until and the time until which an account is kept already. One
-// of an earlier version has no time, and counts as that of a new refresh token.
+// keptUntil is the later of until and the time until which an account is kept already.
 func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 	kept, err := store.FromJSON[keptAccount](old)
 	if err != nil {
 		return until, fmt.Errorf("reading a kept account: %w", err)
-	}
-	if kept.Until.IsZero() {
-		kept.Until = a.now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
 	}
 	if kept.Until.After(until) {
 		until = kept.Until

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What versions before have stored must be read, and what this one stores by them.
+// Stored accounts keep their members: others could not be read by other gateways during an upgrade.
 func TestStoredAccountMembers(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", Groups: []string{"x"}}})

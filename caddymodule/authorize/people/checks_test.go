@@ -20,7 +20,7 @@ func newAccounts(p *Provider) *Accounts {
 	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // without users there is no error
 	return &Accounts{
 		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
-		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour, RefreshLifetime: time.Hour,
+		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour,
 	}
 }
 

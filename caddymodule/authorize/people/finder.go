@@ -102,7 +102,7 @@ func (f Finder) holder(id string, s *storedAccount) string {
 func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
 	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && s.Subject == subject
-	}, accountID(p.subIssuer(), subject)) // which versions before did not index
+	})
 }
 
 // ByID returns the accounts of a provider's issuer whose subject there, or sub here, is an id.

@@ -131,29 +131,6 @@ func TestRevokeOfNamesakes(t *testing.T) {
 	}
 }
 
-// What versions before have stored is found by sub, and by provider and subject.
-func TestAccountWithoutIndex(t *testing.T) {
-	t.Parallel()
-	p := authorizetest.Start(t)
-	kept := store.NewMemory(0, 0)
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = kept })
-	sub := signInAs(t, s, p, personAt("ann", "preferred_username", "Ann"))
-	keys, err := kept.List(t.Context(), "person:")
-	if len(keys) != 2 || err != nil {
-		t.Fatalf("%q, %v", keys, err)
-	}
-	for _, key := range keys {
-		if err := kept.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for term, want := range map[string]int{sub: 1, "hospital:ann": 1, "Ann": 0} {
-		if found, err := s.Sessions(t.Context(), term); len(found) != want || err != nil {
-			t.Errorf("%s: %d, %v", term, len(found), err)
-		}
-	}
-}
-
 // One name leads to all who have it, however many there are: none pushes another out.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -22,11 +20,7 @@ func (r *Revocations) load(ctx context.Context) error {
 	if r.loaded.Load() { // while waiting
 		return nil
 	}
-	load := r.copyDurable
-	if r.near == r.durable {
-		load = r.adoptMarks
-	}
-	if err := load(ctx); err != nil {
+	if err := r.copyDurable(ctx); err != nil {
 		return fmt.Errorf("reading the revocations: %w", err)
 	}
 	r.loaded.Store(true)
@@ -75,26 +69,4 @@ func (r *Revocations) copyCutoffs(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// adoptMarks writes the revocations of an earlier version, which were marks of used codes in
-// a single store, as this one reads them.
-func (r *Revocations) adoptMarks(ctx context.Context) error {
-	keys, err := r.durable.List(ctx, UsedCodeKey(""))
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		mark, err := r.durable.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) || err == nil && string(mark) != revokedMark {
-			continue
-		}
-		if err == nil {
-			err = r.Revoke(ctx, strings.TrimPrefix(key, UsedCodeKey("")), keyring.Retention)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

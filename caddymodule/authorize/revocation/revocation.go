@@ -26,10 +26,10 @@ type Revocations struct {
 // New returns the revocations in a store and a durable store, which may be the same.
 func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
 	r := &Revocations{near: inFlight, durable: durable, inFlight: inFlight, logger: logger}
-	if store.IsShared(durable) {
+	if store.IsShared(durable) { // the store follows them
 		r.near = durable
-		r.loaded.Store(true) // the store follows them
 	}
+	r.loaded.Store(r.near == durable)
 	return r
 }
 
@@ -42,11 +42,8 @@ const revokedPrefix = "revoked:"
 // UsedCodeKey is the key that marks a grant's code as used.
 func UsedCodeKey(family string) string { return "token:" + family }
 
-// Values of a used code's mark.
-var (
-	CodeRedeemed = []byte("its code was used")
-	revokedMark  = "revoked" // of an earlier version, which had no other entry in a single store
-)
+// CodeRedeemed is the value of a used code's mark.
+var CodeRedeemed = []byte("its code was used")
 
 // Revoke voids an access token or a whole grant, by its id, for the time it has left, negative if it has expired, and
 // [ClockJump] and a little longer, because clocks differ. In the same step it deletes what is over with it in

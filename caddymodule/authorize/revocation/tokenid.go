@@ -23,7 +23,7 @@ func NewDatedID(at time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(dated, oauth2.RandomBytes(IDSize)...))
 }
 
-// IssuedAt returns the time of a jti, or the zero time if an older version made it.
+// IssuedAt returns the time of a jti, or the zero time if it is malformed.
 func IssuedAt(tokenID string) time.Time {
 	dated, err := base64.RawURLEncoding.DecodeString(tokenID[strings.LastIndexByte(tokenID, '.')+1:])
 	if err != nil || len(dated) != 8+IDSize {

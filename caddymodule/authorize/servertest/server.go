@@ -85,12 +85,6 @@ func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	durable := c.Durable
-	if durable == nil {
-		durable = c.Store
-	}
-	// As Run does with a new store. A store that fails, or is full, has everybody's entries looked through.
-	_ = durable.Put(t.Context(), store.IndexKey, nil, store.Forever)
 	return s
 }
 

@@ -20,10 +20,10 @@ import (
 // The root is as old as the session, whose sid is its digest. The sid is public: clients find it
 // in ID tokens, and it proves nothing. The root proves without the record that the session is the
 // browser's. That is enough to end a session whose record cannot be read, and for nothing
-// else. Sessions of earlier versions have no root: without the record, nothing proves whose they are.
+// else.
 type cookie struct {
 	sid  string
-	rest string // <root>.<secret>; of an earlier version the secret alone
+	rest string // <root>.<secret>
 }
 
 // readCookie returns the session cookie of a request; an empty one if there is none.
@@ -49,14 +49,8 @@ func sidOf(root string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// newCookie returns a cookie for a session, with a new secret. An empty root is left out.
-func newCookie(sid, root string) cookie {
-	secret := oauth2.RandomToken()
-	if root != "" {
-		secret = root + "." + secret
-	}
-	return cookie{sid, secret}
-}
+// newCookie returns a cookie for a session, with a new secret.
+func newCookie(sid, root string) cookie { return cookie{sid, root + "." + oauth2.RandomToken()} }
 
 func (c cookie) String() string { return c.sid + "." + c.rest }
 

@@ -29,43 +29,9 @@ func (s *Sessions) listsOf(stored *Session) []store.RecentList {
 	return lists
 }
 
-// ListAll adds all sessions to the lists that lack them (package personindex). Unreadable records are skipped: their user is
-// unknown, and they sign nobody in.
-func (s *Sessions) ListAll(ctx context.Context) error {
-	keys, err := s.Durable.List(ctx, Key(""))
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(keys, readAtOnce) {
-		var all []store.Listing
-		for stored, err := range (records{s.Durable}).of(ctx, some) {
-			switch {
-			case errors.Is(err, ErrUnreadable):
-			case err != nil:
-				return err
-			default:
-				for _, list := range s.listsOf(stored) {
-					all = append(all, store.Listing{List: list, Item: stored.SID})
-				}
-			}
-		}
-		if err := store.AddMissing(ctx, s.Durable, all); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listed returns the sids in a list and the sessions with these sids, or all sessions if the lists are not complete.
+// listed returns the sids in a list and the sessions with these sids.
 func (s *Sessions) listed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
-	complete, err := s.Index.Complete(ctx) // before the list is read, which other gateways may be completing
-	if err != nil {
-		return nil, nil, err
-	}
 	sids, err = list.Items(ctx, sidSize)
-	if !complete {
-		return sids, (records{s.Durable}).all(ctx), err
-	}
 	return sids, (records{s.Durable}).of(ctx, keysOfSIDs(sids)), err
 }
 

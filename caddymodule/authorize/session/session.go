@@ -66,7 +66,7 @@ type Session struct {
 
 	SID string `json:"-"` // part of the store's key
 
-	root       string // part of the cookie; "" in sessions of earlier versions
+	root       string // part of the cookie
 	unreadable error  // why nothing but SID and root, and perhaps User, is known; else nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/personindex"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -33,7 +32,6 @@ type Sessions struct {
 	Revocations  *revocation.Revocations // void what ended sessions gave
 	Participants *Participants           // clients that got something
 	Notifier     *Notifier               // tells them of the end
-	Index        *personindex.Index      // reports whether all sessions are listed
 	Trail        *audit.Recorder         // records ended sessions
 	Logger       *slog.Logger            // gets failures to limit sessions
 }

@@ -383,7 +383,7 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 		"the sid twice":            func(d *damagedSession) string { return d.sid + "." + d.sid + ".x" },
 		"without its root":         func(d *damagedSession) string { return d.sid + strings.Repeat("."+strings.Repeat("A", 43), 2) },
 		"of another session":       func(d *damagedSession) string { return d.sid + d.another() },
-		"of an earlier version":    func(d *damagedSession) string { return d.sid + "." + strings.Repeat("A", 43) },
+		"without a secret":         func(d *damagedSession) string { return d.sid + "." + strings.Repeat("A", 43) },
 		"its own, by a mere link":  func(d *damagedSession) string { return d.Cookies[sessionCookie] },
 		"its own, by another hint": func(d *damagedSession) string { return d.Cookies[sessionCookie] },
 	} {

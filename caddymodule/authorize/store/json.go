@@ -23,8 +23,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return FromJSON[T](value)
 }
 
-// recordVersion is the version of the records that [ToJSON] writes. This one reads those of
-// all earlier ones: members are only ever added. Records without a version are older than it.
+// recordVersion is the version of the records that [ToJSON] writes.
 const recordVersion = 1
 
 // ErrNewer says that a record has a format of a later version, in which its members may mean
@@ -48,8 +47,8 @@ func ToJSON(v any) ([]byte, error) {
 	return append(value, members...), nil
 }
 
-// VersionOf returns the version of a record: 0 if it has none.
-func VersionOf(value []byte) int {
+// versionOf returns the version of a record: 0 if it has none.
+func versionOf(value []byte) int {
 	rest, ok := bytes.CutPrefix(value, []byte(versionMember))
 	if !ok {
 		return 0
@@ -68,7 +67,7 @@ func FromJSON[T any](value []byte) (*T, error) {
 	switch {
 	case value == nil:
 		return nil, nil
-	case VersionOf(value) > recordVersion:
+	case versionOf(value) > recordVersion:
 		return nil, ErrNewer
 	}
 	v := new(T)

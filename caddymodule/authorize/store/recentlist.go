@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"maps"
-	"math"
 	"slices"
 	"time"
 )
@@ -118,46 +116,4 @@ func texts(chunks [][]byte) (items []string) {
 		items = append(items, string(chunk))
 	}
 	return items
-}
-
-// A Listing is an item that a list must have.
-type Listing struct {
-	List RecentList // where the item must be
-	Item string     // of the size in bytes that the list's items have
-}
-
-// AddMissing adds items to the lists that lack them, in two steps for all of them. It drops nothing: lists may get longer
-// than their Max. All lists are in one store.
-func AddMissing(ctx context.Context, s Store, all []Listing) error {
-	byKey := map[string][]Listing{}
-	for _, l := range all {
-		byKey[l.List.Key] = append(byKey[l.List.Key], l)
-	}
-	keys := slices.Collect(maps.Keys(byKey))
-	stored, err := Values(ctx, s, keys...)
-	if err != nil {
-		return err
-	}
-	var calls []*Call
-	for i, key := range keys {
-		if missing := missingIn(stored[i], byKey[key]); len(missing) > 0 {
-			calls = append(calls, &Call{Op: Append, Key: key, Value: missing, Max: math.MaxInt32, TTL: byKey[key][0].List.TTL})
-		}
-	}
-	return Do(ctx, In(s, calls...))
-}
-
-// missingIn returns the items that a stored list lacks, each once.
-func missingIn(stored []byte, wanted []Listing) (missing []byte) {
-	listed := map[string]bool{}
-	for item := range slices.Chunk(stored, len(wanted[0].Item)) {
-		listed[string(item)] = true
-	}
-	for _, l := range wanted {
-		if !listed[l.Item] {
-			missing = append(missing, l.Item...)
-		}
-		listed[l.Item] = true
-	}
-	return missing
 }

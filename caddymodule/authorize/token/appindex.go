@@ -128,33 +128,6 @@ func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time)
 	return list
 }
 
-// noteKnown adds the client of a grant of before there was an index.
-func (ix *appIndex) noteKnown(ctx context.Context, g *Grant) error {
-	return ix.change(ctx, g.User, func(apps []indexedApp) ([]indexedApp, bool) {
-		if len(apps) >= maxApps && lacksSome(apps) || slices.ContainsFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID }) {
-			return apps, false
-		}
-		return bounded(append(apps, indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt})), true
-	})
-}
-
-// addMissing adds the clients of grants that are not listed. It reads many lists in one step.
-func (ix *appIndex) addMissing(ctx context.Context, grants []*Grant) error {
-	keys := make([]string, len(grants))
-	for i, g := range grants {
-		keys[i] = appsKey(g.User)
-	}
-	values, err := store.Values(ctx, ix.durable, keys...)
-	for i, value := range values {
-		apps, reading := decodeApps(value)
-		err = errors.Join(err, reading)
-		if err == nil && !slices.Contains(clientsOf(apps), grants[i].ClientID) {
-			err = ix.noteKnown(ctx, grants[i])
-		}
-	}
-	return err
-}
-
 // clientsOf are the ids of the clients in a list.
 func clientsOf(apps []indexedApp) (ids []string) {
 	for _, app := range apps {
@@ -221,19 +194,4 @@ func decodeApps(stored []byte) (apps []indexedApp, err error) {
 		return nil, fmt.Errorf("reading a person's apps: %w", err)
 	}
 	return apps, nil
-}
-
-// change changes the list of a person, if do says so.
-func (ix *appIndex) change(ctx context.Context, user string, do func([]indexedApp) ([]indexedApp, bool)) error {
-	return store.Alter(ctx, ix.durable, appsKey(user), appLifetime, func(read []byte) ([]byte, error) {
-		apps, err := decodeApps(read)
-		if err != nil {
-			return nil, err
-		}
-		apps, changed := do(apps)
-		if !changed {
-			return nil, nil
-		}
-		return json.Marshal(apps)
-	})
 }

@@ -167,17 +167,6 @@ func (fs *families) checkGrant(ctx context.Context, f *refreshFamily, client *cl
 	return fs.grants.checkAllowed(ctx, f.Grant, client)
 }
 
-// noteKnown lists the client of a grant of before there was a list, when it is first refreshed.
-// A failure is only logged: it is what people see of their apps that lacks one.
-func (fs *families) noteKnown(ctx context.Context, g *Grant, stored []byte) {
-	if store.VersionOf(stored) > 0 {
-		return
-	}
-	if err := fs.grants.apps.noteKnown(ctx, g); err != nil {
-		fs.logger.WarnContext(ctx, "an app with access is not listed", "client_id", g.ClientID, "error", err)
-	}
-}
-
 // clientOf returns the client of a refresh token sent without a client_id, as some public
 // clients do, which have no credentials to send either.
 func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
@@ -216,20 +205,20 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 // keysOf returns the keys of families among which are all of a user, all to a client, or those of the user to the client if
 // both are named. It looks at the person's lists alone, unless there is no user, or some of their apps are not listed.
 func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string, error) {
-	complete, err := fs.sessions.Index.Complete(ctx)
-	clients := []string{clientID}
-	if err == nil && complete && user != "" && clientID == "" {
-		var apps []indexedApp
-		apps, err = fs.grants.apps.load(ctx, user)
-		complete, clients = !lacksSome(apps), clientsOf(apps)
+	switch {
+	case user == "":
+		return fs.durable.List(ctx, familyKey(""))
+	case clientID != "":
+		return fs.listed(ctx, user, []string{clientID})
 	}
+	apps, err := fs.grants.apps.load(ctx, user)
 	switch {
 	case err != nil:
 		return nil, err
-	case user == "" || !complete:
+	case lacksSome(apps):
 		return fs.durable.List(ctx, familyKey(""))
 	}
-	return fs.listed(ctx, user, clients)
+	return fs.listed(ctx, user, clientsOf(apps))
 }
 
 // listed returns the keys of a person's families that are listed for some clients.
@@ -244,25 +233,8 @@ func (fs *families) listed(ctx context.Context, user string, clients []string) (
 			keys = append(keys, familyKey(string(id)))
 		}
 	}
-	return keys, err
-}
-
-// ListAll adds all families to the lists that lack them, and their clients to the apps of their people (package
-// personindex).
-func (fs *families) ListAll(ctx context.Context) error {
-	keys, err := fs.durable.List(ctx, familyKey(""))
-	if err != nil {
-		return err
-	}
-	return store.Each(ctx, fs.durable, keys, func(some []*refreshFamily) error {
-		var all []store.Listing
-		var grants []*Grant
-		for _, f := range some {
-			grants = append(grants, f.Grant)
-			all = append(all, store.Listing{List: fs.list(ctx, f.Grant.User, f.Grant.ClientID), Item: f.Grant.Family})
-		}
-		return errors.Join(store.AddMissing(ctx, fs.durable, all), fs.grants.apps.addMissing(ctx, grants))
-	})
+	slices.Sort(keys)
+	return slices.Compact(keys), err
 }
 
 // checkRefreshScope refuses a request for more than was granted (RFC 6749 §6), before anything is changed by it.

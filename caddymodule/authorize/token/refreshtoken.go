@@ -57,6 +57,5 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	if t.refresh, err = e.families.rotate(ctx, client, f, stored, token); err != nil {
 		return nil, err
 	}
-	e.families.noteKnown(ctx, g, stored)
 	return t.response(g.ScopeText(), g.Launch), nil
 }

@@ -1,7 +1,6 @@
 package token
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -86,9 +85,6 @@ func New(c Config) *Tokens {
 	t.addEndpoints(&c)
 	return t
 }
-
-// ListAll lists all grants that can be refreshed (package personindex).
-func (t *Tokens) ListAll(ctx context.Context) error { return t.families.ListAll(ctx) }
 
 func (t *Tokens) addEndpoints(c *Config) {
 	userinfo := &userinfoEndpoint{Responder: c.Responder, accounts: c.Accounts, verifier: t.Verifier, clients: c.Authenticator.Clients, keys: c.Keys}

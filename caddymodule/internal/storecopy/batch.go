@@ -26,6 +26,7 @@ type entry struct {
 	key   string
 	value []byte
 	ends  time.Time
+	old   []byte // what the value replaces in a [store.Swap]
 }
 
 func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
@@ -41,7 +42,7 @@ func eachBatch(ctx context.Context, s Store, most int, pass func(batch) error) e
 		if isOurs(key) || ttl <= 0 {
 			return nil
 		}
-		e := entry{key, bytes.Clone(value), time.Now().Add(ttl)} // it may be the store's own memory
+		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // it may be the store's own memory
 		if i, again := at[key]; again {
 			b[i] = e
 			return nil
@@ -66,19 +67,6 @@ func (b batch) find(ctx context.Context, s store.Store) ([]*store.Call, error) {
 	return b.do(ctx, s, store.Get)
 }
 
-// without returns the entries that were not found, and how many of the others have another value.
-func (b batch) without(found []*store.Call) (missing batch, others int) {
-	for i, e := range b {
-		switch value := found[i].Value; {
-		case value == nil:
-			missing = append(missing, e)
-		case string(value) != string(e.value):
-			others++
-		}
-	}
-	return missing, others
-}
-
 const (
 	attempts = 5 // of a step, while the store does not answer
 	pause    = time.Second
@@ -97,7 +85,7 @@ func (b batch) do(ctx context.Context, s store.Store, op store.Op) (calls []*sto
 		}
 		calls = make([]*store.Call, len(b))
 		for i, e := range b {
-			calls[i] = &store.Call{Op: op, Key: e.key, Value: e.value, TTL: max(time.Until(e.ends), time.Millisecond)}
+			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.old, Value: e.value, TTL: max(time.Until(e.ends), time.Millisecond)}
 		}
 		if err = s.Do(ctx, calls...); !errors.Is(err, store.ErrUnavailable) {
 			break

@@ -21,8 +21,8 @@ type Options struct {
 	// Source identifies the store that is copied, so that an interrupted copy is completed from the same one. Required.
 	Source string
 
-	// Merge copies into a store that has entries. What it has stays as it is, as if it were newer. Default: it must be
-	// empty, but for an interrupted copy.
+	// Merge copies into a store that has entries. What it has stays as it is, as if it were newer, but for lists of what a
+	// person has: these are joined. Default: the target must be empty, but for an interrupted copy.
 	Merge bool
 
 	// Force copies although gateways seem to run with the source or the target. Default: [ErrRunning].
@@ -78,7 +78,7 @@ func (c *copying) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.to.Delete(ctx, store.IndexKey), c.copy(ctx)); err != nil {
+	if err := c.copy(ctx); err != nil {
 		return fmt.Errorf("copying: %w", err)
 	}
 	if resumed && !c.Merge {
@@ -118,8 +118,8 @@ func (c *copying) copy(ctx context.Context) error {
 	})
 }
 
-// put stores entries in the target. To merge, it adds those that are not there, and goes by what it finds if it is not
-// known whether some were added.
+// put stores entries in the target. To merge, it adds those that are not there and joins lists, and goes by what it finds
+// if it is not known whether some were stored.
 func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error) {
 	if !c.Merge {
 		_, err = b.do(ctx, c.to, store.Put)
@@ -130,10 +130,15 @@ func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error
 		if there, err = b.find(ctx, c.to); err != nil {
 			return 0, 0, err
 		}
-		var missing batch
-		missing, kept = b.without(there)
-		if _, err = missing.do(ctx, c.to, store.Add); !errors.Is(err, store.ErrExists) {
-			return len(missing), kept, err
+		var missing, joined batch
+		if missing, joined, kept, err = b.merge(there); err == nil {
+			_, err = missing.do(ctx, c.to, store.Add)
+		}
+		if err == nil {
+			_, err = joined.do(ctx, c.to, store.Swap)
+		}
+		if !store.Lost(err) {
+			return len(missing) + len(joined), kept, err
 		}
 	}
 	return 0, kept, err

@@ -293,7 +293,7 @@ func TestCancelledCopy(t *testing.T) {
 // A target with which a gateway was started, and no more, is empty; the source says whose it is.
 func TestCopyToStartedTarget(t *testing.T) {
 	t.Parallel()
-	for _, marked := range []bool{true, false} { // a source of an earlier version has no mark
+	for _, marked := range []bool{true, false} {
 		from, to := newFile(t), newFile(t)
 		if marked {
 			if _, err := store.Claim(t.Context(), from, "https://x.example"); err != nil {

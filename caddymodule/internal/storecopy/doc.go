@@ -5,6 +5,7 @@
 //	mark.go     the mark of a copy that is not complete
 //	running.go  gateways that use a store say so
 //	batch.go    many entries in one step
+//	merge.go    lists of what a person has in both stores
 //
 // Memory is bounded, however many entries there are: they pass in batches.
 package storecopy

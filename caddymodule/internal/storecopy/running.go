@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// runningPrefix is the key prefix of the entries by which gateways announce that they use a store, one per gateway.
+	runningPrefix = "running:"
+
 	// renewing is how often a gateway says that it runs.
 	renewing = 10 * time.Second
 
@@ -26,7 +29,7 @@ var ErrRunning = errors.New("a gateway runs with it")
 // Announce says in a store that a gateway uses it, until ctx ends. While the store takes no new entries, it goes on
 // without: a copy then finds only what the gateway changes.
 func Announce(ctx context.Context, s store.Store) {
-	key := store.ListingPrefix + rand.Text()
+	key := runningPrefix + rand.Text()
 	host, _ := os.Hostname() // to tell people; it may be unknown
 	tick := time.NewTicker(renewing)
 	defer tick.Stop()
@@ -44,7 +47,7 @@ func Announce(ctx context.Context, s store.Store) {
 
 // checkRunning checks that no gateway has announced itself in a store.
 func checkRunning(ctx context.Context, s store.Store) error {
-	keys, err := s.List(ctx, store.RunningPrefix)
+	keys, err := s.List(ctx, runningPrefix)
 	if err != nil {
 		return err
 	}
@@ -60,5 +63,5 @@ func checkRunning(ctx context.Context, s store.Store) error {
 // isOurs reports whether an entry is about copying, and not copied.
 func isOurs(key string) bool {
 	kind := store.KindOf(key)
-	return kind == ownKind || key == store.IndexKey || strings.HasPrefix(key, store.RunningPrefix)
+	return kind == ownKind || strings.HasPrefix(key, runningPrefix)
 }

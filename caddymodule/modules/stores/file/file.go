@@ -132,7 +132,7 @@ func (f *Store) open(logger *slog.Logger) error {
 	}
 }
 
-// Claim refuses the file of another issuer. One of an earlier version is anybody's.
+// Claim refuses the file of another issuer.
 func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
 	entries, _ := f.file.Size()
 	mark, err := store.Claim(ctx, f.file, issuer)
