@@ -6,13 +6,12 @@ import (
 	"os"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/bbolt"
 )
 
 var (
-	errDamaged  = errors.New("it was damaged while it was in use")
+	errDamaged  = errors.New("it is damaged")
 	errReplaced = errors.New("it was moved, removed or replaced while in use") // so writes would be lost
 )
 
@@ -27,18 +26,17 @@ type openFile struct {
 	broken atomic.Pointer[error]
 }
 
-// openBolt opens a file that mend has checked, or creates it.
-func openBolt(path string, timeout time.Duration) (*openFile, error) {
+// openBolt opens a file. Unless it is only read, it is created if it is missing.
+func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	f := &openFile{path: path}
+	o.FreelistType = bbolt.FreelistMapType
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		f.file, err = os.OpenFile(name, flag, mode)
+		return f.file, err
+	}
 	err := f.guarded(func() (err error) {
-		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout: timeout, FreelistType: bbolt.FreelistMapType,
-			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				f.file, err = os.OpenFile(name, flag, mode)
-				return f.file, err
-			},
-		})
-		if err == nil {
+		f.db, err = bbolt.Open(path, 0o600, o)
+		if err == nil && !o.ReadOnly {
 			err = f.db.Update(makeBuckets)
 		}
 		return err

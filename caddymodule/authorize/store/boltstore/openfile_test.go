@@ -13,7 +13,7 @@ import (
 // A file that is cut while it is read is an error, and not the end of the process.
 func TestFaultOfMemory(t *testing.T) {
 	t.Parallel()
-	f, err := openBolt(filepath.Join(t.TempDir(), "store.db"), time.Second)
+	f, err := openBolt(filepath.Join(t.TempDir(), "store.db"), &bbolt.Options{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

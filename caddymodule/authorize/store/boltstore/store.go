@@ -79,12 +79,11 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 	s.lockTimeout.Store(int64(d))
 }
 
-// SetLogger changes where losses from a damaged file are reported.
+// SetLogger changes where an empty file is reported.
 func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 
 // Open opens the file. If missing, it and its folder are created, for this user only. A
-// damaged file is replaced by a copy of what can be read, even if it was damaged while in
-// use. The error names the file and says what to do.
+// damaged file is an error, and stays as it is. The error names the file and says what to do.
 func (s *Store) Open() error {
 	s.dropBroken()
 	f, err := s.open()
@@ -122,16 +121,16 @@ func (s *Store) open() (*openFile, error) {
 		return nil, fmt.Errorf("making the folder of the durable store: %w", err)
 	}
 	timeout := time.Duration(s.lockTimeout.Load())
-	err := s.mend(timeout)
+	err := s.checkFile(timeout)
 	var f *openFile
 	if err == nil {
-		f, err = openBolt(s.path, timeout)
+		f, err = openBolt(s.path, &bbolt.Options{Timeout: timeout})
 	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("the durable store %s is %w: stop that process, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, ErrInUse, err)
 	case err != nil:
-		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, put a copy of it back, or move it away: people then sign in again): %w", s.path, err)
+		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move it away: people then sign in again", s.path, err)
 	}
 	s.held.Store(f)
 	return f, nil
@@ -195,7 +194,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, errReplaced):
 		return gone("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", path, err)
 	case errors.Is(err, errDamaged):
-		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", path, err)
+		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts with a file that is not damaged: restore a backup: %w", path, err)
 	}
 	return err
 }
