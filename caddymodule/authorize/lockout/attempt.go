@@ -17,11 +17,7 @@ func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, 
 	if l.Off {
 		return check()
 	}
-	begin := l.begin
-	if store.IsShared(l.Store) {
-		begin = l.reserve
-	}
-	end, err := begin(ctx, counters)
+	end, err := l.reserve(ctx, counters)
 	if err != nil {
 		return err
 	}
@@ -46,11 +42,11 @@ func outcomeOf(err, wrong error) outcome {
 	return undecided
 }
 
-// settle counts an attempt that ended with err, which is returned, or refuses it. Other
-// gateways need not know of it before: it is admitted and counted in one step.
+// settle counts an attempt that ended with err, which is returned, or refuses it. It need
+// not be reserved: it is admitted and counted in one step.
 func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
-	if l.Off || !store.IsShared(l.Store) {
-		return l.Attempt(ctx, counters, err, func() error { return err })
+	if l.Off {
+		return err
 	}
 	refused := l.change(ctx, counters, func(c counter, t *tally) error {
 		now := store.Now(l.Store)

@@ -27,8 +27,7 @@ type Limiter struct {
 	Trail   *audit.Recorder  // records who must wait
 	Logger  *slog.Logger     // gets what could not be counted
 
-	stripes [stripes]stripe // of a store of this process
-	shared  sharedTries
+	reservations reservations
 
 	// uncounted counts failures that could not be stored, for everybody together: a full
 	// or broken store makes guessing slow, not free.
@@ -36,26 +35,16 @@ type Limiter struct {
 	uncounted tally
 }
 
-// stripe guards some of the counters while a tally is read and written.
-type stripe struct {
-	mu      sync.Mutex
-	pending map[string]*pendingAttempts // by the counter's key
-}
-
-// pendingAttempts are the attempts of one counter that have begun and not ended.
-type pendingAttempts struct {
-	running int
-	waiting int           // for one of those running to end
-	ended   chan struct{} // closed when one does
-}
-
-// sharedTries is what a gateway knows of counters that it shares with others.
-type sharedTries struct {
+// reservations is what a gateway has in memory of counters.
+type reservations struct {
 	once    sync.Once
 	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
 	waiting [stripes]atomic.Int32
 
-	// seen are the stored tallies as they were lately. Rarely has another gateway changed
+	// tries are those under way, by the counter's key, where the store is this process's alone. Its turn guards each.
+	tries [stripes]map[string][]try
+
+	// seen are the stored tallies as they were lately, where the store is shared. Rarely has another gateway changed
 	// them since, so that a change takes one round trip.
 	seen boundedcache.Cache[string, []byte]
 }
@@ -85,7 +74,7 @@ func (l *Limiter) uncountedWait() time.Duration {
 }
 
 // turn waits for the turns of counters, in an order that is the same for all.
-func (s *sharedTries) turn(ctx context.Context, counters []counter) (done func(), err error) {
+func (s *reservations) turn(ctx context.Context, counters []counter) (done func(), err error) {
 	var taken []int
 	for _, c := range counters {
 		taken = append(taken, c.stripe())
@@ -101,13 +90,13 @@ func (s *sharedTries) turn(ctx context.Context, counters []counter) (done func()
 	return func() { s.release(taken) }, nil
 }
 
-func (s *sharedTries) release(taken []int) {
+func (s *reservations) release(taken []int) {
 	for _, stripe := range taken {
 		s.turns[stripe].Release(1)
 	}
 }
 
-func (s *sharedTries) lastSeen(counters []counter) [][]byte {
+func (s *reservations) lastSeen(counters []counter) [][]byte {
 	held := make([][]byte, len(counters))
 	for i, c := range counters {
 		held[i], _ = s.seen.Get(c.key)

@@ -51,16 +51,14 @@ const (
 
 func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
 
-// count counts an attempt of a counter, and reports whether that changes the tally.
-func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) bool {
+// count counts an attempt of a counter.
+func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) {
 	switch o {
 	case failed:
 		t.fail(c.owner, c.limit, most, now)
-		return true
 	case succeeded:
-		return t.forgive(c.owner)
+		t.forgive(c.owner)
 	}
-	return false
 }
 
 // fail counts a failure; the first limit of them are free.

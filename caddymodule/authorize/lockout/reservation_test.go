@@ -214,7 +214,7 @@ func TestSharedTriesWhenRight(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if held, err := all[0].readShared(t.Context(), personal("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
+		if held, err := all[0].read(t.Context(), personal("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
 			t.Errorf("left are %s, %v", held, err)
 		}
 	})

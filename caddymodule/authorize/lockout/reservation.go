@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -24,7 +25,7 @@ const (
 	// clockDifference is how far apart gateways may take the time of the store to be.
 	clockDifference = 2 * time.Second
 
-	// Those who wait for tries of other gateways look again after a pause, which grows.
+	// Those who wait for other tries look again after a pause, which grows.
 	firstPause   = 50 * time.Millisecond
 	longestPause = time.Second
 
@@ -32,14 +33,17 @@ const (
 	maxRounds = 100
 
 	maxSeen = 10_000 // counters
+
+	// maxWaiting is how many attempts wait for one counter. Each reads the store again and again.
+	maxWaiting = 100
 )
 
 // errUnderWay says that all tries that are left are being made.
 var errUnderWay = errors.New("other tries have not ended")
 
-// reserve waits until an attempt may run by all counters, notes it in the store, and returns
-// what ends it there. As in one process, as many run at once as can all fail without causing
-// a wait, but at least one.
+// reserve waits until an attempt may run by all counters, notes it, and returns what ends it.
+// As many run at once as can all fail without causing a wait, but at least one: so parallel
+// attempts do not exceed the limit, and right ones never count against anybody.
 func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
 	waiting, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
@@ -72,7 +76,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 
 // pause waits before another look at a counter.
 func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) error {
-	waiting := &l.shared.waiting[c.stripe()]
+	waiting := &l.reservations.waiting[c.stripe()]
 	defer waiting.Add(-1)
 	if waiting.Add(1) > maxWaiting {
 		return busy(errTooMany)
@@ -114,18 +118,24 @@ func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o ou
 	return nil
 }
 
-var errLate = errors.New("the try took too long")
+var (
+	errLate    = errors.New("the try took too long")
+	errTooMany = errors.New("too many tries for one account")
+)
 
 // change alters the tallies of counters in one step. An error of alter is returned if it was
-// given what is stored, which takes another round trip than what was seen lately.
+// given what is stored, which takes another round trip than what was seen lately in a shared store.
 func (l *Limiter) change(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
-	l.shared.once.Do(l.shared.start)
-	done, err := l.shared.turn(ctx, counters)
+	l.reservations.once.Do(l.reservations.start)
+	done, err := l.reservations.turn(ctx, counters)
 	if err != nil {
 		return err
 	}
 	defer done()
-	held := l.shared.lastSeen(counters)
+	if !store.IsShared(l.Store) {
+		return l.changeLocal(ctx, counters, alter)
+	}
+	held := l.reservations.lastSeen(counters)
 	isRead := false
 	for range maxRounds {
 		calls, err := l.changes(counters, held, alter)
@@ -139,12 +149,43 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 				return err
 			}
 		}
-		if held, err = l.readShared(ctx, counters); err != nil {
-			return fmt.Errorf("reading a count of failures: %w", err)
+		if held, err = l.read(ctx, counters); err != nil {
+			return err
 		}
 		isRead = true
 	}
 	return busy(errors.New("other gateways were quicker each time"))
+}
+
+// changeLocal is change for the store of this process: tries are in memory, and what is stored is written only if it
+// changes. It requires the turns of the counters. Tries end even if the store fails.
+func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
+	held, err := l.read(ctx, counters)
+	if err != nil {
+		return err
+	}
+	tries := make([][]try, len(counters))
+	calls, err := l.changes(counters, held, func(c counter, t *tally) error {
+		i := slices.Index(counters, c)
+		t.Tries = slices.Clone(l.reservations.tries[c.stripe()][c.key])
+		err := alter(c, t)
+		tries[i], t.Tries = t.Tries, nil
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range counters {
+		if of := l.reservations.tries[c.stripe()]; len(tries[i]) > 0 {
+			of[c.key] = tries[i]
+		} else {
+			delete(of, c.key)
+		}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	return l.Store.Do(ctx, calls...)
 }
 
 // changes returns the calls that store the altered tallies in place of those held.
@@ -181,12 +222,12 @@ func orNone(held []byte) []byte {
 func (l *Limiter) saw(calls []*store.Call, err error) {
 	for _, c := range calls {
 		if err == nil {
-			l.shared.seen.Put(c.Key, c.Value, 0)
+			l.reservations.seen.Put(c.Key, c.Value, 0)
 		}
 	}
 }
 
-func (l *Limiter) readShared(ctx context.Context, counters []counter) ([][]byte, error) {
+func (l *Limiter) read(ctx context.Context, counters []counter) ([][]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -195,17 +236,18 @@ func (l *Limiter) readShared(ctx context.Context, counters []counter) ([][]byte,
 		keys = append(keys, c.key)
 	}
 	held, err := store.Values(ctx, l.Store, keys...)
-	for i, c := range counters {
-		if err == nil {
-			l.shared.seen.Put(c.key, held[i], 0)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("reading a count of failures: %w", err)
 	}
-	return held, err
+	for i, c := range counters {
+		l.reservations.seen.Put(c.key, held[i], 0)
+	}
+	return held, nil
 }
 
-func (s *sharedTries) start() {
+func (s *reservations) start() {
 	for i := range s.turns {
-		s.turns[i] = semaphore.NewWeighted(1)
+		s.turns[i], s.tries[i] = semaphore.NewWeighted(1), map[string][]try{}
 	}
 	s.seen.MaxEntries = maxSeen
 }
