@@ -1,97 +1,132 @@
+// Command build makes ./caddy, a Caddy with the modules of this repository, from xcaddy.json:
+//
+//	go run ./caddymodule/build [-o file]
+//
+// xcaddy does the work, in a temporary module that requires Caddy and replaces this module by its folder. That module has no
+// go.sum, so the modules are downloaded and checked here before, xcaddy can fetch nothing else, and the hashes in the binary
+// are compared with go.sum.
+//
+// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share its
+// build cache if they have the same flags, and otherwise compile all of Caddy again.
 package main
 
 import (
+	"cmp"
 	"context"
+	"debug/buildinfo"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
-	"runtime"
+	"strings"
+
+	"github.com/caddyserver/xcaddy"
 )
 
+const module = "github.com/caddy-fhir/caddy-fhir"
+
 func main() {
-	output := flag.String("o", "", "file to write (default: caddy, beside go.mod)")
+	log.SetFlags(0)
+	file := flag.String("o", "", "file to write (default: caddy, beside go.mod)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *output, flag.Args()); err != nil {
+	if err := build(ctx, *file); err != nil {
 		log.Fatalf("build: %v", err)
 	}
 }
 
-func run(ctx context.Context, output string, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q", args[0])
-	}
-	toolchain, err := findToolchain(ctx)
+func build(ctx context.Context, file string) error {
+	root := filepath.Dir(output(ctx, "go", "env", "GOMOD"))
+	extension := output(ctx, "go", "env", "GOEXE")
+	file, err := filepath.Abs(cmp.Or(file, filepath.Join(root, "caddy"+extension)))
 	if err != nil {
 		return err
 	}
-	root := filepath.Dir(toolchain.Module)
-	if output, err = outputFile(output, root); err != nil {
+	config, err1 := os.ReadFile(filepath.Join(root, "xcaddy.json"))
+	sums, err2 := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("run this in a clone of %s: %w", module, err)
+	}
+	var builder xcaddy.Builder
+	if err := json.Unmarshal(config, &builder); err != nil {
+		return fmt.Errorf("xcaddy.json: %w", err)
+	}
+	builder.Replacements = replacements(root, version(ctx, root))
+	log.Print("build: download modules, some 900 MB the first time")
+	if out, err := exec.CommandContext(ctx, "go", "mod", "download").CombinedOutput(); err != nil {
+		return fmt.Errorf("go mod download: %w\n%s", err, out)
+	}
+	whichGo := cmp.Or(os.Getenv("XCADDY_WHICH_GO"), filepath.Join(output(ctx, "go", "env", "GOROOT"), "bin", "go"))
+	if err := os.Setenv("XCADDY_WHICH_GO", whichGo); err != nil { // the temporary module does not name its Go
 		return err
 	}
-	called, err := os.Getwd()
-	if err != nil {
+	builder.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off")
+	var printed []byte // by the latest step; a successful one prints warnings, as only tests of dependencies import some modules
+	builder.OnStep = func(e *xcaddy.StepEvent) error {
+		log.Printf("build: %s", e.Step)
+		text, err := io.ReadAll(e.Output)
+		if e.Step != xcaddy.StepCleanup {
+			printed = text
+		}
 		return err
 	}
-	// xcaddy reads other paths of its configuration from the working directory.
-	if err := os.Chdir(root); err != nil {
-		return err
+	if err := builder.Build(ctx, file); err != nil {
+		return fmt.Errorf("%w\n%s", err, printed)
 	}
-	builder, err := readConfig(filepath.Join(root, configFile))
-	if err != nil {
-		return err
+	if err := check(file, string(sums)); err != nil {
+		return errors.Join(err, os.Remove(file)) // it may contain other code
 	}
-	resolve(builder, root)
-	p, err := readPins(ctx, root)
-	if err != nil {
-		return err
-	}
-	p.version = sourceVersion(ctx, root)
-	setVersion(builder, p.module, p.version)
-	steps := newProgress(os.Stderr)
-	steps.say("download modules: some 900 MB the first time")
-	if err := download(ctx, root); err != nil {
-		return err
-	}
-	environ, err := toolchain.offline(os.Environ())
-	if err != nil {
-		return err
-	}
-	builder.Env = verbose(environ)
-	builder.OnStep = steps.step
-	if err := builder.Build(ctx, output); err != nil {
-		return fmt.Errorf("%w\n%s", err, steps.output)
-	}
-	if err := p.checkBinary(output); err != nil {
-		// Nobody should run a binary that may contain other code.
-		return errors.Join(err, os.Remove(output))
-	}
-	fmt.Fprintf(os.Stderr, "built %s\n", shown(output, called))
+	log.Printf("built %s", file)
 	return nil
 }
 
-// shown is the path of a file, relative to a folder that contains it.
-func shown(file, from string) string {
-	relative, err := filepath.Rel(from, file)
-	if err != nil || !filepath.IsLocal(relative) {
-		return file
+// version is the version of the sources as Go would name it, the tag of the commit or a pseudo-version; "" if it is unknown.
+func version(ctx context.Context, root string) string {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		return "" // a repository around root is another project's
 	}
-	return "." + string(filepath.Separator) + relative
+	return cmp.Or(
+		output(ctx, "git", "-C", root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*.*.*"),
+		output(ctx, "git", "-C", root, "log", "-1", "--abbrev=12", "--date=format-local:%Y%m%d%H%M%S", "--format=v0.0.0-%cd-%h"),
+	)
 }
 
-// outputFile is the absolute path of the file to write.
-func outputFile(output, root string) (string, error) {
-	if output != "" {
-		return filepath.Abs(output)
+// replacements replace this module by its folder, at its version alone, so that Go selects that. xcaddy fetches a plugin
+// unless a replacement without a version is a prefix of its path: that is the folder above, with no package below it. The
+// module's own path cannot serve, as xcaddy passes replacements in random order, and one of all versions drops the other.
+func replacements(root, version string) []xcaddy.Replace {
+	if version == "" {
+		return []xcaddy.Replace{xcaddy.NewReplace(module, root)}
 	}
-	name := "caddy"
-	if target := os.Getenv("GOOS"); target == "windows" || target == "" && runtime.GOOS == "windows" {
-		name += ".exe"
+	return []xcaddy.Replace{xcaddy.NewReplace(module+"@"+version, root), xcaddy.NewReplace(path.Dir(module), root)}
+}
+
+// check compares the hashes of the modules in a binary with those of go.sum.
+func check(file, sums string) error {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return err
 	}
-	return filepath.Join(root, name), nil
+	for _, m := range info.Deps {
+		if m.Path != module && (m.Replace != nil || !strings.Contains(sums, fmt.Sprintf("%s %s %s\n", m.Path, m.Version, m.Sum))) {
+			err = errors.Join(err, fmt.Errorf("%s contains %s %s, which is not in go.sum", file, m.Path, m.Version))
+		}
+	}
+	return err
+}
+
+// output is what a command prints; "" if it fails.
+func output(ctx context.Context, name string, args ...string) string {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "TZ=UTC") // of pseudo-versions
+	out, _ := cmd.Output()
+	return strings.TrimSpace(string(out))
 }
