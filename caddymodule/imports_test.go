@@ -4,185 +4,148 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 const (
 	module    = "github.com/caddy-fhir/caddy-fhir/"
 	caddyHost = "github.com/caddyserver/"
-	roomsFile = "testdata/rooms.txt"
 )
 
-// cores are the folders whose packages know nothing of Caddy, and which packages
-// of ours outside its folder each may import.
+// cores are the folders that reach neither Caddy nor each other, and the folders that each may reach, directly or not.
 var cores = map[string][]string{
-	"terminology":                           ground,
-	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest", "caddymodule/gctest"}), // its support of tests
-	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                                                  // its support of tests
-	"caddymodule/internal/sample":           ground,
-	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
-	"caddymodule/boundedcache":              nil,
-	"caddymodule/guard/internal/fairmemory": nil,
-	"caddymodule/internal/fairqueue":        nil,
-	"caddymodule/httporigin":                nil,
-	"caddymodule/internal/strictjson":       nil,
-	"caddymodule/internal/subject":          nil,
-	"caddymodule/internal/tokenclaim":       nil,
-	"caddymodule/internal/rawjson":          nil,
-	"caddymodule/internal/oauth2":           nil,
-	"caddymodule/internal/totp":             nil,
-	"caddymodule/internal/crossorigin":      {"caddymodule/httporigin"},
-	"caddymodule/internal/upstream":         ground,
-	"caddymodule/internal/brands":           {"caddymodule/internal/rawjson", "caddymodule/smart"},
-	"caddymodule/internal/breaker":          {"caddymodule/authorize/store"},
-	"caddymodule/internal/replica":          {"caddymodule/authorize/store", "caddymodule/boundedcache"},
-	"caddymodule/internal/storecopy":        {"caddymodule/authorize/store"},
+	"terminology":           append(helpers, "caddymodule/smart"),
+	"caddymodule/authorize": append(helpers, "caddymodule/smart"),
+	"caddymodule/guard":     append(helpers, "caddymodule/smart"),
+	"caddymodule/smart":     helpers,
 }
 
-// shared is what the authorization server has in common with the packages that know Caddy.
-var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/crossorigin", "caddymodule/internal/oauth2", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
+// helpers are shared by cores, as long as they reach nothing that the core may not.
+var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedcache", "caddymodule/httporigin", "caddymodule/gctest"})
 
-// ground is what all cores may import.
-var ground = []string{
-	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
-	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/guard/internal/fairmemory", "caddymodule/internal/fairqueue", "caddymodule/internal/persistent",
-	"caddymodule/httporigin", "caddymodule/internal/strictjson", "caddymodule/internal/subject", "caddymodule/internal/tokenclaim", "caddymodule/internal/rawjson",
-}
+// featureFolders have a folder for each feature, which can be deleted with its import line in a standard build. So nothing
+// else imports a feature, but its own packages and tests. Below codesystem, features are what a standard build imports.
+var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/"}
+
+// isStandardBuild reports whether a package is a list of features.
+func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
 
 // A goPackage is what go list says of a package.
 type goPackage struct {
-	ImportPath string
-	Imports    []string // directly
-	Deps       []string // directly or not
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string // directly
+	Deps                               []string // directly or not, without tests
 }
 
-// A room is a package of this module, and what it may import.
-type room struct {
-	name    string
-	imports []string
-}
-
-// TestImports keeps the cores free of Caddy and apart from each other, whatever
-// testdata/rooms.txt says.
+// TestImports checks the rules above.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
+	for _, fault := range append(coreFaults(packages), featureFaults(packages)...) {
+		t.Error(fault)
+	}
+	for core := range cores {
+		if !slices.ContainsFunc(packages, func(p goPackage) bool { return within(p.ImportPath, core) }) {
+			t.Errorf("no package in %s", core)
+		}
+	}
+}
+
+// TestBrokenRules breaks each rule.
+func TestBrokenRules(t *testing.T) {
+	t.Parallel()
+	packages := []goPackage{
+		{ImportPath: "caddymodule", Imports: []string{"caddymodule/features/a", "terminology/standard"}},
+		{ImportPath: "terminology/standard", Imports: []string{"terminology/codesystem/b"}},
+		{ImportPath: "caddymodule/features/a", Imports: []string{"caddymodule/features/a/internal/page", "caddymodule/authorize"}},
+		{ImportPath: "caddymodule/features/a/internal/page", XTestImports: []string{"caddymodule/features/a"}},
+		{ImportPath: "caddymodule/guard", Deps: []string{"caddymodule/internal/x", "caddymodule/smart/y", "net/http"}},
+		{ImportPath: "terminology/codesystem/internal/packed", Imports: []string{"terminology/codesystem/unregistered"}},
+	}
+	for name, broken := range map[string]goPackage{
+		"":                                   {ImportPath: "caddymodule/fhirapp", Imports: []string{"caddymodule/guard", caddyHost + "caddy/v2"}},
+		"a core reaches Caddy":               {ImportPath: "terminology/api", Deps: []string{caddyHost + "caddy/v2"}},
+		"a core reaches another":             {ImportPath: "caddymodule/guard/internal/access", Deps: []string{"caddymodule/authorize/store"}},
+		"smart reaches a core":               {ImportPath: "caddymodule/smart/x", Deps: []string{"caddymodule/guard"}},
+		"a core reaches a Caddy module":      {ImportPath: "caddymodule/authorize/x", Deps: []string{"caddymodule/modules/expand"}},
+		"the core imports a feature":         {ImportPath: "caddymodule/fhirapp", Imports: []string{"caddymodule/features/a"}},
+		"a test of the core does":            {ImportPath: "caddymodule/fhirapp", TestImports: []string{"caddymodule/features/a"}},
+		"a feature imports another":          {ImportPath: "caddymodule/features/c", Imports: []string{"caddymodule/features/a"}},
+		"a code system is imported by name":  {ImportPath: "terminology/api", XTestImports: []string{"terminology/codesystem/b"}},
+		"an operation is imported by a core": {ImportPath: "terminology", Imports: []string{"terminology/operation/d"}},
+	} {
+		all := append(slices.Clip(packages), broken)
+		if faults := append(coreFaults(all), featureFaults(all)...); (len(faults) == 1) != (name != "") || len(faults) > 1 {
+			t.Errorf("%s: %v", name, faults)
+		}
+	}
+}
+
+// coreFaults names what the packages of cores reach and must not.
+func coreFaults(packages []goPackage) (faults []error) {
 	for core, allowed := range cores {
-		found := false
 		for _, p := range packages {
-			if !within(p.ImportPath, core) {
-				continue
-			}
-			found = true
 			for _, dep := range p.Deps {
-				if !mayImport(core, allowed, dep) {
-					t.Errorf("%s imports %s", p.ImportPath, dep)
+				if within(p.ImportPath, core) && !mayReach(core, allowed, dep) {
+					faults = append(faults, fmt.Errorf("%s reaches %s, which %s must not", p.ImportPath, dep, core))
 				}
 			}
 		}
-		if !found {
-			t.Errorf("no package %s", core)
-		}
 	}
+	return faults
 }
 
-// TestRooms compares what each package imports with testdata/rooms.txt, where a
-// package imports only what stands below it.
-func TestRooms(t *testing.T) {
-	t.Parallel()
-	rooms := readRooms(t)
-	for i, r := range rooms {
-		for _, imported := range r.imports {
-			below := func(b room) bool { return b.name == imported }
-			if imported != "caddy" && !slices.ContainsFunc(rooms[i+1:], below) {
-				t.Errorf("%s: %s imports %s, which does not stand below it", roomsFile, r.name, imported)
+func mayReach(core string, allowed []string, dep string) bool {
+	isIn := func(folder string) bool { return within(dep, folder) }
+	return !strings.HasPrefix(dep, caddyHost) && (!isOurs(dep) || isIn(core) || slices.ContainsFunc(allowed, isIn))
+}
+
+// featureFaults names what imports a feature and must not.
+func featureFaults(packages []goPackage) (faults []error) {
+	var registered []string
+	for _, p := range packages {
+		if isStandardBuild(p.ImportPath) {
+			registered = append(registered, p.Imports...)
+		}
+	}
+	for _, p := range packages {
+		if isStandardBuild(p.ImportPath) {
+			continue
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if feature := featureOf(imported, registered); feature != "" && !within(p.ImportPath, feature) {
+				faults = append(faults, fmt.Errorf("%s imports %s: only a standard build may import a feature", p.ImportPath, imported))
 			}
 		}
 	}
-	for _, p := range listPackages(t) {
-		if !within(p.ImportPath, "caddymodule") && !within(p.ImportPath, "terminology") {
-			t.Errorf("%s is in neither caddymodule nor terminology", p.ImportPath)
-		}
-		i := slices.IndexFunc(rooms, func(r room) bool { return r.name == p.ImportPath })
-		if i < 0 {
-			t.Errorf("%s is not in %s: add it there", p.ImportPath, roomsFile)
-			continue
-		}
-		compareImports(t, rooms[i], p)
-		rooms = slices.Delete(rooms, i, i+1)
-	}
-	for _, r := range rooms {
-		t.Errorf("%s: there is no package %s", roomsFile, r.name)
-	}
+	return faults
 }
 
-// compareImports compares what a package imports with what it may import.
-func compareImports(t *testing.T, r room, p goPackage) {
-	t.Helper()
-	imports := ourImports(p)
-	for _, imported := range imports {
-		if !slices.Contains(r.imports, imported) {
-			t.Errorf("%s imports %s, against %s", r.name, imported, roomsFile)
+// featureOf returns the folder of the feature that a package belongs to; "" if it belongs to none.
+func featureOf(name string, registered []string) string {
+	for _, folder := range featureFolders {
+		if below, ok := strings.CutPrefix(name, folder); ok {
+			first, _, _ := strings.Cut(below, "/")
+			if feature := folder + first; folder != "terminology/codesystem/" || slices.Contains(registered, feature) && !isStandardBuild(feature) {
+				return feature
+			}
 		}
 	}
-	for _, allowed := range r.imports {
-		if !slices.Contains(imports, allowed) {
-			t.Errorf("%s: %s no longer imports %s", roomsFile, r.name, allowed)
-		}
-	}
+	return ""
 }
 
-// ourImports are the packages of this module that a package imports, and "caddy"
-// where it imports Caddy.
-func ourImports(p goPackage) (imports []string) {
-	for _, path := range p.Imports {
-		switch {
-		case isOurs(path):
-			imports = append(imports, path)
-		case strings.HasPrefix(path, caddyHost) && !slices.Contains(imports, "caddy"):
-			imports = append(imports, "caddy")
-		}
-	}
-	return imports
-}
-
-// readRooms reads testdata/rooms.txt.
-func readRooms(t *testing.T) (rooms []room) {
-	t.Helper()
-	text := gatewaytest.ReadFile(t, roomsFile)
-	for line := range strings.Lines(text) {
-		switch name := strings.TrimSpace(line); {
-		case name == "" || strings.HasPrefix(name, "#"):
-		case strings.HasPrefix(line, "\t"):
-			last := &rooms[len(rooms)-1]
-			last.imports = append(last.imports, name)
-		default:
-			rooms = append(rooms, room{name: name})
-		}
-	}
-	return rooms
-}
-
-// mayImport says whether the packages in the folder of core may import dep.
-func mayImport(core string, allowed []string, dep string) bool {
-	if strings.HasPrefix(dep, caddyHost) {
-		return false
-	}
-	return !isOurs(dep) || within(dep, core) || slices.Contains(allowed, dep)
-}
-
-// isOurs says whether a package is of this module.
+// isOurs reports whether a package is of this module.
 func isOurs(path string) bool {
 	return within(path, "caddymodule") || within(path, "terminology")
 }
 
-// within says whether a package is folder, or lies in it.
+// within reports whether a package is folder, or lies in it.
 func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
@@ -192,7 +155,7 @@ func within(path, folder string) bool {
 // is a matter of its own tests.
 func listPackages(t *testing.T) (packages []goPackage) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,Deps", "../...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "../...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,104 +9,115 @@ import (
 	"testing"
 )
 
-// A module of two packages. The upper one has two files that use each other, and a
-// third; the plan has the lower one above it.
-var fixture = map[string]string{
+// This module is within its limits.
+func TestLimits(t *testing.T) {
+	figures, err := measure(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := readLimits("limits.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.check(figures); err != nil {
+		t.Error(err)
+	}
+	for name := range targets {
+		if !slices.ContainsFunc(figures, func(f figure) bool { return f.name == name }) {
+			t.Errorf("%s: there is a target, but no such figure", name)
+		}
+	}
+}
+
+// small is a module with a standard build, and a type that has what it embeds, through a pointer and through another.
+var small = map[string]string{
 	"go.mod": "module example.com/small\n\ngo 1.26\n",
-	"plan.txt": `# from the top down
-lower
-upper
-	lower
-`,
-	"lower/lower.go": `package lower
+	"caddymodule/modules.go": `package caddymodule
 
-// Config is configuration.
-type Config struct {
-` + "\tA, B, C, D, E, F, G, H, I, J, K int\n\tl int `json:\"l\"`\n\tM int `json:\"-\"`" + `
+import (
+	_ "embed"
+	_ "example.com/small/feature/a"          // an option
+	_ "example.com/small/standard"           // more
+	_ "example.com/small/caddymodule/modules/outcome" // core: errors
+)
+`,
+	"standard/standard.go":                   "package standard\n\nimport _ \"example.com/small/feature/b\"\n",
+	"feature/a/a.go":                         "package a\n",
+	"feature/a/atest/support.go":             "package atest\n\n// 3\n",
+	"feature/a/generate/main.go":             "package main\n\nfunc main() {}\n",
+	"feature/b/b.go":                         "package b\n",
+	"caddymodule/modules/outcome/outcome.go": "package outcome\n\nimport _ \"example.com/small/base\"\n",
+	"base/base_test.go":                      "package base\n",
+	"base/base.go": `package base
+
+import "sync"
+
+type Base struct {
+	sync.Mutex
 }
 
-const One, two = 1, 2
-` + strings.Repeat("\n", 300),
-	"upper/a.go": `package upper
+func (*Base) One() {}
+func (Base) Two()  {}
 
-import "example.com/small/lower"
+type middle struct{ *Base }
 
-type Walker interface{ Walk() }
+func (middle) Three() {}
 
-func Use() int { return lower.One + helper() }
+type Top struct{ middle }
+
+func (*Top) Four() {}
 `,
-	"upper/b.go": `package upper
-
-type Large struct {
-	a, b, c, d, e, f, g, h, i, j, k, l int
-	M int
+	"docs/caddyfile.md": "# Two options\n\n| option | |\n|---|---|\n| `a` | x |\n| `b <c>` | y |\n",
+	"README.md":         "x\n```caddyfile\n1\n2\n```\n\n```caddyfile\n3\n```\n",
 }
 
-func helper() int { return Use() }
-
-func (*Large) Read() {}
-
-func (Large) write() {
-` + strings.Repeat("\t_ = 1\n", 40) + `}
-`,
-	"upper/c.go":      "package upper\n\nvar C = Use()\n",
-	"upper/a_test.go": "package upper\n",
-}
-
-// build writes the files of a module, and measures it.
-func build(t *testing.T, files map[string]string) (h *house, folder string) {
+// write writes the files of a module.
+func write(t *testing.T, files map[string]string) (folder string) {
 	t.Helper()
 	t.Setenv("GOFLAGS", "")
 	folder = t.TempDir()
 	for name, text := range files {
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		file := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h, err := measure(folder, filepath.Join(folder, "plan.txt"))
+	return folder
+}
+
+func TestMeasure(t *testing.T) {
+	figures, err := measure(write(t, small))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, folder
-}
-
-func TestHouse(t *testing.T) {
-	h, _ := build(t, fixture)
-	var out bytes.Buffer
-	h.print(&out)
-	want := `
-files  lines  code  tests  lines  symbols  arrows between files  in circles  package
-1 310 7 0 0 2 0 0 lower
-3 63 55 1 1 5 3 2 upper
-4 373 62 1 1 7 3 2 2 packages
-0 0 0 0 0 0 0 0 0 packages for tests
-Arrows between packages: 1, in circles 0, upward 1
-upper imports lower
-Functions: 4, median 1 lines
-Functions over 40 lines: 1
-42 upper.Large.write
-Types over 25 methods or 12 fields: 1
-2 methods 13 fields ( 1 open) upper.Large
-Such types with open fields only: 1
-0 methods 13 fields (13 open) lower.Config
-Files over 300 lines: 1
-310 lower/lower.go
-`
-	if got, want := strings.Fields(out.String()), strings.Fields(want); !slices.Equal(got, want) {
-		t.Errorf("got\n%s", &out)
+	got := map[string]int{}
+	for _, f := range figures {
+		got[f.name] = f.value
+	}
+	want := map[string]int{
+		"lines linked by fhir_outcome": 21, "features": 2, "lines of Go": 34, "lines of tests": 4, "options documented": 2,
+		"lines of README's first Caddyfile": 2, "types that reach over 25 methods": 0, "methods that one type reaches": 4,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
 	}
 }
 
-func TestCircles(t *testing.T) {
-	a := arrows{}
-	for _, way := range []string{"ab", "bc", "ca", "cd", "ef", "dd"} {
-		a.add(way[:1], way[1:])
-	}
-	if got := a.inCircles(); len(a) != 5 || len(got) != 3 {
-		t.Errorf("%d arrows, in circles %v", len(a), got)
+func TestCheck(t *testing.T) {
+	figures := []figure{{"stars", 4, "the sky"}}
+	for name, tt := range map[string]struct {
+		limits limits
+		want   string
+	}{
+		"at the limit":       {limits{"stars": 4}, ""},
+		"over it":            {limits{"stars": 3}, "stars: 4, at most 3 (the sky)"},
+		"a limit of nothing": {limits{"moons": 1}, "moons: there is a limit"},
+	} {
+		if err := tt.limits.check(figures); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

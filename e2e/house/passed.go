@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"maps"
 	"os"
@@ -125,4 +126,12 @@ func (w way) print(to io.Writer) {
 		fmt.Fprintf(to, "%4d %s: %s\n", len(w[file]), path.Clean(inModule(file)), strings.Join(w[file], " "))
 	}
 	fmt.Fprintf(to, "%d functions in %d files\n", n, len(w))
+}
+
+// functionName is the name of a function, after its type if it is a method.
+func functionName(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	return strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*") + "." + f.Name.Name
 }

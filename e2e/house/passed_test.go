@@ -33,7 +33,7 @@ func BenchmarkWay(b *testing.B) {
 }
 
 func TestPassed(t *testing.T) {
-	_, folder := build(t, walked)
+	folder := write(t, walked)
 	w, err := passed(folder, "way", "BenchmarkWay/one")
 	if err != nil {
 		t.Fatal(err)

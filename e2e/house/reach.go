@@ -1,13 +1,69 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"go/types"
+	"slices"
 	"strings"
+
+	"golang.org/x/tools/go/packages"
 )
 
-// ours reports whether an object is declared in the module.
-func ours(o types.Object, module string) bool {
-	return o.Pkg() != nil && (o.Pkg().Path() == module || strings.HasPrefix(o.Pkg().Path(), module+"/"))
+// manyMethods is how many methods a type may reach; types with more are counted.
+const manyMethods = 25
+
+// A structure is a type.
+type structure struct {
+	name    string
+	reached int // methods, with those of the module's types that it embeds
+}
+
+// typeFigures are about the methods that one type reaches.
+func typeFigures(folder string) ([]figure, error) {
+	all, err := structures(folder)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b structure) int { return cmp.Or(b.reached-a.reached, cmp.Compare(a.name, b.name)) })
+	many := figure{name: fmt.Sprintf("types that reach over %d methods", manyMethods)}
+	for _, s := range all {
+		if s.reached > manyMethods {
+			many.value++
+		}
+	}
+	most := figure{name: "methods that one type reaches"}
+	if len(all) > 0 {
+		most.value, most.where = all[0].reached, all[0].name
+	}
+	return []figure{many, most}, nil
+}
+
+// structures are the named types of the module in a folder, without those of test support.
+func structures(folder string) (all []structure, err error) {
+	found, err := packages.Load(&packages.Config{
+		Dir: folder, Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedModule | packages.NeedTypes | packages.NeedSyntax,
+	}, "./...")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range found {
+		if len(p.Errors) > 0 {
+			return nil, p.Errors[0]
+		}
+		name := strings.TrimPrefix(p.PkgPath, p.Module.Path+"/")
+		if strings.Contains(name+"/", "test/") {
+			continue
+		}
+		for _, symbol := range p.Types.Scope().Names() {
+			declared := p.Types.Scope().Lookup(symbol)
+			named, ok := declared.Type().(*types.Named)
+			if _, isType := declared.(*types.TypeName); ok && isType && named.Obj() == declared {
+				all = append(all, structure{name + "." + symbol, reachableMethods(named, p.Module.Path)})
+			}
+		}
+	}
+	return all, nil
 }
 
 // reachableMethods counts the module's own methods that can be called on a type or on a pointer to it, those of
@@ -18,49 +74,9 @@ func reachableMethods(named *types.Named, module string) (n int) {
 		t = types.NewPointer(named)
 	}
 	for m := range types.NewMethodSet(t).Methods() {
-		n += count(ours(m.Obj(), module))
-	}
-	return n
-}
-
-// reachableFields counts the fields of a structure, and in place of an embedded structure of the module its fields.
-func reachableFields(s *types.Struct, module string, seen map[types.Type]bool) (n int) {
-	for f := range s.Fields() {
-		if embedded := embeddedStruct(f, module); embedded != nil && !seen[embedded] {
-			seen[embedded] = true
-			n += reachableFields(embedded.Underlying().(*types.Struct), module, seen)
-		} else {
+		if p := m.Obj().Pkg(); p != nil && (p.Path() == module || strings.HasPrefix(p.Path(), module+"/")) {
 			n++
 		}
 	}
 	return n
-}
-
-// embeddedStruct is the module's structure that a field embeds, itself or by a pointer; nil if it does neither.
-func embeddedStruct(f *types.Var, module string) *types.Named {
-	if !f.Embedded() {
-		return nil
-	}
-	t := f.Type()
-	if p, ok := t.(*types.Pointer); ok {
-		t = p.Elem()
-	}
-	named, ok := t.(*types.Named)
-	if !ok || !ours(named.Obj(), module) {
-		return nil
-	}
-	if _, ok := named.Underlying().(*types.Struct); !ok {
-		return nil
-	}
-	return named
-}
-
-// sharesMethods reports whether a structure embeds one of the module that has methods.
-func sharesMethods(s *types.Struct, module string) bool {
-	for f := range s.Fields() {
-		if embedded := embeddedStruct(f, module); embedded != nil && reachableMethods(embedded, module) > 0 {
-			return true
-		}
-	}
-	return false
 }

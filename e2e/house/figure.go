@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// A figure is how much there is of something, and where most of it.
+type figure struct {
+	name  string
+	value int
+	where string
+}
+
+// targets are what figures should become: at most, or at least for features.
+var targets = map[string]int{
+	"lines linked by fhir_outcome": 3_500, "lines linked by fhir_bearer": 38_000,
+	"lines linked by fhir_expand": 36_000, "lines linked by fhir_authorize": 50_000,
+	"features":                          18,
+	"lines of Go":                       90_000,
+	"lines of tests":                    78_000,
+	"options documented":                130,
+	"lines of README's first Caddyfile": 20,
+}
+
+// A limit is the most that a figure may be, by its name.
+type limits map[string]int
+
+// readLimits reads lines of a number and the name of a figure. Empty lines, and those that begin with #, say nothing.
+func readLimits(file string) (limits, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	l := limits{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		number, name, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		l[strings.TrimSpace(name)] = n
+	}
+	return l, nil
+}
+
+// check is an error that names each figure over its limit, and each limit that is of no figure.
+func (l limits) check(figures []figure) error {
+	var faults []error
+	known := map[string]bool{}
+	for _, f := range figures {
+		known[f.name] = true
+		if limit, ok := l[f.name]; ok && f.value > limit {
+			faults = append(faults, fmt.Errorf("%s: %d, at most %d (%s)", f.name, f.value, limit, f.where))
+		}
+	}
+	for name := range l {
+		if !known[name] {
+			faults = append(faults, fmt.Errorf("%s: there is a limit, but no such figure", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// printFigures writes each figure beside its target and its limit.
+func printFigures(w io.Writer, figures []figure, l limits) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "now\ttarget\tlimit\t\tmost\n")
+	for _, f := range figures {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.value, of(targets, f.name), of(l, f.name), f.name, f.where)
+	}
+	return table.Flush()
+}
+
+func of(numbers map[string]int, name string) string {
+	if n, ok := numbers[name]; ok {
+		return strconv.Itoa(n)
+	}
+	return ""
+}
