@@ -7,7 +7,6 @@
 //
 // It also measures each call, and logs when the store goes and when it is back.
 //
-// Why not gobreaker: there, a request is the probe, and waits for as long as the store takes not to answer; here no request
-// does. Of what remains (calls under way, the cause and the time of an outage, calls given up by their callers, which say
-// nothing) it knows nothing, so this package would be as long with it.
+// Why not sony/gobreaker: there, a request is the probe and waits for the store's timeout (of 1 s, nine requests in an outage
+// of 10 s; here none), and limits, causes and times of outages, and calls that their callers gave up would remain here.
 package breaker
