@@ -41,7 +41,7 @@
 // they start, stop, kill and replace; BenchmarkPostgres measures it.
 //
 // bench measures the binary, synthetic the search in one process and searchquality what it finds, house the code, and
-// mutants the tests of the guard; validator has HL7's validator ask the binary. Each is a command.
+// mutants the tests of the guard; deletable proves that each feature can be deleted; validator has HL7's validator ask the binary. Each is a command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
 // need Chromium, wrk, or Java and Maven are skipped where these are not

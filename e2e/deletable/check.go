@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// check says what must pass without a feature.
+type check struct {
+	vetOnly bool
+	tests   string // packages, separated by spaces
+}
+
+// run deletes the features in turn, prints a line for each, and returns how many cannot be deleted.
+func (c *check) run(ctx context.Context, root string, features []feature) (failed int, err error) {
+	for _, f := range features {
+		began := time.Now()
+		output, err := c.without(ctx, root, &f)
+		result := "passed"
+		if _, isExit := errors.AsType[*exec.ExitError](err); isExit && ctx.Err() == nil {
+			result = "FAILED"
+			failed++
+		} else if err != nil {
+			return failed, fmt.Errorf("%s: %w", f.folder, err)
+		}
+		fmt.Printf("%s %s %.0fs\n", result, f.folder, time.Since(began).Seconds())
+		if result != "passed" {
+			fmt.Printf("%s", output)
+		}
+	}
+	return failed, nil
+}
+
+// without checks a copy of the repository without a feature. It returns what the failed command printed.
+func (c *check) without(ctx context.Context, root string, f *feature) (output []byte, err error) {
+	folder, err := os.MkdirTemp("", "deletable-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	if err := copyTracked(ctx, root, folder); err != nil {
+		return nil, err
+	}
+	if err := f.deleteFrom(folder); err != nil {
+		return nil, err
+	}
+	commands := [][]string{{"build", "./..."}, {"vet", "./..."}, append([]string{"test"}, strings.Fields(c.tests)...)}
+	if c.vetOnly {
+		commands = commands[:2]
+	}
+	for _, arguments := range commands {
+		command := exec.CommandContext(ctx, "go", arguments...)
+		command.Dir = folder
+		if output, err = command.CombinedOutput(); err != nil {
+			return failures(output), err
+		}
+	}
+	return nil, nil
+}
+
+// failures returns output without the lines about packages that pass.
+func failures(output []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(output) {
+		if !bytes.HasPrefix(line, []byte("ok ")) && !bytes.Contains(line, []byte("[no test files]")) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
+
+// copyTracked copies the files that Git tracks, as they are in the working tree.
+func copyTracked(ctx context.Context, root, folder string) error {
+	list := exec.CommandContext(ctx, "git", "ls-files", "-z")
+	list.Dir = root
+	names, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		if err := copyFile(filepath.Join(root, name), filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFile copies a file with the folders above it. One that has been deleted in the working tree is left out.
+func copyFile(from, to string) error {
+	info, err := os.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || info.IsDir() { // a submodule
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, info.Mode().Perm())
+}

@@ -1,0 +1,79 @@
+// Command deletable proves that each feature can be deleted on its own: in a copy of the repository it deletes the feature's
+// folder and its import line, and then builds, vets and tests the rest.
+//
+//	cd e2e && go run ./deletable                      every feature
+//	cd e2e && go run ./deletable -only ucum,lookup    some, by the name of their folders
+//	cd e2e && go run ./deletable -some 3 -seed 17     a random sample
+//	cd e2e && go run ./deletable -list                their folders
+//
+// A feature is a package that a list imports with the blank identifier. The files caddymodule/*.go are lists, and so is each
+// package with nothing but such imports. An import whose comment begins with "core" is no feature.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	log.SetFlags(0)
+	root := flag.String("root", "..", "folder of the repository")
+	only := flag.String("only", "", "names of the features to delete, separated by commas; default: all")
+	some := flag.Int("some", 0, "number of features to choose at random; 0: all")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of that choice")
+	list := flag.Bool("list", false, "print the features and delete none")
+	var c check
+	flag.BoolVar(&c.vetOnly, "vet", false, "build and vet only")
+	flag.StringVar(&c.tests, "tests", "./...", "packages to test, separated by spaces")
+	flag.Parse()
+	features, err := findFeatures(*root)
+	if err == nil {
+		features, err = choose(features, *only, *some, *seed)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if *list {
+		for _, f := range features {
+			fmt.Println(f.folder)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	failed, err := c.run(ctx, *root, features)
+	stop()
+	switch {
+	case err != nil:
+		log.Fatal(err)
+	case failed > 0:
+		log.Fatalf("%d of %d features cannot be deleted (seed %d)", failed, len(features), *seed)
+	}
+}
+
+// choose returns the features with the given names, or as many at random.
+func choose(features []feature, only string, some int, seed uint64) ([]feature, error) {
+	if only != "" {
+		var chosen []feature
+		for name := range strings.SplitSeq(only, ",") {
+			i := slices.IndexFunc(features, func(f feature) bool { return f.name() == name || f.folder == name })
+			if i < 0 {
+				return nil, fmt.Errorf("no feature %s", name)
+			}
+			chosen = append(chosen, features[i])
+		}
+		return chosen, nil
+	}
+	if some > 0 && some < len(features) {
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(features), func(i, k int) { features[i], features[k] = features[k], features[i] })
+		features = features[:some]
+	}
+	return features, nil
+}
