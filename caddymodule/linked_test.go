@@ -18,7 +18,7 @@ func serverPackages() (paths []string) {
 }
 
 // notLinked lists the packages that each Caddy module must not import, directly or indirectly. The reason is a use of the
-// module without them. "/..." stands for a folder and all folders below it.
+// module without them. "/..." stands for a folder and all folders below it, "/*" for those below it alone.
 var notLinked = []struct {
 	module, reason string
 	unreachable    []string
@@ -27,14 +27,16 @@ var notLinked = []struct {
 		"caddymodule/modules/outcome", "renders the errors of any handler, also at sites that have no other module of ours",
 		[]string{
 			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/upstream",
-			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...",
+			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
+			"terminology/standard",
 		},
 	},
 	{
 		"caddymodule/modules/bearer", "guards with tokens of other issuers, where no authorization server runs",
 		append(
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/internal/brands", "caddymodule/internal/totp",
-			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...",
+			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
+			"terminology/standard",
 		),
 	},
 	{
@@ -43,7 +45,7 @@ var notLinked = []struct {
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
 			"caddymodule/authorize/keyring", "caddymodule/guard/enforce",
 			"caddymodule/guard/internal/...", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
-			"terminology/codesystem/bcp47", "terminology/codesystem/standard", "terminology/codesystem/ucum",
+			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard",
 		),
 	},
 }
@@ -72,6 +74,9 @@ func TestNotLinked(t *testing.T) {
 }
 
 func matchesPackage(pattern, path string) bool {
+	if folder, below := strings.CutSuffix(pattern, "/*"); below {
+		return strings.HasPrefix(path, folder+"/")
+	}
 	folder, all := strings.CutSuffix(pattern, "/...")
 	return path == folder || all && strings.HasPrefix(path, folder+"/")
 }

@@ -11,5 +11,5 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"   // core: fhir.stores.memory
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres" // fhir.stores.postgres
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"    // fhir.stores.redis
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard"     // code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"                // code systems, operations
 )

@@ -30,6 +30,9 @@ type Capabilities struct {
 	// Parameters are the parameters of $expand that are implemented.
 	Parameters []string
 
+	// Operations are members that describe other operations, each in JSON without braces.
+	Operations []string
+
 	// Copyright is what the licences of code systems that the program brings along want to be said.
 	Copyright string
 }
@@ -102,7 +105,11 @@ func (c *Capabilities) AppendJSON(dst []byte) []byte {
 		dst = append(fhirjson.AppendString(append(parameters.Next(dst), `{"name":`...), name), '}')
 	}
 	dst = fhirjson.AppendMember(parameters.End(dst), "textFilter", textindex.Rule)
-	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
+	dst = append(dst, `},"codeSearch":"all"`...)
+	for _, members := range c.Operations {
+		dst = append(append(dst, ','), members...)
+	}
+	return append(dst, '}')
 }
 
 func (c *CodeSystemCapability) append(dst []byte) []byte {

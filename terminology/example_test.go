@@ -9,12 +9,9 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // load returns a library of the code systems and value sets of FHIR R4, which are built in.
@@ -92,114 +89,6 @@ func TestPageIsChecked(t *testing.T) {
 			t.Errorf("page %+v: got no error", page)
 		}
 	}
-}
-
-// A code that came in from elsewhere, with a display that it does not have.
-func ExampleLibrary_ValidateCode() {
-	ctx := context.Background()
-	result, err := load(ctx).ValidateCode(ctx, validate.Validation{
-		ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
-		Codings:     []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(result.Valid, result.Found.Display)
-	for _, issue := range result.Issues {
-		fmt.Printf("%s at %s: %s\n", issue.Severity, issue.Expression[0], issue.Text)
-	}
-	// Output:
-	// false Male
-	// error at display: Wrong Display Name 'Man' for http://hl7.org/fhir/administrative-gender#male. Valid display is 'Male' (for the language(s) '--')
-}
-
-// Several codes at once, which together may cost no more than one question.
-func ExampleLibrary_BatchValidateCode() {
-	ctx := context.Background()
-	gender := expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
-	var list []validate.Validation
-	for _, code := range []string{"female", "feminine"} {
-		list = append(list, validate.Validation{
-			ValueSetRef: gender, Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: code}},
-		})
-	}
-	for result, err := range load(ctx).BatchValidateCode(ctx, list) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(result.Valid)
-	}
-	// Output:
-	// true
-	// false
-}
-
-func ExampleLibrary_ValidateCodeInSystem() {
-	ctx := context.Background()
-	result, err := load(ctx).ValidateCodeInSystem(ctx, validate.Validation{
-		Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "other"}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(result.Valid, result.Found.Version, result.Found.Display)
-	// Output:
-	// true 4.0.1 Other
-}
-
-func ExampleLibrary_Lookup() {
-	ctx := context.Background()
-	concept, err := load(ctx).Lookup(ctx, terminology.Lookup{
-		Coding:     parameters.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "DRUGPOL"},
-		Properties: []string{"parent"},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(concept.Name, concept.Display)
-	for _, p := range concept.Properties {
-		fmt.Println(p.Code, p.Value)
-	}
-	// Output:
-	// v3.ActCode drug policy
-	// parent _ActHealthInsuranceTypeCode
-}
-
-func ExampleLibrary_Subsumes() {
-	ctx := context.Background()
-	parent := parameters.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "_ActHealthInsuranceTypeCode"}
-	outcome, err := load(ctx).Subsumes(ctx, parent, parameters.Coding{Code: "DRUGPOL"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(outcome)
-	// Output:
-	// subsumes
-}
-
-// A concept map that the program has, which need not be loaded.
-func ExampleLibrary_Translate() {
-	ctx := context.Background()
-	result, err := load(ctx).Translate(ctx, terminology.Translation{
-		ConceptMapRef: terminology.ConceptMapRef{ConceptMap: []byte(`{
-			"resourceType": "ConceptMap",
-			"status": "active",
-			"group": [{
-				"source": "http://hl7.org/fhir/administrative-gender",
-				"target": "http://example.org/sex",
-				"element": [{"code": "male", "target": [{"code": "M", "equivalence": "equal"}]}]
-			}]
-		}`)},
-		Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male"}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, match := range result.Matches {
-		fmt.Println(match.Equivalence, match.Concept.System, match.Concept.Code)
-	}
-	// Output:
-	// equal http://example.org/sex M
 }
 
 // Definitions that come with a question go before those that are loaded, for that question.

@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,7 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -24,6 +22,9 @@ type Library struct {
 
 // Definitions returns what the library holds.
 func (l *Library) Definitions() *definitions.Set { return l.set }
+
+// CodeLists returns the cache of the codes of value sets, for operations that need them.
+func (l *Library) CodeLists() *compose.CodeListCache { return l.expansions }
 
 // With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
 // cheap, and meant for the few definitions of one request.
@@ -58,28 +59,4 @@ func (l *Library) Synonyms() *textindex.Synonyms { return l.set.Synonyms() }
 // [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
 	return expansion.New(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
-}
-
-// ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
-// invalid code is not an error.
-func (l *Library) ValidateCode(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
-	return validate.InValueSet(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
-}
-
-// ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
-func (l *Library) ValidateCodeInSystem(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
-	return validate.InCodeSystem(l.set, q, budget.Of(ctx, l.set.Bounds.Gathered))
-}
-
-// BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
-// may cost no more than one operation.
-func (l *Library) BatchValidateCode(ctx context.Context, list []validate.Validation) iter.Seq2[*validate.ValidationResult, error] {
-	b := budget.Of(ctx, l.set.Bounds.Gathered)
-	return func(yield func(*validate.ValidationResult, error) bool) {
-		for _, q := range list {
-			if !yield(l.ValidateCode(b, q)) {
-				return
-			}
-		}
-	}
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/signal"
 
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"net/http"
@@ -7,20 +7,24 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // discard is a response writer that keeps nothing.
 type discard struct{ header http.Header }
 
-func (d *discard) Header() http.Header       { return d.header }
-func (*discard) WriteHeader(int)             {}
+func (d *discard) Header() http.Header { return d.header }
+
+func (*discard) WriteHeader(int) {}
+
 func (*discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // benchmarkExpand measures one question, asked again and again.
 func benchmarkExpand(b *testing.B, pairs ...string) {
-	h := &Handler{Library: coreLibrary(b)}
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+query(pairs...), nil)
+	h := &api.Handler{Library: terminologytest.Core(b)}
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+terminologytest.Query(pairs...), nil)
 	w := &discard{header: http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -14,17 +14,17 @@ import (
 
 // readInputs reads the parameters of the query string and, in a POST, of the body: a form, a Parameters resource in JSON or
 // XML, or another resource, which is the value of the parameter called bare.
-func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
-	r := o.Request
+func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+	r := c.Request
 	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
 		return inputs, err
 	}
-	body, err := o.readBody(w, r)
+	body, err := c.readBody(w, r)
 	if err != nil || len(body) == 0 {
 		return inputs, err
 	}
-	if err := o.budget.Read(len(body)); err != nil {
+	if err := c.Budget.Read(len(body)); err != nil {
 		return nil, err
 	}
 	return parameters.AddBody(inputs, r.Header.Get("Content-Type"), body, bare)
@@ -34,7 +34,7 @@ func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]parameters
 const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, and puts it back for another server that may be asked.
-func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= maxBody {
 		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)

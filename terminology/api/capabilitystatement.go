@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,10 +26,26 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return f.write(w, r, h.now().Capabilities().AppendJSON(nil))
+	return f.write(w, r, capabilities(h.now()).AppendJSON(nil))
 }
 
-// CapabilityStatement answers [base]/metadata where no other server does, with the operations of this package and with
+// capabilities are those of a library with the registered operations.
+func capabilities(l *terminology.Library) *terminology.Capabilities {
+	c := l.Capabilities()
+	for _, o := range registered {
+		if o.Capability != "" {
+			c.Operations = append(c.Operations, o.Capability)
+		}
+	}
+	if _, ok := FindOperation("CodeSystem", "subsumes"); !ok {
+		for i := range c.CodeSystems {
+			c.CodeSystems[i].Subsumption = false
+		}
+	}
+	return c
+}
+
+// CapabilityStatement answers [base]/metadata where no other server does, with $expand, the registered operations, and
 // read and search of code systems and value sets. See [Handler.Expand] for what is written and returned.
 func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
 	inputs, _, f, err := searchInputs(r)
@@ -45,11 +62,11 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 
 // Versions answers [base]/$versions with the version of FHIR, 4.0. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(*operation, *terminology.Library, []parameters.Input) ([]byte, error) {
+	return h.serve(w, r, func(*Call, *terminology.Library, []parameters.Input) ([]byte, []outcome.Missing, error) {
 		out := parameters.NewWriter(nil)
 		out.Text("version", "valueString", "4.0")
 		out.Text("default", "valueString", "4.0")
-		return out.End(), nil
+		return out.End(), nil, nil
 	})
 }
 
@@ -60,10 +77,15 @@ type restResource struct {
 	operations  []string
 }
 
-var restResources = []restResource{
-	{kind: "CodeSystem", interaction: readAndSearch, operations: []string{"lookup", "subsumes", "validate-code"}},
-	{kind: "ConceptMap", operations: []string{"translate"}},
-	{kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand", "validate-code"}},
+// restResources returns the types with what can be done to each.
+func restResources() []restResource {
+	list := []restResource{{kind: "CodeSystem", interaction: readAndSearch}, {kind: "ConceptMap"}, {kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand"}}}
+	for _, o := range registered {
+		if i := slices.IndexFunc(list, func(x restResource) bool { return x.kind == o.Type }); i >= 0 && !o.IsExtension {
+			list[i].operations = append(list[i].operations, o.Name)
+		}
+	}
+	return slices.DeleteFunc(list, func(x restResource) bool { return x.interaction == "" && len(x.operations) == 0 })
 }
 
 // readAndSearch is rest.resource.interaction and searchParam of a type that can be read and searched.
@@ -89,8 +111,8 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
 	dst = h.appendSecurity(dst)
 	list := fhirjson.Array{Name: "resource"}
-	for i := range restResources {
-		dst = restResources[i].append(list.Next(dst))
+	for _, x := range restResources() {
+		dst = x.append(list.Next(dst))
 	}
 	dst = append(list.End(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
 	return append(dst, `}]}`...)

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"errors"
@@ -9,31 +9,13 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
-
-// animals is a code system with two parents for one concept (bat), properties and an inactive concept.
-const animals = `{"resourceType":"CodeSystem","url":"http://x/animals","version":"1.0.0","status":"active","content":"complete",
-"caseSensitive":false,
-"property":[{"code":"legs","type":"integer"},{"code":"kind","type":"code"},{"code":"status","type":"code"}],
-"concept":[
- {"code":"animal","display":"Animal","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
-  {"code":"mammal","display":"Mammal","property":[{"code":"legs","valueInteger":4}],"concept":[
-   {"code":"dog","display":"Dog","property":[{"code":"kind","valueCode":"tame"},{"code":"legs","valueInteger":4}]},
-   {"code":"bat","display":"Bat","property":[{"code":"parent","valueCode":"flyer"},{"code":"kind","valueCode":"wild"}]}]},
-  {"code":"flyer","display":"Flyer","property":[{"code":"child","valueCode":"fly"}]},
-  {"code":"fly","display":"Fly","property":[{"code":"legs","valueInteger":6},{"code":"kind","valueCode":"wild"},{"code":"kind","valueCode":"pest"}]}]},
- {"code":"dodo","display":"Dodo","property":[{"code":"status","valueCode":"retired"}]},
- {"code":"chimera"}]}`
-
-// valueSetOf returns a value set with the given compose.
-func valueSetOf(url, compose string) string {
-	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","compose":%s}`, url, compose)
-}
 
 func TestCompose(t *testing.T) {
 	const all = "animal mammal dog bat flyer fly dodo chimera"
-	two := valueSetOf("http://x/two", `{"include":[{"system":"http://x/animals","concept":[{"code":"dog"},{"code":"bat"}]}]}`)
-	flying := valueSetOf("http://x/flying", `{"include":[{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"flyer"}]}]}`)
+	two := terminologytest.ValueSet("http://x/two", `{"include":[{"system":"http://x/animals","concept":[{"code":"dog"},{"code":"bat"}]}]}`)
+	flying := terminologytest.ValueSet("http://x/flying", `{"include":[{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"flyer"}]}]}`)
 	tests := []struct{ name, compose, want string }{
 		{"whole system", `{"include":[{"system":"http://x/animals"}]}`, all},
 		{"listed concepts keep their order", `{"include":[{"system":"http://x/animals","concept":[{"code":"fly"},{"code":"dog"}]}]}`, "fly dog"},
@@ -57,8 +39,8 @@ func TestCompose(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			l := libraryOf(t, animals, two, flying, valueSetOf("http://x/vs", test.compose))
-			wantCodes(t, expand(t, l, "url", "http://x/vs"), test.want)
+			l := terminologytest.Library(t, terminologytest.Animals, two, flying, terminologytest.ValueSet("http://x/vs", test.compose))
+			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), test.want)
 		})
 	}
 }
@@ -105,14 +87,14 @@ func TestConceptFilters(t *testing.T) {
 			property, rest, _ := strings.Cut(test.filter, " ")
 			op, value, _ := strings.Cut(rest, " ")
 			filter := fmt.Sprintf(`{"include":[{"system":"http://x/animals","filter":[{"property":%q,"op":%q,"value":%q}]}]}`, property, op, value)
-			l := libraryOf(t, animals, valueSetOf("http://x/vs", filter))
-			wantCodes(t, expand(t, l, "url", "http://x/vs"), test.want)
+			l := terminologytest.Library(t, terminologytest.Animals, terminologytest.ValueSet("http://x/vs", filter))
+			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), test.want)
 		})
 	}
 	t.Run("several must all hold", func(t *testing.T) {
-		l := libraryOf(t, animals, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/animals","filter":[
+		l := terminologytest.Library(t, terminologytest.Animals, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","filter":[
 			{"property":"concept","op":"is-a","value":"mammal"},{"property":"legs","op":"=","value":"4"},{"property":"kind","op":"exists","value":"false"}]}]}`))
-		wantCodes(t, expand(t, l, "url", "http://x/vs"), "mammal")
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "mammal")
 	})
 }
 
@@ -152,33 +134,33 @@ func TestUnexpandable(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			vs := valueSetOf("http://x/vs", test.compose)
+			vs := terminologytest.ValueSet("http://x/vs", test.compose)
 			if test.compose == "" {
 				vs = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active"}`
 			}
-			e := refused(t, libraryOf(t, animals, notPresent, supplement, vs), "url", "http://x/vs")
+			e := terminologytest.Refused(t, terminologytest.Library(t, terminologytest.Animals, notPresent, supplement, vs), "url", "http://x/vs")
 			if e.Status != http.StatusUnprocessableEntity || e.Code == "" {
 				t.Errorf("got status %d, code %q", e.Status, e.Code)
 			}
 			if errors.Is(e, outcome.ErrIncomplete) != errors.Is(test.wrapped, outcome.ErrIncomplete) || errors.Is(e, outcome.ErrUnknown) {
 				t.Errorf("got an error that wraps %v, want %v", e.Err, test.wrapped)
 			}
-			wantText(t, e.Text, test.names...)
+			terminologytest.WantText(t, e.Text, test.names...)
 		})
 	}
 }
 
 func TestImportCycle(t *testing.T) {
-	l := libraryOf(t,
-		valueSetOf("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
-		valueSetOf("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
-		valueSetOf("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
+	l := terminologytest.Library(t,
+		terminologytest.ValueSet("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
+		terminologytest.ValueSet("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
+		terminologytest.ValueSet("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
 	for range 2 { // the failure must not leave anything behind
-		e := refused(t, l, "url", "http://x/a")
+		e := terminologytest.Refused(t, l, "url", "http://x/a")
 		if e.Status != http.StatusUnprocessableEntity || errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("got %d, %v", e.Status, e.Err)
 		}
-		wantText(t, e.Text, "http://x/b -> http://x/c -> http://x/b")
+		terminologytest.WantText(t, e.Text, "http://x/b -> http://x/c -> http://x/b")
 	}
 }
 
@@ -187,19 +169,19 @@ func chain(n int) []string {
 	sets := []string{}
 	for i := range n {
 		next := fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]},{"valueSet":["http://x/%d"]}]}`, i+1, i+1)
-		sets = append(sets, valueSetOf(fmt.Sprintf("http://x/%d", i), next))
+		sets = append(sets, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", i), next))
 	}
-	return append(sets, valueSetOf(fmt.Sprintf("http://x/%d", n), `{"include":[{"system":"http://x/none","concept":[{"code":"end"}]}]}`))
+	return append(sets, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", n), `{"include":[{"system":"http://x/none","concept":[{"code":"end"}]}]}`))
 }
 
 func TestImportDepth(t *testing.T) {
-	l := libraryOf(t, chain(40)...)
-	wantCodes(t, expand(t, l, "url", "http://x/8"), "end") // 32 imports deep, 2^32 paths
-	e := refused(t, l, "url", "http://x/7")
+	l := terminologytest.Library(t, chain(40)...)
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/8"), "end") // 32 imports deep, 2^32 paths
+	e := terminologytest.Refused(t, l, "url", "http://x/7")
 	if e.Status != http.StatusUnprocessableEntity || e.Code != "too-costly" {
 		t.Errorf("got %d %s", e.Status, e.Code)
 	}
-	wantText(t, e.Text, "http://x/7", "32")
+	terminologytest.WantText(t, e.Text, "http://x/7", "32")
 }
 
 func TestDeepHierarchy(t *testing.T) {
@@ -210,74 +192,74 @@ func TestDeepHierarchy(t *testing.T) {
 		fmt.Fprintf(&b, `{"code":"c%d","concept":[`, i)
 	}
 	b.WriteString(`{"code":"end"}` + strings.Repeat("]}", depth/2) + `]}`)
-	l := libraryOf(t, b.String(), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/deep","filter":[{"property":"concept","op":"is-a","value":"c0"}]}]}`))
-	got := expand(t, l, "url", "http://x/vs")
-	if len(got.codes()) != depth/2+1 || got.codes()[depth/2] != "end" {
-		t.Errorf("got %d codes", len(got.codes()))
+	l := terminologytest.Library(t, b.String(), terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/deep","filter":[{"property":"concept","op":"is-a","value":"c0"}]}]}`))
+	got := terminologytest.Expand(t, l, "url", "http://x/vs")
+	if len(got.Codes()) != depth/2+1 || got.Codes()[depth/2] != "end" {
+		t.Errorf("got %d codes", len(got.Codes()))
 	}
 }
 
 func TestHierarchyCycle(t *testing.T) {
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/ring","status":"active","content":"complete","concept":[
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/ring","status":"active","content":"complete","concept":[
 		{"code":"a","property":[{"code":"parent","valueCode":"c"}]},{"code":"b","property":[{"code":"parent","valueCode":"a"}]},
 		{"code":"c","property":[{"code":"parent","valueCode":"b"}]},{"code":"d"}]}`,
-		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/ring","filter":[{"property":"concept","op":"descendent-of","value":"a"}]}]}`))
-	wantCodes(t, expand(t, l, "url", "http://x/vs"), "b c")
+		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/ring","filter":[{"property":"concept","op":"descendent-of","value":"a"}]}]}`))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "b c")
 }
 
 func TestVersions(t *testing.T) {
 	version := func(v, code string) string {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/cs","version":%q,"status":"active","content":"complete","concept":[{"code":"same","display":%q},{"code":%q}]}`, v, v, code)
 	}
-	l := libraryOf(t, version("1.10.0", "new"), version("1.9.0", "old"),
-		valueSetOf("http://x/latest", `{"include":[{"system":"http://x/cs"}]}`),
-		valueSetOf("http://x/old", `{"include":[{"system":"http://x/cs","version":"1.9.0"}]}`),
-		valueSetOf("http://x/both", `{"include":[{"system":"http://x/cs","version":"1.9.0"},{"system":"http://x/cs"}]}`),
-		valueSetOf("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
-	wantCodes(t, expand(t, l, "url", "http://x/latest"), "same new")
-	wantCodes(t, expand(t, l, "url", "http://x/old"), "same old")
-	wantCodes(t, expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
-	wantCodes(t, expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
-	both := expand(t, l, "url", "http://x/both")
-	wantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
-	merged := expand(t, l, "url", "http://x/both", "versionsMatch", "true")
-	wantEntries(t, merged, "same|1.9.0 1.9.0", "old|1.9.0", "new|1.10.0")
-	if got := both.parameters(); !slices.Equal(got, []string{"used-codesystem=http://x/cs|1.9.0", "used-codesystem=http://x/cs|1.10.0"}) {
+	l := terminologytest.Library(t, version("1.10.0", "new"), version("1.9.0", "old"),
+		terminologytest.ValueSet("http://x/latest", `{"include":[{"system":"http://x/cs"}]}`),
+		terminologytest.ValueSet("http://x/old", `{"include":[{"system":"http://x/cs","version":"1.9.0"}]}`),
+		terminologytest.ValueSet("http://x/both", `{"include":[{"system":"http://x/cs","version":"1.9.0"},{"system":"http://x/cs"}]}`),
+		terminologytest.ValueSet("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/latest"), "same new")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/old"), "same old")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
+	both := terminologytest.Expand(t, l, "url", "http://x/both")
+	terminologytest.WantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
+	merged := terminologytest.Expand(t, l, "url", "http://x/both", "versionsMatch", "true")
+	terminologytest.WantEntries(t, merged, "same|1.9.0 1.9.0", "old|1.9.0", "new|1.10.0")
+	if got := both.Parameters(); !slices.Equal(got, []string{"used-codesystem=http://x/cs|1.9.0", "used-codesystem=http://x/cs|1.10.0"}) {
 		t.Errorf("got parameters %v", got)
 	}
 }
 
 func TestConceptDetails(t *testing.T) {
-	l := libraryOf(t, animals,
-		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
-		valueSetOf("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
-	got := expand(t, l, "url", "http://x/outer")
-	wantEntries(t, got, "animal Animal abstract", "dog Hound", "dodo Dodo inactive", "chimera")
-	if p := got.parameters(); !slices.Equal(p, []string{"used-codesystem=http://x/animals|1.0.0", "used-valueset=http://x/vs"}) {
+	l := terminologytest.Library(t, terminologytest.Animals,
+		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
+		terminologytest.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
+	got := terminologytest.Expand(t, l, "url", "http://x/outer")
+	terminologytest.WantEntries(t, got, "animal Animal abstract", "dog Hound", "dodo Dodo inactive", "chimera")
+	if p := got.Parameters(); !slices.Equal(p, []string{"used-codesystem=http://x/animals|1.0.0", "used-valueset=http://x/vs"}) {
 		t.Errorf("got parameters %v", p)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
 }
 
 func TestRepeatedConcept(t *testing.T) {
 	// The same concept nested under each of its parents, as some authors write it.
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
 		{"code":"a","concept":[{"code":"ab","display":"AB"}]},{"code":"b","concept":[{"code":"ab","display":"AB again"},{"code":"b2"}]}]}`,
-		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
-		valueSetOf("http://x/b", `{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"b"}]}]}`))
-	wantCodes(t, expand(t, l, "url", "http://x/all"), "a ab b b2")
-	wantCodes(t, expand(t, l, "url", "http://x/b"), "ab b b2")
+		terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
+		terminologytest.ValueSet("http://x/b", `{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"b"}]}]}`))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all"), "a ab b b2")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/b"), "ab b b2")
 }
 
 func TestFragmentKeepsListedCodes(t *testing.T) {
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","version":"1","status":"active","content":"fragment","concept":[{"code":"a","display":"A"}]}`,
-		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/cs","concept":[{"code":"z","display":"Z"},{"code":"a"}]}]}`))
-	got := expand(t, l, "url", "http://x/vs")
-	wantCodes(t, got, "z a")
-	if !slices.Contains(got.parameters(), "used-fragment=http://x/cs|1") {
-		t.Errorf("got parameters %v", got.parameters())
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","version":"1","status":"active","content":"fragment","concept":[{"code":"a","display":"A"}]}`,
+		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/cs","concept":[{"code":"z","display":"Z"},{"code":"a"}]}]}`))
+	got := terminologytest.Expand(t, l, "url", "http://x/vs")
+	terminologytest.WantCodes(t, got, "z a")
+	if !slices.Contains(got.Parameters(), "used-fragment=http://x/cs|1") {
+		t.Errorf("got parameters %v", got.Parameters())
 	}
 }
 
@@ -288,15 +270,15 @@ func TestLockedDate(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)
 	}
 	locked := func(date string) string { return `{"lockedDate":"` + date + `","include":[{"system":"http://x/s"}]}` }
-	l := libraryOf(t, system("1", "2020-01-01", "old"), system("2", "2022-01-01", "new"),
-		valueSetOf("http://x/2021", locked("2021-06-01")), valueSetOf("http://x/2023", locked("2023")), valueSetOf("http://x/2019", locked("2019")),
-		valueSetOf("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
-		valueSetOf("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
+	l := terminologytest.Library(t, system("1", "2020-01-01", "old"), system("2", "2022-01-01", "new"),
+		terminologytest.ValueSet("http://x/2021", locked("2021-06-01")), terminologytest.ValueSet("http://x/2023", locked("2023")), terminologytest.ValueSet("http://x/2019", locked("2019")),
+		terminologytest.ValueSet("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
+		terminologytest.ValueSet("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
 	for url, want := range map[string]string{"http://x/2021": "old", "http://x/2023": "new", "http://x/pinned": "new", "http://x/import": "old"} {
-		wantCodes(t, expand(t, l, "url", url), want)
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", url), want)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/2021", "date", "2024-01-01"), "old")
-	if e := refused(t, l, "url", "http://x/2019"); !errors.Is(e, outcome.ErrUnsupported) {
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/2021", "date", "2024-01-01"), "old")
+	if e := terminologytest.Refused(t, l, "url", "http://x/2019"); !errors.Is(e, outcome.ErrUnsupported) {
 		t.Errorf("got %d %s", e.Status, e.Text)
 	}
 }

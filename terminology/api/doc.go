@@ -1,11 +1,11 @@
-// Package api answers the operations of a terminology service over HTTP, and read and search of what is loaded, with a
-// [Handler] of a [terminology.Library].
+// Package api answers $expand over HTTP, and read and search of what is loaded, with a [Handler] of a [terminology.Library]. Other
+// operations register themselves with [Register].
 //
 // # Where things are
 //
+//	registry.go                          operations other than $expand
 //	handler.go, serve.go, operation.go   one request
-//	body.go, parameters.go               reading its parameters; validationreader.go, translationreader.go, dependency.go,
-//	                                       concepthandler.go, batch.go
+//	body.go, parameters.go               reading its parameters
 //	resourcecache.go                     resources kept under a cache-id
 //	fetching.go                          what is missing is fetched, and the operation tried again
 //	respond.go, format.go                streaming and entity tags; JSON and XML

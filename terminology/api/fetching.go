@@ -9,27 +9,28 @@ import (
 
 // fetchInstance returns the library with the resource that the path names by its id. Where definitions are fetched, ids are
 // those of the source: only what it does not have is found by the ids of the library.
-func (o *operation) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
-	kind, id := instance(o.URL.Path)
-	if id == "" || o.handler.Fetched == nil {
+func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
+	kind, id := instance(c.URL.Path)
+	if id == "" || c.handler.Fetched == nil {
 		return l, nil
 	}
-	return o.handler.Fetched.Complete(o.Context(), []outcome.Missing{{Kind: kind, ID: id}})
+	return c.handler.Fetched.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
 }
 
-// fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
-func fetching[T any](o *operation, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
-	l, err := o.fetchInstance(l)
+// Fetch tries to answer from a library, and again after fetching the definitions that it lacked, as long as there are more to
+// fetch. The function returns which definitions could change its result.
+func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
+	l, err := c.fetchInstance(l)
 	if err != nil {
 		return *new(T), err
 	}
 	for round := 0; ; round++ {
 		result, missed, err := try(l)
-		if o.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {
+		if c.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {
 			return result, err
 		}
-		o.budget.Rest()
-		more, failure := o.handler.Fetched.Complete(o.Context(), missed)
+		c.Budget.Rest()
+		more, failure := c.handler.Fetched.Complete(c.Context(), missed)
 		if failure != nil {
 			return *new(T), failure
 		}
@@ -40,8 +41,8 @@ func fetching[T any](o *operation, l *terminology.Library, try func(*terminology
 	}
 }
 
-// missingIn returns the definitions whose lack is the error.
-func missingIn(err error) []outcome.Missing {
+// MissingIn returns the definitions whose lack is the error.
+func MissingIn(err error) []outcome.Missing {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok && failed.Provisional == nil {
 		return failed.Missing
 	}

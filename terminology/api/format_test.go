@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // unrelated are parameters that say nothing of the form of an answer, with values that leave no code out.
@@ -27,7 +28,7 @@ var unrelated = [][2]string{
 // Whether an answer is a list or a tree, and whether it tells the offset, depends on how it is asked for and on
 // excludeNested alone: a client that adds another parameter must not lose codes at the top.
 func TestFormOfAnswer(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t)}
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	forms := []struct {
 		method, excludeNested string
 		tree, offset          bool
@@ -35,7 +36,7 @@ func TestFormOfAnswer(t *testing.T) {
 		{"GET", "", false, true}, {"GET", "true", false, true}, {"GET", "false", true, true},
 		{"POST", "", true, false}, {"POST", "true", false, false}, {"POST", "false", true, false},
 	}
-	ask := func(method string, query url.Values) (contains []containsEntry, offset bool) {
+	ask := func(method string, query url.Values) (contains []terminologytest.Entry, offset bool) {
 		t.Helper()
 		path, body := "/ValueSet/$expand?"+query.Encode(), ""
 		if method == "POST" {
@@ -44,10 +45,10 @@ func TestFormOfAnswer(t *testing.T) {
 				value, _ := json.Marshal(values[0])
 				sent = append(sent, `{"name":"`+name+`","valueString":`+string(value)+`}`)
 			}
-			path, body = "/ValueSet/$expand", parametersOf(sent...)
+			path, body = "/ValueSet/$expand", terminologytest.Posted(sent...)
 		}
-		w, _ := call(t, h, method, path, body)
-		var got expanded
+		w, _ := terminologytest.Call(t, h, method, path, body)
+		var got terminologytest.Expanded
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 			t.Fatalf("%s: got %d %s", path, w.Code, w.Body)
 		}
@@ -76,7 +77,7 @@ func TestFormOfAnswer(t *testing.T) {
 }
 
 // codesOnly writes an expansion as code{entries within}.
-func codesOnly(contains []containsEntry) string {
+func codesOnly(contains []terminologytest.Entry) string {
 	var list []string
 	for _, c := range contains {
 		code := c.Code
@@ -92,10 +93,10 @@ func codesOnly(contains []containsEntry) string {
 func TestFormByValueSet(t *testing.T) {
 	vs := `{"resourceType":"ValueSet","url":"http://x/own","status":"active","compose":{"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
 		"extension":[{"url":"name","valueCode":"excludeNested"},{"url":"value","valueBoolean":false}]}],"include":[{"system":"http://x/colours"}]}}`
-	h := &Handler{Library: libraryOf(t, colours, vs)}
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, vs)}
 	for query, want := range map[string]string{"": "any red pink blue", "&excludeNested=false": "any{red{pink} blue}"} {
-		w, _ := call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
-		var got expanded
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
+		var got terminologytest.Expanded
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || codesOnly(got.Expansion.Contains) != want {
 			t.Errorf("%s: got %s", query, w.Body)
 		}
@@ -103,9 +104,9 @@ func TestFormByValueSet(t *testing.T) {
 }
 
 // members returns the names of the members of an answer, in alphabetical order, and the answer itself.
-func members(t *testing.T, h *Handler, pairs ...string) (names string, answer map[string]json.RawMessage) {
+func members(t *testing.T, h *api.Handler, pairs ...string) (names string, answer map[string]json.RawMessage) {
 	t.Helper()
-	w, err := request(h, http.MethodGet, query(pairs...))
+	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(pairs...))
 	if err != nil {
 		t.Fatalf("%q: %v", pairs, err)
 	}
@@ -119,7 +120,7 @@ const described = `{"resourceType":"ValueSet","id":"v","url":"http://x/v","versi
 	"experimental":false,"description":"all of it","immutable":true,"compose":{"include":[{"system":"http://x/s","concept":[{"code":"a"},{"code":"b"}]}]}}`
 
 func TestSubset(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, described)}
+	h := &api.Handler{Library: terminologytest.Library(t, described)}
 	for _, test := range []struct {
 		name  string
 		query []string
@@ -144,7 +145,7 @@ func TestSubset(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if meta, ok := answer["meta"]; ok {
-				wantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
+				terminologytest.WantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
 			}
 		})
 	}
@@ -152,7 +153,7 @@ func TestSubset(t *testing.T) {
 
 // How many codes there are can be asked even where there are too many to be had.
 func TestSubsetCount(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, described), Limits: expansion.Limits{Entries: 1}}
+	h := &api.Handler{Library: terminologytest.Library(t, described), Limits: expansion.Limits{Entries: 1}}
 	_, answer := members(t, h, "url", "http://x/v", "_summary", "count")
 	var expansion map[string]any
 	if err := json.Unmarshal(answer["expansion"], &expansion); err != nil {
@@ -164,9 +165,9 @@ func TestSubsetCount(t *testing.T) {
 }
 
 func TestSubsetRefused(t *testing.T) {
-	l := libraryOf(t, described)
+	l := terminologytest.Library(t, described)
 	for _, pairs := range [][]string{{"_summary", "some"}, {"_summary", ""}, {"_summary", "true", "_elements", "url"}, {"_summary", "true", "_summary", "text"}} {
-		if e := refused(t, l, append([]string{"url", "http://x/v"}, pairs...)...); e.Status != http.StatusBadRequest {
+		if e := terminologytest.Refused(t, l, append([]string{"url", "http://x/v"}, pairs...)...); e.Status != http.StatusBadRequest {
 			t.Errorf("%q: got %d %s", pairs, e.Status, e.Text)
 		}
 	}
@@ -174,10 +175,10 @@ func TestSubsetRefused(t *testing.T) {
 
 // Each part of an answer has an entity tag of its own.
 func TestSubsetTags(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, described)}
+	h := &api.Handler{Library: terminologytest.Library(t, described)}
 	seen := make(map[string]string)
 	for _, part := range []string{"", "&_summary=true", "&_summary=data", "&_summary=count", "&_elements=url", "&_elements=url,expansion"} {
-		w, err := request(h, http.MethodGet, "url=http://x/v"+part)
+		w, err := terminologytest.Request(h, http.MethodGet, "url=http://x/v"+part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,51 +190,8 @@ func TestSubsetTags(t *testing.T) {
 	}
 }
 
-// asXML returns a resource, which is given in JSON, in XML.
-func asXML(t testing.TB, resource string) string {
-	t.Helper()
-	document, err := fhirxml.Append(nil, []byte(resource))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(document)
-}
-
-// A body has the same answer in XML as in JSON.
-func TestXMLBody(t *testing.T) {
-	inline := `{"resourceType":"ValueSet","status":"active","contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[
-		{"system":"http://x/colours","concept":[{"code":"blue"}]}]}}],"compose":{"inactive":false,"include":[{"valueSet":["#in"]}]}}`
-	parameters := func(list string) string { return `{"resourceType":"Parameters","parameter":[` + list + `]}` }
-	for _, test := range []struct{ name, path, body string }{
-		{"bare value set", "/ValueSet/$expand", inline},
-		{"value set in Parameters", "/ValueSet/$expand", parameters(`{"name":"valueSet","resource":` + inline + `},{"name":"count","valueInteger":1},{"name":"includeDefinition","valueBoolean":true}`)},
-		{"brought along", "/ValueSet/$expand", parameters(`{"name":"url","valueUri":"http://x/v"},{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/s",
-			"valueSet":"http://x/v","status":"active","content":"complete","property":[{"code":"p","type":"decimal"}],
-			"concept":[{"code":"a","property":[{"code":"p","valueDecimal":1.50}],"concept":[{"code":"b"}]}]}},{"name":"property","valueString":"p"}`)},
-		{"a coding", "/ValueSet/$validate-code", parameters(`{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`)},
-		{"a concept", "/ValueSet/$validate-code", parameters(`{"name":"url","valueUri":"http://x/is-red"},{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://x/colours","code":"blue"}]}}`)},
-		{"lookup", "/CodeSystem/$lookup", parameters(`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`)},
-		{"translate", "/ConceptMap/$translate", parameters(`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`)},
-		{"a batch", "/ValueSet/$batch-validate-code", parameters(`{"name":"validation","resource":` + parameters(`{"name":"url","valueUri":"http://x/is-red"},{"name":"system","valueUri":"http://x/colours"},{"name":"code","valueCode":"red"}`) + `}`)},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			h := &Handler{Library: colourLibrary(t)}
-			want, _ := call(t, h, "POST", test.path, test.body)
-			if want.Code != http.StatusOK {
-				t.Fatalf("as JSON: %d %s", want.Code, want.Body)
-			}
-			for _, kind := range []string{"application/fhir+xml; charset=utf-8", "application/xml", "text/xml"} {
-				got, _ := call(t, h, "POST", test.path, asXML(t, test.body), "Content-Type", kind)
-				if got.Body.String() != want.Body.String() {
-					t.Errorf("as %s: got %s\nwant %s", kind, got.Body, want.Body)
-				}
-			}
-		})
-	}
-}
-
 func TestXMLBodyRefused(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t)}
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	for name, test := range map[string]struct {
 		body   string
 		status int
@@ -242,12 +200,12 @@ func TestXMLBodyRefused(t *testing.T) {
 		"JSON":            {`{"resourceType":"Parameters"}`, 400, "XML"},
 		"a document type": {`<!DOCTYPE a [<!ENTITY b "c">]><Parameters xmlns="http://hl7.org/fhir"/>`, 400, "document type"},
 		"another type":    {`<Patient xmlns="http://hl7.org/fhir"/>`, 400, "must be a ValueSet"},
-		"too large":       {asXML(t, `{"resourceType":"ValueSet","name":"`+strings.Repeat("a", maxBody)+`"}`), 413, "larger"},
+		"too large":       {terminologytest.AsXML(t, `{"resourceType":"ValueSet","name":"`+strings.Repeat("a", api.MaxBody)+`"}`), 413, "larger"},
 	} {
-		w, _ := call(t, h, "POST", "/ValueSet/$expand", test.body, "Content-Type", "application/fhir+xml")
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", test.body, "Content-Type", "application/fhir+xml")
 		if w.Code != test.status {
 			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
 		}
-		wantText(t, w.Body.String(), test.want)
+		terminologytest.WantText(t, w.Body.String(), test.want)
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bytes"
@@ -11,25 +11,27 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
 // Error with a status of the 4xx kind, and never both.
 func FuzzExpandQuery(f *testing.F) {
 	for _, seed := range []string{
-		query("url", gender), query("url", gender, "filter", "ma fe", "offset", "1", "count", "2"),
-		query("url", gender+"|4.0.1", "count", "0"), "url=%zz", "url=a;b", query("url", gender, "filter", "\"\x00\xff\u2028é"),
-		query("url", "http://hl7.org/fhir/ValueSet/service-category", "filter", "%"), query("url", "http://terminology.hl7.org/ValueSet/v3-ActCode"),
-		query("url", "http://hl7.org/fhir/ValueSet/body-site"), query("url", gender, "activeOnly", "true"), "offset=1&count=99999999999999999999&url=x",
+		terminologytest.Query("url", gender), terminologytest.Query("url", gender, "filter", "ma fe", "offset", "1", "count", "2"),
+		terminologytest.Query("url", gender+"|4.0.1", "count", "0"), "url=%zz", "url=a;b", terminologytest.Query("url", gender, "filter", "\"\x00\xff\u2028é"),
+		terminologytest.Query("url", "http://hl7.org/fhir/ValueSet/service-category", "filter", "%"), terminologytest.Query("url", "http://terminology.hl7.org/ValueSet/v3-ActCode"),
+		terminologytest.Query("url", "http://hl7.org/fhir/ValueSet/body-site"), terminologytest.Query("url", gender, "activeOnly", "true"), "offset=1&count=99999999999999999999&url=x",
 	} {
 		f.Add(seed)
 	}
-	h := &Handler{Library: coreLibrary(f), Limits: expansion.Limits{Entries: 1500}}
+	h := &api.Handler{Library: terminologytest.Core(f), Limits: expansion.Limits{Entries: 1500}}
 	f.Fuzz(func(t *testing.T, query string) {
-		w, err := request(h, http.MethodGet, query)
+		w, err := terminologytest.Request(h, http.MethodGet, query)
 		if err != nil {
 			var e *outcome.Error
 			if !errors.As(err, &e) || e.Status < 400 || e.Status > 499 || e.Code == "" || e.Text == "" {
@@ -45,9 +47,9 @@ func FuzzExpandQuery(f *testing.F) {
 }
 
 // checkAnswer checks what is true of every answer.
-func checkAnswer(t *testing.T, h *Handler, body []byte) {
+func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	t.Helper()
-	var e expanded
+	var e terminologytest.Expanded
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&e); err != nil || !utf8.Valid(body) {
@@ -74,9 +76,9 @@ func checkAnswer(t *testing.T, h *Handler, body []byte) {
 // loaded can be asked for.
 func FuzzDefinitions(f *testing.F) {
 	for _, seed := range []string{
-		animals, codeSystemWith("http://x/a", "1", "c"), allOf("http://x/animals"),
-		valueSetOf("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
-		`{"resourceType":"Bundle","entry":[{"resource":` + animals + `},{"resource":` + allOf("http://x/animals") + `}]}`,
+		terminologytest.Animals, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/animals"),
+		terminologytest.ValueSet("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
+		`{"resourceType":"Bundle","entry":[{"resource":` + terminologytest.Animals + `},{"resource":` + terminologytest.AllOf("http://x/animals") + `}]}`,
 		`{"concept":[{"code":"a"},{"code":"a"}],"url":"u","content":"complete","resourceType":"CodeSystem"}{"resourceType":"ValueSet","url":"v","compose":{"include":[{"system":"u","filter":[{"property":"code","op":"regex","value":"a+"}]}]}}`,
 		`{"resourceType":"CodeSystem","resourceType":"ValueSet"}`, `{`, ``, `[]`, "\xff", `{"resourceType":"ValueSet","compose":{"include":[{"filter":[{}]}]}}`,
 	} {
@@ -88,14 +90,14 @@ func FuzzDefinitions(f *testing.F) {
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 			file = strings.TrimSuffix(file, "json") + "tgz"
 		}
-		writeFile(t, file, data)
+		terminologytest.WriteFile(t, file, data)
 		l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
 		if err != nil {
 			return
 		}
-		h := &Handler{Library: l}
+		h := &api.Handler{Library: l}
 		for _, vs := range l.Definitions().ValueSets.List {
-			w, err := request(h, http.MethodGet, query("url", vs.Canonical(), "filter", "a"))
+			w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", vs.Canonical(), "filter", "a"))
 			var e *outcome.Error
 			if err != nil && !errors.As(err, &e) {
 				t.Fatal(err)

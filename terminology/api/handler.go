@@ -2,12 +2,10 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet
@@ -73,12 +71,4 @@ func (h *Handler) now() *terminology.Library {
 		l = h.Fetched.Over(l)
 	}
 	return l
-}
-
-// operation is one request for an operation.
-type operation struct {
-	*http.Request
-	handler *Handler
-	library *terminology.Library // to answer from
-	budget  budget.Budget        // what it may cost
 }

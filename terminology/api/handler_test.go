@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -12,14 +12,16 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
 
 func TestBadRequests(t *testing.T) {
-	long := strings.Repeat("a", maxParameterLength+1)
+	long := strings.Repeat("a", api.MaxParameterLength+1)
 	tests := []struct {
 		name, query string
 		status      int
@@ -28,43 +30,43 @@ func TestBadRequests(t *testing.T) {
 		{"no url", "filter=a", 400, "required", "url"},
 		{"empty url", "url=", 400, "required", "url"},
 		{"nothing", "", 400, "required", "url"},
-		{"unknown url", query("url", "http://x/none"), 404, "not-found", "http://x/none"},
-		{"unknown version", query("url", gender+"|9"), 404, "not-found", gender + "|9"},
-		{"negative count", query("url", gender, "count", "-1"), 400, "invalid", "count"},
-		{"negative offset", query("url", gender, "offset", "-1"), 400, "invalid", "offset"},
-		{"fraction", query("url", gender, "count", "1.5"), 400, "invalid", "count"},
-		{"no number", query("url", gender, "offset", "ten"), 400, "invalid", "offset"},
-		{"empty number", query("url", gender, "count", ""), 400, "invalid", "count"},
-		{"number with sign", query("url", gender, "count", "+1"), 400, "invalid", "count"},
-		{"number with space", query("url", gender, "count", " 1"), 400, "invalid", "count"},
-		{"more than 31 bits", query("url", gender, "count", "2147483648"), 400, "invalid", "too large"},
-		{"more than 64 bits", query("url", gender, "offset", "99999999999999999999999"), 400, "invalid", "too large"},
-		{"repeated url", query("url", gender, "url", gender), 400, "invalid", "url"},
-		{"repeated filter", query("url", gender, "filter", "a", "filter", "b"), 400, "invalid", "filter"},
-		{"repeated count", query("url", gender, "count", "1", "count", "1"), 400, "invalid", "count"},
-		{"repeated displayLanguage", query("url", gender, "displayLanguage", "de", "displayLanguage", "en"), 400, "invalid", "displayLanguage"},
-		{"long filter", query("url", gender, "filter", long), 400, "too-long", "8192"},
-		{"long unknown parameter", query("url", gender, "x", long), 400, "too-long", "8192"},
+		{"unknown url", terminologytest.Query("url", "http://x/none"), 404, "not-found", "http://x/none"},
+		{"unknown version", terminologytest.Query("url", gender+"|9"), 404, "not-found", gender + "|9"},
+		{"negative count", terminologytest.Query("url", gender, "count", "-1"), 400, "invalid", "count"},
+		{"negative offset", terminologytest.Query("url", gender, "offset", "-1"), 400, "invalid", "offset"},
+		{"fraction", terminologytest.Query("url", gender, "count", "1.5"), 400, "invalid", "count"},
+		{"no number", terminologytest.Query("url", gender, "offset", "ten"), 400, "invalid", "offset"},
+		{"empty number", terminologytest.Query("url", gender, "count", ""), 400, "invalid", "count"},
+		{"number with sign", terminologytest.Query("url", gender, "count", "+1"), 400, "invalid", "count"},
+		{"number with space", terminologytest.Query("url", gender, "count", " 1"), 400, "invalid", "count"},
+		{"more than 31 bits", terminologytest.Query("url", gender, "count", "2147483648"), 400, "invalid", "too large"},
+		{"more than 64 bits", terminologytest.Query("url", gender, "offset", "99999999999999999999999"), 400, "invalid", "too large"},
+		{"repeated url", terminologytest.Query("url", gender, "url", gender), 400, "invalid", "url"},
+		{"repeated filter", terminologytest.Query("url", gender, "filter", "a", "filter", "b"), 400, "invalid", "filter"},
+		{"repeated count", terminologytest.Query("url", gender, "count", "1", "count", "1"), 400, "invalid", "count"},
+		{"repeated displayLanguage", terminologytest.Query("url", gender, "displayLanguage", "de", "displayLanguage", "en"), 400, "invalid", "displayLanguage"},
+		{"long filter", terminologytest.Query("url", gender, "filter", long), 400, "too-long", "8192"},
+		{"long unknown parameter", terminologytest.Query("url", gender, "x", long), 400, "too-long", "8192"},
 		{"control character", "url=" + gender + "&filter=%00", 400, "invalid", "character"},
 		{"no UTF-8", "url=%ff", 400, "invalid", "character"},
 		{"malformed escape", "url=%zz", 400, "invalid", "query string"},
 		{"semicolon", "url=a;count=1", 400, "invalid", "query string"},
-		{"activeOnly", query("url", gender, "activeOnly", "yes"), 400, "invalid", "activeOnly"},
-		{"contextDirection", query("url", gender, "contextDirection", "up"), 400, "invalid", "contextDirection"},
-		{"date", query("url", gender, "date", "31.1.2026"), 400, "invalid", "date"},
-		{"valueSet in the query", query("valueSet", gender), 400, "invalid", "valueSet"},
-		{"unknown valueSetVersion", query("url", gender, "valueSetVersion", "1"), 404, "not-found", gender + "|1"},
-		{"two versions", query("url", gender+"|4.0.1", "valueSetVersion", "1"), 400, "invalid", "valueSetVersion"},
-		{"unknown context", query("context", "http://x#y"), 404, "not-found", "http://x#y"},
-		{"system-version without a version", query("url", gender, "system-version", "http://x"), 400, "invalid", "system-version"},
-		{"empty exclude-system", query("url", gender, "exclude-system", ""), 400, "invalid", "exclude-system"},
-		{"filter over the limit", query("url", gender, "filter", long[:1001]), 400, "too-long", "1000"},
-		{"words over the limit", query("url", gender, "filter", strings.Repeat("a ", 21)), 400, "too-long", "20 words"},
+		{"activeOnly", terminologytest.Query("url", gender, "activeOnly", "yes"), 400, "invalid", "activeOnly"},
+		{"contextDirection", terminologytest.Query("url", gender, "contextDirection", "up"), 400, "invalid", "contextDirection"},
+		{"date", terminologytest.Query("url", gender, "date", "31.1.2026"), 400, "invalid", "date"},
+		{"valueSet in the query", terminologytest.Query("valueSet", gender), 400, "invalid", "valueSet"},
+		{"unknown valueSetVersion", terminologytest.Query("url", gender, "valueSetVersion", "1"), 404, "not-found", gender + "|1"},
+		{"two versions", terminologytest.Query("url", gender+"|4.0.1", "valueSetVersion", "1"), 400, "invalid", "valueSetVersion"},
+		{"unknown context", terminologytest.Query("context", "http://x#y"), 404, "not-found", "http://x#y"},
+		{"system-version without a version", terminologytest.Query("url", gender, "system-version", "http://x"), 400, "invalid", "system-version"},
+		{"empty exclude-system", terminologytest.Query("url", gender, "exclude-system", ""), 400, "invalid", "exclude-system"},
+		{"filter over the limit", terminologytest.Query("url", gender, "filter", long[:1001]), 400, "too-long", "1000"},
+		{"words over the limit", terminologytest.Query("url", gender, "filter", strings.Repeat("a ", 21)), 400, "too-long", "20 words"},
 	}
-	h := &Handler{Library: coreLibrary(t)}
+	h := &api.Handler{Library: terminologytest.Core(t)}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, err := request(h, http.MethodGet, test.query)
+			w, err := terminologytest.Request(h, http.MethodGet, test.query)
 			var e *outcome.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("got %v", err)
@@ -72,7 +74,7 @@ func TestBadRequests(t *testing.T) {
 			if e.Status != test.status || e.IssueType() != test.code {
 				t.Errorf("got %d %s, want %d %s", e.Status, e.IssueType(), test.status, test.code)
 			}
-			wantText(t, e.Error(), test.part)
+			terminologytest.WantText(t, e.Error(), test.part)
 			if len(e.Error()) > 1000 {
 				t.Errorf("the text has %d bytes", len(e.Error()))
 			}
@@ -87,21 +89,21 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestEchoedParameters(t *testing.T) {
-	l := coreLibrary(t)
-	got := expand(t, l, "url", gender, "displayLanguage", "de", "includeDesignations", "true", "designation", "a|b", "designation", "b|c",
+	l := terminologytest.Core(t)
+	got := terminologytest.Expand(t, l, "url", gender, "displayLanguage", "de", "includeDesignations", "true", "designation", "a|b", "designation", "b|c",
 		"activeOnly", "false", "excludeNested", "true", "excludeNotForUI", "false", "x", "ignored", "contextDirection", "incoming")
 	want := []string{
 		"displayLanguage=de", "designation=a|b", "designation=b|c", "excludeNested=true", "activeOnly=false", "includeDesignations=true",
 		"excludeNotForUI=false", "used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1",
 	}
-	if !slices.Equal(got.parameters(), want) {
-		t.Errorf("got %v", got.parameters())
+	if !slices.Equal(got.Parameters(), want) {
+		t.Errorf("got %v", got.Parameters())
 	}
-	wantCodes(t, got, "male female other unknown")
+	terminologytest.WantCodes(t, got, "male female other unknown")
 }
 
 func TestPaging(t *testing.T) {
-	l := coreLibrary(t)
+	l := terminologytest.Core(t)
 	tests := []struct {
 		name   string
 		params []string
@@ -124,32 +126,32 @@ func TestPaging(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := expand(t, l, append([]string{"url", gender}, test.params...)...)
-			wantCodes(t, got, test.codes)
+			got := terminologytest.Expand(t, l, append([]string{"url", gender}, test.params...)...)
+			terminologytest.WantCodes(t, got, test.codes)
 			if *got.Expansion.Total != test.total || *got.Expansion.Offset != test.offset {
 				t.Errorf("got total %d, offset %d", *got.Expansion.Total, *got.Expansion.Offset)
 			}
 			want := append(test.echo, "used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1")
-			if !slices.Equal(got.parameters(), want) {
-				t.Errorf("got parameters %v, want %v", got.parameters(), want)
+			if !slices.Equal(got.Parameters(), want) {
+				t.Errorf("got parameters %v, want %v", got.Parameters(), want)
 			}
 		})
 	}
 }
 
 func TestTooCostly(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t), Limits: expansion.Limits{Entries: 3}}
+	h := &api.Handler{Library: terminologytest.Core(t), Limits: expansion.Limits{Entries: 3}}
 	for _, params := range [][]string{{}, {"count", "4"}, {"offset", "0"}} {
-		_, err := request(h, http.MethodGet, query(append([]string{"url", gender}, params...)...))
+		_, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(append([]string{"url", gender}, params...)...))
 		var e *outcome.Error
 		if !errors.As(err, &e) || e.Status != 422 || e.Code != "too-costly" {
 			t.Errorf("%v: got %v", params, err)
 		}
 	}
-	wantCodes(t, expandWith(t, h, "url", gender, "count", "3"), "male female other")
-	wantCodes(t, expandWith(t, h, "url", gender, "count", "4", "offset", "3"), "unknown")
-	wantCodes(t, expandWith(t, h, "url", gender, "filter", "e"), "male female other")
-	if got := expandWith(t, h, "url", gender, "count", "0"); *got.Expansion.Total != 4 {
+	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", gender, "count", "3"), "male female other")
+	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", gender, "count", "4", "offset", "3"), "unknown")
+	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", gender, "filter", "e"), "male female other")
+	if got := terminologytest.ExpandWith(t, h, "url", gender, "count", "0"); *got.Expansion.Total != 4 {
 		t.Errorf("got total %d", *got.Expansion.Total)
 	}
 }
@@ -159,19 +161,19 @@ func TestDefaultMaxEntries(t *testing.T) {
 	for i := range 10_000 + 1 {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":"D"}`, i))
 	}
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, allOf("http://x/big"))
-	if e := refused(t, l, "url", "http://x/big-all"); e.Code != "too-costly" {
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, terminologytest.AllOf("http://x/big"))
+	if e := terminologytest.Refused(t, l, "url", "http://x/big-all"); e.Code != "too-costly" {
 		t.Errorf("got %v", e)
 	}
-	got := expand(t, l, "url", "http://x/big-all", "count", "10000")
-	if len(got.codes()) != 10000 || *got.Expansion.Total != 10001 {
-		t.Errorf("got %d of %d", len(got.codes()), *got.Expansion.Total)
+	got := terminologytest.Expand(t, l, "url", "http://x/big-all", "count", "10000")
+	if len(got.Codes()) != 10000 || *got.Expansion.Total != 10001 {
+		t.Errorf("got %d of %d", len(got.Codes()), *got.Expansion.Total)
 	}
 }
 
 func TestAnswerShape(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
-	w, err := request(h, http.MethodGet, query("url", gender, "count", "0"))
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", gender, "count", "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,12 +196,12 @@ func TestAnswerShape(t *testing.T) {
 }
 
 func TestHead(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
-	get, err := request(h, http.MethodGet, query("url", gender))
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	get, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", gender))
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := request(h, http.MethodHead, query("url", gender))
+	head, err := terminologytest.Request(h, http.MethodHead, terminologytest.Query("url", gender))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,29 +209,29 @@ func TestHead(t *testing.T) {
 		t.Errorf("got %d %v %q", head.Code, head.Header(), head.Body)
 	}
 	var e *outcome.Error
-	if _, err := request(h, http.MethodPut, query("url", gender)); !errors.As(err, &e) || e.Status != http.StatusMethodNotAllowed {
+	if _, err := terminologytest.Request(h, http.MethodPut, terminologytest.Query("url", gender)); !errors.As(err, &e) || e.Status != http.StatusMethodNotAllowed {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestDeterministic(t *testing.T) {
 	ask := func(l *terminology.Library, pairs ...string) string {
-		w, err := request(&Handler{Library: l}, http.MethodGet, query(pairs...))
+		w, err := terminologytest.Request(&api.Handler{Library: l}, http.MethodGet, terminologytest.Query(pairs...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return w.Body.String()
 	}
 	identifier := func(answer string) string {
-		var e expanded
+		var e terminologytest.Expanded
 		if err := json.Unmarshal([]byte(answer), &e); err != nil {
 			t.Fatal(err)
 		}
 		return e.Expansion.Identifier
 	}
-	one := libraryOf(t, codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
-	same := libraryOf(t, codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
-	other := libraryOf(t, codeSystemWith("http://x/a", "1", "d"), allOf("http://x/a"))
+	one := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/a"))
+	same := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/a"))
+	other := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "d"), terminologytest.AllOf("http://x/a"))
 	answer := ask(one, "url", "http://x/a-all")
 	if ask(one, "url", "http://x/a-all") != answer || ask(same, "url", "http://x/a-all") != answer {
 		t.Error("the same question has different answers")
@@ -245,14 +247,14 @@ func TestDeterministic(t *testing.T) {
 }
 
 func TestEscaping(t *testing.T) {
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/\"q\"","status":"active","content":"complete",
-		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, allOf(`http://x/"q"`))
-	got := expand(t, l, "url", `http://x/"q"-all`, "filter", "x\t\"tab\\\u2028</é")
-	if p := got.parameters()[0]; p != "filter=x\t\"tab\\\u2028</é" {
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/\"q\"","status":"active","content":"complete",
+		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, terminologytest.AllOf(`http://x/"q"`))
+	got := terminologytest.Expand(t, l, "url", `http://x/"q"-all`, "filter", "x\t\"tab\\\u2028</é")
+	if p := got.Parameters()[0]; p != "filter=x\t\"tab\\\u2028</é" {
 		t.Errorf("got parameter %q", p)
 	}
-	got = expand(t, l, "url", `http://x/"q"-all`)
-	want := containsEntry{System: `http://x/"q"`, Code: "a\"\\\x01\n", Display: "tab\t, <b>&, \u2028, 😀, é, \x7f"}
+	got = terminologytest.Expand(t, l, "url", `http://x/"q"-all`)
+	want := terminologytest.Entry{System: `http://x/"q"`, Code: "a\"\\\x01\n", Display: "tab\t, <b>&, \u2028, 😀, é, \x7f"}
 	if !reflect.DeepEqual(got.Expansion.Contains[0], want) || got.URL != `http://x/"q"-all` {
 		t.Errorf("got %+v", got)
 	}
@@ -260,9 +262,9 @@ func TestEscaping(t *testing.T) {
 
 func TestWriteError(t *testing.T) {
 	w := brokenWriter{httptest.NewRecorder()}
-	r := httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+query("url", gender), nil)
+	r := httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+terminologytest.Query("url", gender), nil)
 	var e *outcome.Error
-	if err := (&Handler{Library: coreLibrary(t)}).Expand(w, r); !errors.Is(err, http.ErrHandlerTimeout) || errors.As(err, &e) {
+	if err := (&api.Handler{Library: terminologytest.Core(t)}).Expand(w, r); !errors.Is(err, http.ErrHandlerTimeout) || errors.As(err, &e) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"archive/tar"
@@ -17,17 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
-
-// codeSystemWith returns a code system with one concept.
-func codeSystemWith(url, version, code string) string {
-	return fmt.Sprintf(`{"resourceType":"CodeSystem","url":%q,"version":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, url, version, code)
-}
-
-// allOf returns a value set of all codes of a system, at the system's url with -all after it.
-func allOf(url string) string {
-	return valueSetOf(url+"-all", fmt.Sprintf(`{"include":[{"system":%q}]}`, url))
-}
 
 // tgz returns a FHIR package with the given files, whose names and contents take turns.
 func tgz(t testing.TB, files ...string) []byte {
@@ -51,20 +42,20 @@ func tgz(t testing.TB, files ...string) []byte {
 
 func TestDefinitionSources(t *testing.T) {
 	folder := t.TempDir()
-	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + codeSystemWith("http://x/bundled", "1", "b") +
-		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + allOf("http://x/bundled") + `}]}}]}`
-	writeFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
-	writeFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
-	writeFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
-	writeFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
-	writeFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
-	writeFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
-	writeFile(t, filepath.Join(folder, "two.json"), []byte(codeSystemWith("http://x/two", "1", "t")+"\n"+allOf("http://x/two")+"\n"))
+	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + terminologytest.SystemWith("http://x/bundled", "1", "b") +
+		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + terminologytest.AllOf("http://x/bundled") + `}]}}]}`
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
+	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
+	terminologytest.WriteFile(t, filepath.Join(folder, "two.json"), []byte(terminologytest.SystemWith("http://x/two", "1", "t")+"\n"+terminologytest.AllOf("http://x/two")+"\n"))
 	for _, name := range []string{"a", "b"} {
-		writeFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
+		terminologytest.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
 			"package/package.json", `{"name":"x"}`, "package/.index.json", `{"files":[]}`,
-			"package/CodeSystem-"+name+".json", codeSystemWith("http://x/"+name, "1", name),
-			"package/ValueSet-"+name+".json", allOf("http://x/"+name),
+			"package/CodeSystem-"+name+".json", terminologytest.SystemWith("http://x/"+name, "1", name),
+			"package/ValueSet-"+name+".json", terminologytest.AllOf("http://x/"+name),
 			"package/StructureDefinition-x.json", `{"resourceType":"StructureDefinition","url":"http://x/sd","snapshot":{"element":[{"id":"x"}]}}`,
 			"package/example/ValueSet-x.json", "not JSON", "package/other/x.json", "not JSON", "other/x.json", "not JSON"))
 	}
@@ -78,20 +69,20 @@ func TestDefinitionSources(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for url, code := range map[string]string{"bundled": "b", "a": "a", "b": "b", "two": "t"} {
-		wantCodes(t, expand(t, l, "url", "http://x/"+url+"-all"), code)
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/"+url+"-all"), code)
 	}
 }
 
 func TestDefinitionPatterns(t *testing.T) {
 	folder := t.TempDir()
-	writeFile(t, filepath.Join(folder, "[a].json"), []byte(allOf("http://x/a")))
+	terminologytest.WriteFile(t, filepath.Join(folder, "[a].json"), []byte(terminologytest.AllOf("http://x/a")))
 	for _, pattern := range []string{"none.json", "*.tgz", "none/*", "["} {
 		_, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{filepath.Join(folder, pattern)}})
 		if err == nil {
 			t.Errorf("%s: no error", pattern)
 			continue
 		}
-		wantText(t, err.Error(), pattern)
+		terminologytest.WantText(t, err.Error(), pattern)
 		if pattern != "[" && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v does not wrap fs.ErrNotExist", err)
 		}
@@ -104,29 +95,29 @@ func TestDefinitionPatterns(t *testing.T) {
 // XML in a folder of definitions is read as JSON is, one resource or Bundle in a file.
 func TestDefinitionsInXML(t *testing.T) {
 	folder := t.TempDir()
-	writeFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
+	terminologytest.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
 		<CodeSystem xmlns="http://hl7.org/fhir"><text><status value="generated"/><div xmlns="http://www.w3.org/1999/xhtml"><p>x</p></div></text>
 		<url value="http://x/cs"/><status value="active"/><content value="complete"/><concept><code value="a"/><display value="&#196;rztin &amp; Arzt"/>
 		<concept><code value="b"/></concept></concept></CodeSystem>`))
-	writeFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
+	terminologytest.WriteFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
 		<ValueSet><url value="http://x/vs"/><status value="active"/><compose><include><system value="http://x/cs"/></include></compose></ValueSet></resource></entry></Bundle>`))
 	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEntries(t, expand(t, l, "url", "http://x/vs"), "a Ärztin & Arzt", "b")
+	terminologytest.WantEntries(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "a Ärztin & Arzt", "b")
 }
 
 // A folder without definitions is one that has none yet: that is said, and no error.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()
-	writeFile(t, filepath.Join(folder, "notes.txt"), nil)
+	terminologytest.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
 	var log syncedBuffer
 	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil || l.Counts() != (definitions.Counts{}) {
 		t.Fatalf("got %v, %v", l, err)
 	}
-	wantText(t, log.take(), "WARN", "no definitions in the folder", folder)
+	terminologytest.WantText(t, log.take(), "WARN", "no definitions in the folder", folder)
 }
 
 func TestLoadCancelled(t *testing.T) {
@@ -139,12 +130,12 @@ func TestLoadCancelled(t *testing.T) {
 
 func TestMemberOrder(t *testing.T) {
 	// JSON objects have no order: the type comes last, what is within comes before what it is within.
-	l := libraryOf(t, `{"concept":[{"concept":[{"display":"In \u0026 \"out\"","code":"b"}],"property":[{"valueBoolean":true,"code":"hidden"}],"code":"a"}],
+	l := terminologytest.Library(t, `{"concept":[{"concept":[{"display":"In \u0026 \"out\"","code":"b"}],"property":[{"valueBoolean":true,"code":"hidden"}],"code":"a"}],
 		"property":[{"uri":"http://hl7.org/fhir/concept-properties#notSelectable","code":"hidden","type":"boolean"}],
 		"content":"complete","url":"http://x/cs","resourceType":"CodeSystem"}`,
 		`{"compose":{"include":[{"filter":[{"value":"a","op":"is-a","property":"concept"}],"system":"http://x/cs"}]},"url":"http://x/vs","resourceType":"ValueSet"}`)
-	got := expand(t, l, "url", "http://x/vs")
-	wantCodes(t, got, "a b")
+	got := terminologytest.Expand(t, l, "url", "http://x/vs")
+	terminologytest.WantCodes(t, got, "a b")
 	if c := got.Expansion.Contains; !c[0].Abstract || c[1].Display != `In & "out"` {
 		t.Errorf("got %+v", c)
 	}
@@ -159,22 +150,22 @@ func TestPrecedence(t *testing.T) {
 		resources []string
 		want      string
 	}{
-		{"the same version: later", []string{codeSystemWith("http://x/a", "1", "old"), codeSystemWith("http://x/a", "1", "new")}, "new"},
-		{"higher version first", []string{codeSystemWith("http://x/a", "10.0", "ten"), codeSystemWith("http://x/a", "9.0", "nine")}, "ten"},
-		{"one without version: later", []string{codeSystemWith("http://x/a", "1", "old"), codeSystemWith("http://x/a", "", "new")}, "new"},
-		{"a date and a number: later", []string{codeSystemWith("http://x/a", "2018-08-12", "old"), codeSystemWith("http://x/a", "2.0.0", "new")}, "new"},
-		{"a number and a date: later", []string{codeSystemWith("http://x/a", "2.0.0", "old"), codeSystemWith("http://x/a", "2018-08-12", "new")}, "new"},
-		{"dates", []string{codeSystemWith("http://x/a", "2019-01-02", "new"), codeSystemWith("http://x/a", "2018-08-12", "old")}, "new"},
-		{"one without version: later again", []string{codeSystemWith("http://x/a", "", "old"), codeSystemWith("http://x/a", "1", "new")}, "new"},
+		{"the same version: later", []string{terminologytest.SystemWith("http://x/a", "1", "old"), terminologytest.SystemWith("http://x/a", "1", "new")}, "new"},
+		{"higher version first", []string{terminologytest.SystemWith("http://x/a", "10.0", "ten"), terminologytest.SystemWith("http://x/a", "9.0", "nine")}, "ten"},
+		{"one without version: later", []string{terminologytest.SystemWith("http://x/a", "1", "old"), terminologytest.SystemWith("http://x/a", "", "new")}, "new"},
+		{"a date and a number: later", []string{terminologytest.SystemWith("http://x/a", "2018-08-12", "old"), terminologytest.SystemWith("http://x/a", "2.0.0", "new")}, "new"},
+		{"a number and a date: later", []string{terminologytest.SystemWith("http://x/a", "2.0.0", "old"), terminologytest.SystemWith("http://x/a", "2018-08-12", "new")}, "new"},
+		{"dates", []string{terminologytest.SystemWith("http://x/a", "2019-01-02", "new"), terminologytest.SystemWith("http://x/a", "2018-08-12", "old")}, "new"},
+		{"one without version: later again", []string{terminologytest.SystemWith("http://x/a", "", "old"), terminologytest.SystemWith("http://x/a", "1", "new")}, "new"},
 		{"content goes before none", []string{
-			codeSystemWith("http://x/a", "1", "here"),
+			terminologytest.SystemWith("http://x/a", "1", "here"),
 			`{"resourceType":"CodeSystem","url":"http://x/a","version":"2","status":"active","content":"not-present"}`,
 		}, "here"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			l := libraryOf(t, append(test.resources, allOf("http://x/a"))...)
-			wantCodes(t, expand(t, l, "url", "http://x/a-all"), test.want)
+			l := terminologytest.Library(t, append(test.resources, terminologytest.AllOf("http://x/a"))...)
+			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/a-all"), test.want)
 			var valueSets []string // that list what the code systems have
 			for _, cs := range test.resources {
 				var d struct {
@@ -185,38 +176,38 @@ func TestPrecedence(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(d.Concept) > 0 { // a value set is there or not
-					valueSets = append(valueSets, composedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
+					valueSets = append(valueSets, terminologytest.ComposedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
 				}
 			}
-			wantCodes(t, expand(t, libraryOf(t, valueSets...), "url", "http://x/vs"), test.want)
+			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, valueSets...), "url", "http://x/vs"), test.want)
 		})
 	}
 	t.Run("value sets", func(t *testing.T) {
 		set := func(version, code string) string {
 			return fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/vs","version":%q,"status":"active","compose":{"include":[{"system":"http://x/s","concept":[{"code":%q}]}]}}`, version, code)
 		}
-		l := libraryOf(t, set("2.0.0", "two"), set("10.0.0-ballot", "ballot"), set("10.0.0", "old-ten"), set("10.0.0", "ten"))
-		wantCodes(t, expand(t, l, "url", "http://x/vs"), "ten")
-		wantCodes(t, expand(t, l, "url", "http://x/vs|2.0.0"), "two")
-		wantCodes(t, expand(t, l, "url", "http://x/vs|10.0.0-ballot"), "ballot")
+		l := terminologytest.Library(t, set("2.0.0", "two"), set("10.0.0-ballot", "ballot"), set("10.0.0", "old-ten"), set("10.0.0", "ten"))
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "ten")
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs|2.0.0"), "two")
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs|10.0.0-ballot"), "ballot")
 		if l.Counts().Replaced != 1 || l.Counts().ValueSets != 3 {
 			t.Errorf("got %+v", l.Counts())
 		}
-		got := expand(t, l, "url", "http://x/vs|2.0.0")
+		got := terminologytest.Expand(t, l, "url", "http://x/vs|2.0.0")
 		if got.URL != "http://x/vs" || got.Version != "2.0.0" {
 			t.Errorf("got url %q, version %q", got.URL, got.Version)
 		}
-		if e := refused(t, l, "url", "http://x/vs|3"); !errors.Is(e, outcome.ErrUnknown) {
+		if e := terminologytest.Refused(t, l, "url", "http://x/vs|3"); !errors.Is(e, outcome.ErrUnknown) {
 			t.Errorf("got %v", e)
 		}
 	})
 	t.Run("over the core", func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "x.json")
-		writeFile(t, name, []byte(codeSystemWith("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
+		terminologytest.WriteFile(t, name, []byte(terminologytest.SystemWith("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
 		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{name}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantCodes(t, expand(t, l, "url", "http://hl7.org/fhir/ValueSet/administrative-gender"), "x")
+		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://hl7.org/fhir/ValueSet/administrative-gender"), "x")
 	})
 }

@@ -16,15 +16,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-func (h *Handler) begin(r *http.Request) *operation {
-	l := h.now()
-	return &operation{Request: r, handler: h, library: l, budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.Turn)}
+// Call is one request for an operation.
+type Call struct {
+	*http.Request
+
+	// Budget bounds what the request may cost.
+	Budget budget.Budget
+
+	handler *Handler
+	library *terminology.Library // to answer from
 }
 
-func (o *operation) read(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
-	switch o.Method {
+func (h *Handler) begin(r *http.Request) *Call {
+	l := h.now()
+	return &Call{Request: r, handler: h, library: l, Budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.Turn)}
+}
+
+func (c *Call) read(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+	switch c.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
-		return o.readInputs(w, bare)
+		return c.readInputs(w, bare)
 	}
 	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
@@ -38,22 +49,26 @@ func instance(path string) (kind, id string) {
 	return kind, id
 }
 
-// fill adds what the path and the headers say to the parameters.
-func (o *operation) fill(p *common) {
-	r := o.Request
-	p.get = r.Method != http.MethodPost
-	_, p.ID = instance(r.URL.Path)
-	p.Language.Accept = negotiation.Languages(r.Header["Accept-Language"])
-	p.cacheKey, p.cached = cacheKey(o, p.cacheID)
-	p.Limits = o.handler.Limits
-	p.Limits.Entries = o.limit()
+// Parameters reads the parameters that operations share, from the inputs, the path and the headers.
+func (c *Call) Parameters(inputs []parameters.Input) (*Parameters, error) {
+	p := new(Parameters)
+	if err := p.read(inputs); err != nil {
+		return nil, err
+	}
+	p.get = c.Method != http.MethodPost
+	_, p.ID = instance(c.URL.Path)
+	p.Language.Accept = negotiation.Languages(c.Header["Accept-Language"])
+	p.cacheKey, p.cached = cacheKey(c, p.cacheID)
+	p.Limits = c.handler.Limits
+	p.Limits.Entries = c.limit()
+	return p, nil
 }
 
 // limit returns how many codes the answer may hold. X-Too-Costly-Threshold lowers it, so that clients can test the
 // error.
-func (o *operation) limit() int {
-	limit := o.handler.Limits.Most()
-	if header := o.Header.Get("X-Too-Costly-Threshold"); header != "" {
+func (c *Call) limit() int {
+	limit := c.handler.Limits.Most()
+	if header := c.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
 			limit = min(limit, n)
 		}
@@ -61,61 +76,50 @@ func (o *operation) limit() int {
 	return limit
 }
 
-// libraryWith returns l with the resources of the request added.
-func (o *operation) libraryWith(l *terminology.Library, p *common) (*terminology.Library, error) {
-	if len(p.resources) == 0 && !p.cached {
+// Library returns l with the resources of the request added.
+func (c *Call) Library(l *terminology.Library, p *Parameters) (*terminology.Library, error) {
+	if len(p.Resources) == 0 && !p.cached {
 		return l, nil
 	}
-	if err := o.budget.Read(sizeOf(p.resources)); err != nil {
+	if err := c.Budget.Read(sizeOf(p.Resources)); err != nil {
 		return nil, err
 	}
-	if len(p.resources) > maxResources {
+	if len(p.Resources) > maxResources {
 		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", maxResources)}
 	}
 	if !p.cached {
-		return l.With(p.resources...)
+		return l.With(p.Resources...)
 	}
-	return o.handler.remembered.library(l, p.cacheKey, p.resources, &o.budget)
+	return c.handler.remembered.library(l, p.cacheKey, p.Resources, &c.Budget)
 }
 
-func (o *operation) expand(l *terminology.Library, p *common) (*expansion.Expansion, error) {
+func (c *Call) expand(l *terminology.Library, p *Parameters) (*expansion.Expansion, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	l, err := o.libraryWith(l, p)
+	l, err := c.Library(l, p)
 	if err != nil {
 		return nil, err
 	}
-	return l.Expand(&o.budget, p.Query)
-}
-
-// orProvisional returns body. If definitions were missing and other servers may have them, it returns an error that
-// holds body instead.
-func (o *operation) orProvisional(body []byte, missed []outcome.Missing) ([]byte, error) {
-	if !o.handler.Others || len(missed) == 0 {
-		return body, nil
-	}
-	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
-	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}
-	return nil, e
+	return l.Expand(&c.Budget, p.Query)
 }
 
 // cacheKey returns the key for a request's cache-id, if it has one. It includes the credentials or the principal, so
 // that no client is answered from what another one sent.
-func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
+func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
-		id = o.Header.Get("X-Cache-Id")
+		id = c.Header.Get("X-Cache-Id")
 	}
 	if id == "" {
 		return key, false
 	}
-	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
+	return sha256.Sum256([]byte(id + "\x00" + c.holder())), true
 }
 
 // holder identifies the sender by its credentials or else by the principal.
-func (o *operation) holder() string {
-	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
-		return o.Header.Get("Authorization")
+func (c *Call) holder() string {
+	if len(c.Header["Authorization"]) > 0 || c.handler.Principal == nil {
+		return c.Header.Get("Authorization")
 	}
-	return o.handler.Principal(o.Context())
+	return c.handler.Principal(c.Context())
 }

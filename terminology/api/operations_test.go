@@ -1,99 +1,18 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
-
-// colours has everything that an answer may show: a hierarchy, designations, properties, statuses.
-const colours = `{"resourceType":"CodeSystem","id":"colours","url":"http://x/colours","version":"1.0.0","name":"Colours","status":"active",
-"language":"en","content":"complete","valueSet":"http://x/colours/vs","caseSensitive":true,
-"property":[{"code":"hue","uri":"http://x/hue","type":"integer"},{"code":"kin","type":"Coding"}],
-"concept":[
- {"code":"any","display":"Any colour","definition":"All of them","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
-  {"code":"red","display":"Red","designation":[{"language":"de","value":"Rot"},{"language":"de-CH","value":"Rot (CH)"},
-    {"language":"fr","use":{"system":"http://x/use","code":"formal"},"value":"Rouge"}],"property":[{"code":"hue","valueInteger":0},
-    {"code":"kin","valueCoding":{"system":"http://x/colours","code":"pink"}}],
-   "concept":[{"code":"pink","display":"Pink","property":[{"code":"status","valueCode":"retired"}]}]},
-  {"code":"blue","display":"Blue","designation":[{"language":"de","value":"Blau"}],"property":[{"code":"hue","valueInteger":240}]}]}]}`
-
-// coloursInDutch is a language pack, colourNotes a supplement that has to be asked for.
-const (
-	coloursInDutch = `{"resourceType":"CodeSystem","url":"http://x/nl","version":"1","status":"active","language":"nl","content":"supplement",
-"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-supplement-type","valueCode":"lang-pack"}],
-"supplements":"http://x/colours","concept":[{"code":"red","display":"Rood"}]}`
-	colourNotes = `{"resourceType":"CodeSystem","url":"http://x/notes","version":"2","status":"active","content":"supplement","supplements":"http://x/colours|1.0.0",
-"property":[{"code":"mood","type":"string"}],"concept":[{"code":"red","property":[{"code":"mood","valueString":"angry"}],
-"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":1.50}]}]}`
-)
-
-// colourLibrary returns a library with the colours.
-func colourLibrary(t testing.TB) *terminology.Library {
-	t.Helper()
-	return libraryOf(t, colours, coloursInDutch, colourNotes,
-		valueSetOf("http://x/is-red", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]}]}`),
-		valueSetOf("http://x/listed", `{"include":[{"system":"http://x/colours","concept":[{"code":"red","display":"Crimson",
-			"designation":[{"language":"de","value":"Karmesin"}]},{"code":"blue"}]}]}`),
-		`{"resourceType":"StructureDefinition","url":"http://x/Paint","snapshot":{"element":[{"id":"Paint.colour","path":"Paint.colour",
-			"binding":{"strength":"required","valueSet":"http://x/is-red"}}]}}`,
-		`{"resourceType":"ConceptMap","id":"map","url":"http://x/map","version":"1","status":"active","group":[{"source":"http://x/colours","target":"http://x/rgb",
-			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
-}
-
-// call sends a request to a handler that is mounted as in the gateway, and returns the answer.
-func call(t testing.TB, h *Handler, method, path, body string, headers ...string) (*httptest.ResponseRecorder, map[string]any) {
-	t.Helper()
-	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/fhir+json")
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	serve(h).ServeHTTP(w, r)
-	var answer map[string]any
-	if w.Body.Len() > 0 && strings.Contains(w.Header().Get("Content-Type"), "json") {
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-			t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)
-		}
-	}
-	return w, answer
-}
-
-// outline writes an expansion as code[display](properties){entries within}.
-func outline(contains []containsEntry) string {
-	var b strings.Builder
-	for i, c := range contains {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(c.Code)
-		if c.Display != "" {
-			b.WriteString("[" + c.Display + "]")
-		}
-		if p := c.properties(); len(p) > 0 {
-			b.WriteString("(" + strings.Join(p, ",") + ")")
-		}
-		for _, d := range c.Designation {
-			b.WriteString("<" + d["language"].(string) + ":" + d["value"].(string) + ">")
-		}
-		if len(c.Contains) > 0 {
-			b.WriteString("{" + outline(c.Contains) + "}")
-		}
-	}
-	return b.String()
-}
 
 func TestExpandParameters(t *testing.T) {
-	l := colourLibrary(t)
+	l := terminologytest.ColourLibrary(t)
 	tests := []struct {
 		name  string
 		pairs []string
@@ -121,8 +40,8 @@ func TestExpandParameters(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := expand(t, l, append([]string{"url", "http://x/colours/vs"}, test.pairs...)...)
-			if o := outline(got.Expansion.Contains); o != test.want {
+			got := terminologytest.Expand(t, l, append([]string{"url", "http://x/colours/vs"}, test.pairs...)...)
+			if o := terminologytest.Outline(got.Expansion.Contains); o != test.want {
 				t.Errorf("got  %s\nwant %s", o, test.want)
 			}
 		})
@@ -130,7 +49,7 @@ func TestExpandParameters(t *testing.T) {
 }
 
 func TestExpandSubjects(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t)}
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	inline := `{"resourceType":"ValueSet","status":"active","contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[
 		{"system":"http://x/colours","concept":[{"code":"blue"}]}]}}],"compose":{"include":[{"valueSet":["#in"]}]}}`
 	green := `{"resourceType":"CodeSystem","url":"http://x/colours","version":"0.9","content":"complete","status":"active","concept":[{"code":"green"}]}`
@@ -153,12 +72,12 @@ func TestExpandSubjects(t *testing.T) {
 			if test.name == "form" {
 				path += "&url=http://x/colours/vs"
 			}
-			w, _ := call(t, h, test.method, path, body)
-			var got expanded
+			w, _ := terminologytest.Call(t, h, test.method, path, body)
+			var got terminologytest.Expanded
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 				t.Fatalf("got %d %s", w.Code, w.Body)
 			}
-			if o := outline(got.Expansion.Contains); o != test.want {
+			if o := terminologytest.Outline(got.Expansion.Contains); o != test.want {
 				t.Errorf("got  %s\nwant %s", o, test.want)
 			}
 		})
@@ -166,19 +85,19 @@ func TestExpandSubjects(t *testing.T) {
 }
 
 func TestExpandInstance(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
-	_, byID := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?filter=male", "")
-	_, byURL := call(t, h, "GET", "/ValueSet/$expand?filter=male&url="+gender, "")
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	_, byID := terminologytest.Call(t, h, "GET", "/ValueSet/administrative-gender/$expand?filter=male", "")
+	_, byURL := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?filter=male&url="+gender, "")
 	if a, b := jsonOf(byID), jsonOf(byURL); a != b {
 		t.Errorf("got %s, want %s", a, b)
 	}
-	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url="+gender+"|4.0.1", ""); w.Code != 200 {
+	if w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url="+gender+"|4.0.1", ""); w.Code != 200 {
 		t.Errorf("its own url: got %d %s", w.Code, w.Body)
 	}
-	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url=http://hl7.org/fhir/ValueSet/languages", ""); w.Code != 400 {
+	if w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url=http://hl7.org/fhir/ValueSet/languages", ""); w.Code != 400 {
 		t.Errorf("the url of another: got %d %s", w.Code, w.Body)
 	}
-	if w, answer := call(t, h, "GET", "/ValueSet/none/$expand", ""); w.Code != 404 || answer["resourceType"] != "OperationOutcome" {
+	if w, answer := terminologytest.Call(t, h, "GET", "/ValueSet/none/$expand", ""); w.Code != 404 || answer["resourceType"] != "OperationOutcome" {
 		t.Errorf("got %d %v", w.Code, answer)
 	}
 }
@@ -190,10 +109,10 @@ func jsonOf(v any) string {
 }
 
 func TestIncludeDefinition(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
 		"extension":[{"url":"http://x/e","valueString":"kept"}],"compose":{"include":[{"system":"http://x/colours"}]}}`)}
-	_, plain := call(t, h, "GET", "/ValueSet/v/$expand", "")
-	_, whole := call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
+	_, plain := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand", "")
+	_, whole := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
 	for _, member := range []string{"id", "publisher", "extension", "compose"} {
 		if plain[member] != nil || whole[member] == nil {
 			t.Errorf("%s: got %v and %v", member, plain[member], whole[member])
@@ -203,10 +122,10 @@ func TestIncludeDefinition(t *testing.T) {
 
 func TestVersionRules(t *testing.T) {
 	version := func(v string) string {
-		return strings.ReplaceAll(codeSystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
+		return strings.ReplaceAll(terminologytest.SystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
 	}
-	l := libraryOf(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), allOf("http://x/cs"),
-		valueSetOf("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
+	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), terminologytest.AllOf("http://x/cs"),
+		terminologytest.ValueSet("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
 	tests := []struct {
 		name, url string
 		pairs     []string
@@ -224,7 +143,7 @@ func TestVersionRules(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, err := request(&Handler{Library: l}, http.MethodGet, query(append([]string{"url", "http://x/" + test.url}, test.pairs...)...))
+			w, err := terminologytest.Request(&api.Handler{Library: l}, http.MethodGet, terminologytest.Query(append([]string{"url", "http://x/" + test.url}, test.pairs...)...))
 			got := w.Body.String()
 			if err != nil {
 				got = err.Error()
@@ -237,40 +156,40 @@ func TestVersionRules(t *testing.T) {
 }
 
 func TestFormats(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
+	h := &api.Handler{Library: terminologytest.Core(t)}
 	path := "/ValueSet/$expand?url=" + gender
-	w, _ := call(t, h, "GET", path+"&_format=xml", "")
-	wantText(t, w.Body.String(), `<ValueSet xmlns="http://hl7.org/fhir"><url value="`+gender+`"/>`, `<code value="male"/>`)
+	w, _ := terminologytest.Call(t, h, "GET", path+"&_format=xml", "")
+	terminologytest.WantText(t, w.Body.String(), `<ValueSet xmlns="http://hl7.org/fhir"><url value="`+gender+`"/>`, `<code value="male"/>`)
 	if got := w.Header().Get("Content-Type"); got != "application/fhir+xml" {
 		t.Errorf("got Content-Type %q", got)
 	}
-	if w, _ := call(t, h, "GET", path, "", "Accept", "application/fhir+xml"); !strings.HasPrefix(w.Body.String(), "<?xml") {
+	if w, _ := terminologytest.Call(t, h, "GET", path, "", "Accept", "application/fhir+xml"); !strings.HasPrefix(w.Body.String(), "<?xml") {
 		t.Errorf("got %.50s", w.Body)
 	}
-	if w, _ := call(t, h, "GET", path, "", "Accept", "text/html,application/xml;q=0.9,*/*"); w.Body.Bytes()[0] != '{' {
+	if w, _ := terminologytest.Call(t, h, "GET", path, "", "Accept", "text/html,application/xml;q=0.9,*/*"); w.Body.Bytes()[0] != '{' {
 		t.Errorf("got %.50s", w.Body)
 	}
-	if w, _ := call(t, h, "GET", path+"&_pretty=true", ""); !strings.Contains(w.Body.String(), "\n") {
+	if w, _ := terminologytest.Call(t, h, "GET", path+"&_pretty=true", ""); !strings.Contains(w.Body.String(), "\n") {
 		t.Errorf("got %.50s", w.Body)
 	}
-	if w, _ := call(t, h, "GET", path+"&_format=turtle", ""); w.Code != http.StatusNotAcceptable {
+	if w, _ := terminologytest.Call(t, h, "GET", path+"&_format=turtle", ""); w.Code != http.StatusNotAcceptable {
 		t.Errorf("got %d", w.Code)
 	}
 }
 
 func TestEntityTags(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
+	h := &api.Handler{Library: terminologytest.Core(t)}
 	path := "/ValueSet/$expand?url=" + gender
-	w, _ := call(t, h, "GET", path, "")
+	w, _ := terminologytest.Call(t, h, "GET", path, "")
 	tag := w.Header().Get("ETag")
 	for _, header := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
-		if again, _ := call(t, h, "GET", path, "", "If-None-Match", header); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+		if again, _ := terminologytest.Call(t, h, "GET", path, "", "If-None-Match", header); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
 			t.Errorf("If-None-Match %s: got %d", header, again.Code)
 		}
 	}
 	tags := []string{tag}
 	for _, other := range []string{"&count=1", "&filter=m", "&_format=xml", "&_pretty=true", "&excludeNested=true", "&displayLanguage=de"} {
-		w, _ := call(t, h, "GET", path+other, "", "If-None-Match", tag)
+		w, _ := terminologytest.Call(t, h, "GET", path+other, "", "If-None-Match", tag)
 		if got := w.Header().Get("ETag"); w.Code != 200 || slices.Contains(tags, got) {
 			t.Errorf("%s: got %d %s", other, w.Code, got)
 		}
@@ -282,21 +201,22 @@ func TestStreamedAnswer(t *testing.T) {
 	for i := range 5000 {
 		concepts = append(concepts, `{"code":"c`+strings.Repeat("0", i%7)+jsonOf(i)+`"}`)
 	}
-	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, allOf("http://x/big"))
-	got := expand(t, l, "url", "http://x/big-all")
-	if len(got.codes()) != 5000 || *got.Expansion.Total != 5000 {
-		t.Errorf("got %d of %d", len(got.codes()), *got.Expansion.Total)
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, terminologytest.AllOf("http://x/big"))
+	got := terminologytest.Expand(t, l, "url", "http://x/big-all")
+	if len(got.Codes()) != 5000 || *got.Expansion.Total != 5000 {
+		t.Errorf("got %d of %d", len(got.Codes()), *got.Expansion.Total)
 	}
 }
 
 func TestCacheID(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t), remembered: resourceCache{most: 1000}}
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	h.SetMostRemembered(1000)
 	parameters := func(more string) string {
 		return `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/cs-all"},{"name":"cache-id","valueId":"1"}` + more + `]}`
 	}
 	resource := func(r string) string { return `,{"name":"tx-resource","resource":` + r + `}` }
 	status := func(body string, headers ...string) int {
-		w, _ := call(t, h, "POST", "/ValueSet/$expand", body, headers...)
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", body, headers...)
 		return w.Code
 	}
 	steps := []struct {
@@ -305,11 +225,11 @@ func TestCacheID(t *testing.T) {
 		want int
 	}{
 		{"nothing yet", status(parameters("")), 404},
-		{"a part", status(parameters(resource(allOf("http://x/cs")))), 422},
-		{"the rest", status(parameters(resource(codeSystemWith("http://x/cs", "1", "a")))), 200},
+		{"a part", status(parameters(resource(terminologytest.AllOf("http://x/cs")))), 422},
+		{"the rest", status(parameters(resource(terminologytest.SystemWith("http://x/cs", "1", "a")))), 200},
 		{"remembered", status(parameters("")), 200},
 		{"of another client", status(parameters(""), "Authorization", "Bearer x"), 404},
-		{"too much to remember", status(parameters(resource(codeSystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
+		{"too much to remember", status(parameters(resource(terminologytest.SystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
 		{"still remembered", status(parameters("")), 200},
 	}
 	for _, step := range steps {
@@ -345,60 +265,12 @@ func TestMaxGathered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
-				l := colourLibrary(t) // for each limit: a stored expansion gathers nothing
+				l := terminologytest.ColourLibrary(t) // for each limit: a stored expansion gathers nothing
 				l.Definitions().Bounds.Gathered = limit
-				if w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
+				if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
 				}
 			}
 		})
-	}
-}
-
-// A value set that two import is looked into once, and so are those that it imports:
-// else each step would double the work, and 4 KB of a request take hours.
-func TestImportsAreLookedIntoOnce(t *testing.T) {
-	l := colourLibrary(t)
-	l.Definitions().Bounds.Gathered = 1000
-	const depth = 20
-	var resources strings.Builder
-	for i := range depth {
-		next := fmt.Sprintf(`{"valueSet":["http://x/%d"]}`, i+1)
-		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
-	}
-	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
-	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}` + resources.String() + `]}`
-	if w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$validate-code", body); w.Code != 200 || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-}
-
-// What a request brings along for all of its validations is read by each.
-func TestBatchIsBounded(t *testing.T) {
-	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", maxReread/500) + `"}}`
-	one := `,{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}]}}`
-	for n, want := range map[int]int{1: 200, 500: 413} {
-		body := `{"resourceType":"Parameters","parameter":[` + brought + strings.Repeat(one, n) + `]}`
-		if w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$batch-validate-code", body); w.Code != want {
-			t.Errorf("%d validations: got %d %.300s", n, w.Code, w.Body)
-		}
-	}
-}
-
-func TestRememberedIsBounded(t *testing.T) {
-	var c resourceCache
-	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
-	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
-	c.most = int64(100 * len(resource))
-	for i := range maxCacheIDs + 50 {
-		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, held := c.items.Held(); n != 100 || held != c.most {
-		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
-	}
-	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
-		t.Error("the last one is forgotten")
 	}
 }

@@ -15,18 +15,21 @@ import (
 // maxParameterLength is in bytes.
 const maxParameterLength = 8 << 10
 
-// parameters are the parameters of a request.
-type common struct {
+// Parameters are those that all operations share, of one request. Make them with [Call.Parameters].
+type Parameters struct {
 	expansion.Query
-	resources []jsontext.Value // tx-resource
-	cacheID   string
-	cacheKey  [sha256.Size]byte
-	cached    bool // there is a cacheKey
-	get       bool // by GET, the answer is a list unless a tree is asked for, and always has an offset (interface.md)
+
+	// Resources are definitions sent with the request (tx-resource).
+	Resources []jsontext.Value
+
+	cacheID  string
+	cacheKey [sha256.Size]byte
+	cached   bool // there is a cacheKey
+	get      bool // by GET, the answer is a list unless a tree is asked for, and always has an offset (interface.md)
 }
 
 // read reads the parameters. Unknown ones are ignored, as R4 says for operations.
-func (p *common) read(inputs []parameters.Input) error {
+func (p *Parameters) read(inputs []parameters.Input) error {
 	p.Given = inputs
 	for i := range inputs {
 		in := &inputs[i]
@@ -49,7 +52,7 @@ func (p *common) read(inputs []parameters.Input) error {
 
 // isRepeatable reports whether a parameter may occur more than once. Any other that does is an error, since nothing says
 // which one counts.
-func (p *common) isRepeatable(name string) bool {
+func (p *Parameters) isRepeatable(name string) bool {
 	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
 }
 
@@ -62,16 +65,39 @@ func isText(value string) bool {
 }
 
 // set reads one parameter and reports whether it is known.
-func (p *common) set(in *parameters.Input) (known bool, err error) {
+func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "cache-id":
 		p.cacheID = in.Value
 	case "tx-resource":
 		if in.Resource != nil {
-			p.resources = append(p.resources, in.Resource)
+			p.Resources = append(p.Resources, in.Resource)
 		}
 	default:
 		return p.Query.Set(in)
 	}
 	return true, nil
+}
+
+// Coding reads a concept from a Coding, such as coding or codingA for the suffix A, or from a code with the parameters system
+// and version (R4 CodeSystem/$lookup, $subsumes).
+func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
+	code, whole := "code"+suffix, "coding"+suffix
+	if in := parameters.Find(p.Given, whole); in != nil {
+		if p.Sent(code) {
+			return c, outcome.BadRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
+		}
+		return parameters.ParseCoding(in.Complex, whole)
+	}
+	for i := range p.Given {
+		switch in := &p.Given[i]; in.Name {
+		case code:
+			c.Code = in.Value
+		case "system":
+			c.System = in.Value
+		case "version":
+			c.Version = in.Value
+		}
+	}
+	return c, nil
 }

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // world is a random set of definitions, in the form in which a naive evaluation reads them.
@@ -136,7 +138,7 @@ func (w world) resources() []string {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, valueSetOf(fmt.Sprintf("v%d", v), string(text)))
+		all = append(all, terminologytest.ValueSet(fmt.Sprintf("v%d", v), string(text)))
 	}
 	return all
 }
@@ -169,7 +171,7 @@ func renderSets(sets []included) []map[string]any {
 }
 
 // codedOf returns the systems and codes of an answer.
-func codedOf(e expanded) []coded {
+func codedOf(e terminologytest.Expanded) []coded {
 	var all []coded
 	for _, c := range e.Expansion.Contains {
 		all = append(all, coded{c.System, c.Code})
@@ -181,9 +183,9 @@ func TestSetAlgebra(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(150) {
 		w := randomWorld(rand.New(rand.NewPCG(seed, 1)))
-		l := libraryOf(t, w.resources()...)
+		l := terminologytest.Library(t, w.resources()...)
 		for v := range w.valueSets {
-			got, want := codedOf(expand(t, l, "url", fmt.Sprintf("v%d", v))), w.naive(v)
+			got, want := codedOf(terminologytest.Expand(t, l, "url", fmt.Sprintf("v%d", v))), w.naive(v)
 			if !slices.Equal(got, want) && len(got)+len(want) > 0 {
 				t.Fatalf("seed %d, value set %d: got %v, want %v\n%s", seed, v, got, want, strings.Join(w.resources(), "\n"))
 			}
@@ -192,7 +194,7 @@ func TestSetAlgebra(t *testing.T) {
 }
 
 func TestPagesMakeTheWhole(t *testing.T) {
-	l := coreLibrary(t)
+	l := terminologytest.Core(t)
 	urls := []string{
 		gender, "http://hl7.org/fhir/ValueSet/marital-status", "http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype",
 		"http://terminology.hl7.org/ValueSet/v3-ActCode", "http://hl7.org/fhir/ValueSet/doc-section-codes",
@@ -201,12 +203,12 @@ func TestPagesMakeTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 60 {
 		url, filter := urls[r.IntN(len(urls))], filters[r.IntN(len(filters))]
-		whole := expand(t, l, "url", url, "filter", filter)
+		whole := terminologytest.Expand(t, l, "url", url, "filter", filter)
 		size := 1 + r.IntN(1+*whole.Expansion.Total)
 		size = max(size, *whole.Expansion.Total/20)
-		var joined []containsEntry
+		var joined []terminologytest.Entry
 		for offset := 0; offset <= *whole.Expansion.Total; offset += size {
-			page := expand(t, l, "url", url, "filter", filter, "offset", strconv.Itoa(offset), "count", strconv.Itoa(size))
+			page := terminologytest.Expand(t, l, "url", url, "filter", filter, "offset", strconv.Itoa(offset), "count", strconv.Itoa(size))
 			if *page.Expansion.Total != *whole.Expansion.Total || *page.Expansion.Offset != offset {
 				t.Errorf("%s: total %d, offset %d of a page", url, *page.Expansion.Total, *page.Expansion.Offset)
 			}
@@ -242,15 +244,15 @@ func TestLaterOperators(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			definition := omitted + test.rest
-			wantCodes(t, expand(t, libraryOf(t, animals, definition), "url", "http://x/vs"), test.want)
-			h := &Handler{Library: libraryOf(t, animals)}
-			for kind, body := range map[string]string{"json": definition, "xml": asXML(t, definition)} {
-				w, _ := call(t, h, "POST", "/ValueSet/$expand?excludeNested=true&_format=json", body, "Content-Type", "application/fhir+"+kind)
-				var got expanded
+			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, terminologytest.Animals, definition), "url", "http://x/vs"), test.want)
+			h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Animals)}
+			for kind, body := range map[string]string{"json": definition, "xml": terminologytest.AsXML(t, definition)} {
+				w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true&_format=json", body, "Content-Type", "application/fhir+"+kind)
+				var got terminologytest.Expanded
 				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 					t.Fatal(err)
 				}
-				wantCodes(t, got, test.want)
+				terminologytest.WantCodes(t, got, test.want)
 			}
 		})
 	}
@@ -265,8 +267,8 @@ func TestLaterFiltersAreNotGuessed(t *testing.T) {
 		"no operator":              `"filter":[{"property":"concept","value":"animal"}]`,
 		"a filter within":          `"filter":[{"property":"concept","op":"is-a","value":"animal","extension":[` + nested + `]}]`,
 	} {
-		l := libraryOf(t, animals, omitted+`"compose":{"include":[{"system":"http://x/animals",`+filter+`}]}}`)
-		if e := refused(t, l, "url", "http://x/vs"); e.Status != http.StatusUnprocessableEntity || !errors.Is(e, outcome.ErrIncomplete) {
+		l := terminologytest.Library(t, terminologytest.Animals, omitted+`"compose":{"include":[{"system":"http://x/animals",`+filter+`}]}}`)
+		if e := terminologytest.Refused(t, l, "url", "http://x/vs"); e.Status != http.StatusUnprocessableEntity || !errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("%s: got %d %s", name, e.Status, e.Text)
 		}
 	}

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bytes"
@@ -14,28 +14,30 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 func TestRead(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t)}
-	w, got := call(t, h, "GET", "/CodeSystem/colours", "")
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
+	w, got := terminologytest.Call(t, h, "GET", "/CodeSystem/colours", "")
 	var want map[string]any
-	if err := json.Unmarshal([]byte(colours), &want); err != nil {
+	if err := json.Unmarshal([]byte(terminologytest.Colours), &want); err != nil {
 		t.Fatal(err)
 	}
 	if w.Code != http.StatusOK || jsonOf(got["concept"]) != jsonOf(want["concept"]) {
 		t.Errorf("got %s\nwant %s", jsonOf(got["concept"]), jsonOf(want["concept"]))
 	}
-	if w, got = call(t, h, "GET", "/CodeSystem/colours?_summary=true", ""); got["concept"] != nil || got["content"] != "complete" {
+	if w, got = terminologytest.Call(t, h, "GET", "/CodeSystem/colours?_summary=true", ""); got["concept"] != nil || got["content"] != "complete" {
 		t.Errorf("summary: got %s", w.Body)
 	}
 	for path, status := range map[string]int{"/CodeSystem/none": 404, "/ValueSet/none": 404, "/CodeSystem/colours?_summary=x": 400} {
-		if w, _ := call(t, h, "GET", path, ""); w.Code != status {
+		if w, _ := terminologytest.Call(t, h, "GET", path, ""); w.Code != status {
 			t.Errorf("%s: got %d", path, w.Code)
 		}
 	}
-	if w, _ := call(t, h, "GET", "/CodeSystem/colours?_format=xml", ""); !strings.HasPrefix(w.Body.String(), "<?xml") {
+	if w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/colours?_format=xml", ""); !strings.HasPrefix(w.Body.String(), "<?xml") {
 		t.Errorf("got %.60s", w.Body)
 	}
 }
@@ -67,9 +69,9 @@ func TestReadCore(t *testing.T) {
 		want[resource["resourceType"].(string)+resource["url"].(string)+"|"+version] = resource
 	}
 	for _, kind := range []string{"CodeSystem", "ValueSet"} {
-		for _, p := range publishedIn(coreLibrary(t).Definitions(), kind) {
+		for _, p := range api.PublishedIn(terminologytest.Core(t).Definitions(), kind) {
 			var got map[string]any
-			if err := json.Unmarshal(p.append(nil, new(expansion.Subset)), &got); err != nil {
+			if err := json.Unmarshal(p.Append(nil, new(expansion.Subset)), &got); err != nil {
 				t.Fatalf("%s: %v", p.URL, err)
 			}
 			of, ok := want[kind+p.URL+"|"+p.Version]
@@ -96,8 +98,8 @@ func withoutExtensions(concepts any) {
 }
 
 func TestSearchset(t *testing.T) {
-	h := &Handler{Library: libraryOf(t,
-		codeSystemWith("http://x/a", "1", "a"), codeSystemWith("http://x/a", "2", "a"),
+	h := &api.Handler{Library: terminologytest.Library(t,
+		terminologytest.SystemWith("http://x/a", "1", "a"), terminologytest.SystemWith("http://x/a", "2", "a"),
 		`{"resourceType":"ValueSet","id":"one","url":"http://x/one","version":"1","name":"EinÄpfel","title":"Green apples","status":"active","compose":{"include":[{"system":"http://x/a"}]}}`,
 		`{"resourceType":"ValueSet","id":"two","url":"http://x/two","name":"Two","title":"Apples","status":"draft"}`,
 		`{"resourceType":"ValueSet","id":"three","url":"http://x/two","version":"3","name":"Three","status":"draft","contained":[{"resourceType":"CodeSystem","id":"c","content":"complete"}]}`)}
@@ -124,7 +126,7 @@ func TestSearchset(t *testing.T) {
 		"CodeSystem?status=active&_count=1":         "?",
 		"CodeSystem?url=http://x/v%23c&status=none": "",
 	} {
-		w, got := call(t, h, "GET", "/"+query, "")
+		w, got := terminologytest.Call(t, h, "GET", "/"+query, "")
 		ids := []string{}
 		entries, _ := got["entry"].([]any)
 		for _, entry := range entries {
@@ -139,7 +141,7 @@ func TestSearchset(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"ValueSet?url:below=http://x", "ValueSet?_count=-1", "ValueSet?_summary=x", "ValueSet?_format=turtle"} {
-		if w, _ := call(t, h, "GET", "/"+query, ""); w.Code < 400 {
+		if w, _ := terminologytest.Call(t, h, "GET", "/"+query, ""); w.Code < 400 {
 			t.Errorf("%s: got %d", query, w.Code)
 		}
 	}
@@ -147,10 +149,10 @@ func TestSearchset(t *testing.T) {
 
 // The pages of a search lead on to each other, and together are all that is found.
 func TestSearchsetPages(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t)}
+	h := &api.Handler{Library: terminologytest.Core(t)}
 	path, seen, total := "/ValueSet?status=draft&unknown=1&_elements=url&_count=200", 0, 0.0
 	for path != "" {
-		_, got := call(t, h, "GET", path, "")
+		_, got := terminologytest.Call(t, h, "GET", path, "")
 		entries, _ := got["entry"].([]any)
 		seen, total = seen+len(entries), got["total"].(float64)
 		links := map[string]string{}
@@ -168,44 +170,13 @@ func TestSearchsetPages(t *testing.T) {
 	}
 }
 
-func TestCapabilityStatement(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t), Statement: Statement{Version: "1.2.3", Released: fixedTime, Security: []string{"SMART-on-FHIR"}}}
-	w, got := call(t, h, "GET", "/metadata", "")
-	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-	wantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
-		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
-	// What is claimed is answered.
-	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
-		claimed := resource.(map[string]any)
-		kind := claimed["type"].(string)
-		for _, operation := range claimed["operation"].([]any) {
-			if w, _ := call(t, h, "GET", "/"+kind+"/$"+operation.(map[string]any)["name"].(string), ""); w.Code == http.StatusNotFound {
-				t.Errorf("%s: %s is claimed and not there", kind, operation)
-			}
-		}
-		if claimed["interaction"] != nil {
-			if w, _ := call(t, h, "GET", "/"+kind, ""); w.Code != http.StatusOK {
-				t.Errorf("%s cannot be searched: %d", kind, w.Code)
-			}
-		}
-	}
-	if w, _ := call(t, h, "GET", "/metadata?mode=x", ""); w.Code != http.StatusBadRequest {
-		t.Errorf("unknown mode: got %d", w.Code)
-	}
-	if w, _ := call(t, h, "GET", "/$versions", ""); !strings.Contains(w.Body.String(), `{"name":"default","valueString":"4.0"}`) {
-		t.Errorf("versions: got %s", w.Body)
-	}
-}
-
 // TestSearchBombs searches for what is costly to look for, or to write.
 func TestSearchBombs(t *testing.T) {
 	var resources []string
 	for i := range 20 {
 		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
 	}
-	l := libraryOf(t, resources...)
+	l := terminologytest.Library(t, resources...)
 	l.Definitions().Bounds.Gathered = 5000
 	for _, test := range []struct {
 		name, query string
@@ -218,7 +189,7 @@ func TestSearchBombs(t *testing.T) {
 		{"all", "/ValueSet?_count=100", http.StatusUnprocessableEntity},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if w, _ := call(t, &Handler{Library: l}, http.MethodGet, test.query, ""); w.Code != test.want {
+			if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, http.MethodGet, test.query, ""); w.Code != test.want {
 				t.Errorf("got %d %.200s", w.Code, w.Body)
 			}
 		})

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -9,22 +9,24 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // postExpand asks for a value set by POST, and returns what it is and whether an offset was told.
 func postExpand(t *testing.T, l *terminology.Library, parameters string) (contains string, hasOffset bool) {
 	t.Helper()
-	w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[`+parameters+`]}`)
-	var got expanded
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[`+parameters+`]}`)
+	var got terminologytest.Expanded
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
-	return outline(got.Expansion.Contains), got.Expansion.Offset != nil
+	return terminologytest.Outline(got.Expansion.Contains), got.Expansion.Offset != nil
 }
 
 func TestOffsetIsOfPages(t *testing.T) {
-	l := colourLibrary(t)
+	l := terminologytest.ColourLibrary(t)
 	for parameters, want := range map[string]bool{
 		`{"name":"url","valueUri":"http://x/is-red"}`:                                                           false,
 		`{"name":"url","valueUri":"http://x/is-red"},{"name":"count","valueInteger":1}`:                         true,
@@ -42,12 +44,12 @@ func TestOffsetIsOfPages(t *testing.T) {
 func TestTrees(t *testing.T) {
 	poly := `{"resourceType":"CodeSystem","url":"http://x/poly","status":"active","content":"complete","concept":[{"code":"a","concept":[{"code":"c"}]},
 		{"code":"b","concept":[{"code":"d"}]},{"code":"e","property":[{"code":"parent","valueCode":"a"},{"code":"parent","valueCode":"b"}]}]}`
-	l := libraryOf(t, colours, poly, allOf("http://x/poly"),
-		valueSetOf("http://x/below-a", `{"include":[{"system":"http://x/poly","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}`),
-		valueSetOf("http://x/leaves", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink,red"}]}]}`),
-		valueSetOf("http://x/ends", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink"}]}]}`),
-		valueSetOf("http://x/two", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]},{"system":"http://x/colours"}]}`),
-		valueSetOf("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","filter":[{"property":"code","op":"=","value":"red"}]}]}`))
+	l := terminologytest.Library(t, terminologytest.Colours, poly, terminologytest.AllOf("http://x/poly"),
+		terminologytest.ValueSet("http://x/below-a", `{"include":[{"system":"http://x/poly","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}`),
+		terminologytest.ValueSet("http://x/leaves", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink,red"}]}]}`),
+		terminologytest.ValueSet("http://x/ends", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink"}]}]}`),
+		terminologytest.ValueSet("http://x/two", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]},{"system":"http://x/colours"}]}`),
+		terminologytest.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","filter":[{"property":"code","op":"=","value":"red"}]}]}`))
 	tests := []struct{ name, url, more, want string }{
 		{"several parents", "poly-all", "", "a c b d e"},
 		{"several parents, but in a part", "below-a", "", "a c e"},
@@ -87,12 +89,12 @@ func TestDifferenceOfVersions(t *testing.T) {
 	version := func(v, codes string) string {
 		return `{"resourceType":"CodeSystem","url":"http://x/cs","version":"` + v + `","status":"active","content":"complete","concept":[` + codes + `]}`
 	}
-	l := libraryOf(t, version("1", `{"code":"a"},{"code":"b"}`), version("2", `{"code":"b"},{"code":"c"}`),
-		valueSetOf("http://x/new", `{"include":[{"system":"http://x/cs","version":"2"}],"exclude":[{"system":"http://x/cs","version":"1"}]}`))
-	got := expand(t, l, "url", "http://x/new")
-	wantEntries(t, got, "c|2")
-	wantText(t, strings.Join(got.parameters(), " "), "versionsMatch=true")
-	wantEntries(t, expand(t, l, "url", "http://x/new", "versionsMatch", "false"), "b|2", "c|2")
+	l := terminologytest.Library(t, version("1", `{"code":"a"},{"code":"b"}`), version("2", `{"code":"b"},{"code":"c"}`),
+		terminologytest.ValueSet("http://x/new", `{"include":[{"system":"http://x/cs","version":"2"}],"exclude":[{"system":"http://x/cs","version":"1"}]}`))
+	got := terminologytest.Expand(t, l, "url", "http://x/new")
+	terminologytest.WantEntries(t, got, "c|2")
+	terminologytest.WantText(t, strings.Join(got.Parameters(), " "), "versionsMatch=true")
+	terminologytest.WantEntries(t, terminologytest.Expand(t, l, "url", "http://x/new", "versionsMatch", "false"), "b|2", "c|2")
 }
 
 func TestVersionsOfValueSets(t *testing.T) {
@@ -100,7 +102,7 @@ func TestVersionsOfValueSets(t *testing.T) {
 		return `{"resourceType":"ValueSet","url":"http://x/v","version":"` + v + `","date":"` + date + `","status":"active","compose":{"include":[
 			{"system":"http://x/colours","concept":[{"code":"` + code + `"}]}]}}`
 	}
-	l := libraryOf(t, colours, version("1", "2020-05-01", "red"), version("2", "2022-05-01", "blue"), valueSetOf("http://x/outer", `{"include":[{"valueSet":["http://x/v"]}]}`))
+	l := terminologytest.Library(t, terminologytest.Colours, version("1", "2020-05-01", "red"), version("2", "2022-05-01", "blue"), terminologytest.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/v"]}]}`))
 	tests := []struct {
 		name  string
 		pairs []string
@@ -114,78 +116,12 @@ func TestVersionsOfValueSets(t *testing.T) {
 		{"on the day itself", []string{"url", "http://x/v", "date", "2022-05-01"}, "blue"},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { wantCodes(t, expand(t, l, test.pairs...), test.want) })
-	}
-	if e := refused(t, l, "url", "http://x/v", "date", "2019"); e.Code != "not-supported" {
-		t.Errorf("got %v", e)
-	}
-}
-
-// R4: the parameter date of $lookup and $validate-code is the day on which things are to be as they were then, and
-// compose.lockedDate says the same of a value set's code systems.
-func TestAsOnADate(t *testing.T) {
-	version := func(v, date, code string) string {
-		return strings.Replace(codeSystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
-	}
-	h := &Handler{Library: libraryOf(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
-		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), valueSetOf("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
-		valueSetOf("http://x/listed", `{"include":[{"system":"http://x/elsewhere","concept":[{"code":"a"}]}]}`))}
-	const yes, no = `{"name":"result","valueBoolean":true}`, `{"name":"result","valueBoolean":false}`
-	for path, want := range map[string]string{
-		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new":              yes,
-		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new&date=2020":    no,
-		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=old&date=2020-06": yes,
-		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=old&date=2018":    no,
-		"/ValueSet/$validate-code?url=http://x/locked&system=http://x/cs&code=old":           yes,
-		"/ValueSet/$validate-code?url=http://x/locked&system=http://x/cs&code=new":           no,
-		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01":                yes,
-		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01&version=2":      no,
-		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=yesterday":                 "must be a date",
-		"/ValueSet/$expand?url=http://x/listed":                                              `"code":"a"`,
-		"/ValueSet/$expand?url=http://x/listed&date=2030":                                    "not here as it was on 2030",
-		"/CodeSystem/$lookup?system=http://x/elsewhere&code=a&date=2030":                     "not here as it was on 2030",
-		"/CodeSystem/$lookup?system=http://x/nowhere&code=a&date=2030":                       "could not be found",
-		"/CodeSystem/$lookup?system=http://x/cs&code=old&date=2020-06-01":                    `"name":"version","valueString":"1"`,
-		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2020-06-01":                    "Unknown code",
-		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018":                          "not here as it was on 2018",
-		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018&version=2":                `"valueString":"2"`,
-		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=now":                           "must be a date",
-	} {
-		w, _ := call(t, h, "GET", path, "")
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: got %s, want %s", path, w.Body, want)
-		}
-	}
-}
-
-func TestValidateDetails(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, colours,
-		valueSetOf("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),
-		valueSetOf("http://x/loop", `{"include":[{"system":"http://x/colours"},{"valueSet":["http://x/loop"]}]}`),
-		valueSetOf("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","concept":[{"code":"blue"}]}]}`))}
-	tests := []struct {
-		name, query string
-		want        []string
-		not         string
-	}{
-		{"any display where no language is asked for", "url=http://x/active&code=red&display=ROT", []string{`"valueBoolean":true`}, "issue"},
-		{"display in the language", "url=http://x/active&code=red&display=Rot&displayLanguage=de", []string{`"valueBoolean":true`}, "issue"},
-		{"display in another language", "url=http://x/active&code=red&display=Red&displayLanguage=de", []string{`"valueBoolean":false`, "Valid display is one of 2 choices: 'Rot' (de) or 'Rot (CH)' (de-CH)"}, ""},
-		{"inactive ones are not in it", "url=http://x/active&code=pink", []string{`"valueBoolean":false`, "valid but is not active"}, ""},
-		{"excluded", "url=http://x/but&code=blue", []string{`"valueBoolean":false`, "not-in-vs"}, ""},
-		{"not excluded", "url=http://x/but&code=red", []string{`"valueBoolean":true`}, "issue"},
-		{"circle", "url=http://x/loop&code=red", []string{`"OperationOutcome"`, "VALUESET_CIRCULAR_REFERENCE"}, "Parameters"},
-		{"other version", "url=http://x/active&code=red&systemVersion=9", []string{`"valueBoolean":false`, "Valid versions: 1.0.0"}, ""},
-		{"bad language", "url=http://x/active&code=red&displayLanguage=-", []string{`"OperationOutcome"`, "Invalid displayLanguage"}, ""},
-	}
-	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := call(t, h, "GET", "/ValueSet/$validate-code?system=http://x/colours&"+test.query, "")
-			wantText(t, w.Body.String(), test.want...)
-			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
-				t.Errorf("got %s", w.Body)
-			}
+			terminologytest.WantCodes(t, terminologytest.Expand(t, l, test.pairs...), test.want)
 		})
+	}
+	if e := terminologytest.Refused(t, l, "url", "http://x/v", "date", "2019"); e.Code != "not-supported" {
+		t.Errorf("got %v", e)
 	}
 }
 
@@ -237,11 +173,11 @@ func TestHierarchyAgainstNaive(t *testing.T) {
 		want := hierarchyModel(parents, of)
 		definitions := []string{codeSystem}
 		for op := range want {
-			definitions = append(definitions, valueSetOf("http://x/"+op, fmt.Sprintf(`{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":%q,"value":"c%d"}]}]}`, op, of)))
+			definitions = append(definitions, terminologytest.ValueSet("http://x/"+op, fmt.Sprintf(`{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":%q,"value":"c%d"}]}]}`, op, of)))
 		}
-		l := libraryOf(t, definitions...)
+		l := terminologytest.Library(t, definitions...)
 		for op := range want {
-			if got := expand(t, l, "url", "http://x/"+op).codes(); !slices.Equal(got, want[op]) {
+			if got := terminologytest.Expand(t, l, "url", "http://x/"+op).Codes(); !slices.Equal(got, want[op]) {
 				t.Errorf("seed %d, %s c%d: got %v, want %v", seed, op, of, got, want[op])
 			}
 		}

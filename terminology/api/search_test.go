@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -10,18 +10,20 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // TestSearchResourceTypes has what FHIR itself writes without spaces: every display with such a part is found.
 func TestSearchResourceTypes(t *testing.T) {
 	const types = "http://hl7.org/fhir/ValueSet/resource-types"
-	l := coreLibrary(t)
+	l := terminologytest.Core(t)
 	for _, part := range []string{"Definition", "Request", "Response"} {
-		found := expand(t, l, "url", types, "filter", strings.ToLower(part)).codes()
-		for _, code := range expand(t, l, "url", types).codes() {
+		found := terminologytest.Expand(t, l, "url", types, "filter", strings.ToLower(part)).Codes()
+		for _, code := range terminologytest.Expand(t, l, "url", types).Codes() {
 			if strings.Contains(code, part) && !slices.Contains(found, code) {
 				t.Errorf("%s does not find %s: %q", part, code, found)
 			}
@@ -80,8 +82,8 @@ func TestSearchSupplement(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, concepts := range []int{3, 600} {
-				l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"), more, spanish, pack, named(of, `{"include":[{"system":"http://x/limbs"}]}`),
-					valueSetOf(importing, `{"include":[{"valueSet":["http://x/vs"]}]}`))
+				l := terminologytest.Library(t, limbs(concepts), terminologytest.AllOf("http://x/limbs"), more, spanish, pack, named(of, `{"include":[{"system":"http://x/limbs"}]}`),
+					terminologytest.ValueSet(importing, `{"include":[{"valueSet":["http://x/vs"]}]}`))
 				pairs := []string{"url", test.url, "filter", test.filter}
 				if test.supplement != "" {
 					pairs = append(pairs, "useSupplement", test.supplement)
@@ -89,7 +91,7 @@ func TestSearchSupplement(t *testing.T) {
 				if test.language != "" {
 					pairs = append(pairs, "displayLanguage", test.language)
 				}
-				wantCodes(t, expand(t, l, pairs...), test.want)
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, pairs...), test.want)
 			}
 		})
 	}
@@ -102,8 +104,8 @@ func TestSearchBackwards(t *testing.T) {
 		list = append(list, fmt.Sprintf(`{"code":"%d"}`, i))
 		want = append(want, fmt.Sprint(i))
 	}
-	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
+	l := terminologytest.Library(t, limbs(600), terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
 }
 
 // TestSearchTwoRuns has the later concepts of a code system first, and then the others.
@@ -115,9 +117,9 @@ func TestSearchTwoRuns(t *testing.T) {
 	for i := 4; i < 300; i++ {
 		want = append(want, fmt.Sprint(i))
 	}
-	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[
+	l := terminologytest.Library(t, limbs(600), terminologytest.ValueSet("http://x/vs", `{"include":[
 		{"system":"http://x/limbs","filter":[{"property":"code","op":"regex","value":"[345].."}]},{"system":"http://x/limbs"}]}`))
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
 }
 
 // loadWith loads a code system with lists of synonyms.
@@ -142,12 +144,12 @@ func TestSynonyms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
-	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "renal dis"), "2")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "renal dis"), "2")
 	if l, err = l.With(); err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
 }
 
 // TestSynonymsOfWhole has what is fetched whole find what is found here.
@@ -161,7 +163,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := gather(t, &Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all")
+	w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all")
 	for _, filter := range []string{"htn", "renal dis", "niere", "kidney"} {
 		for name, synonyms := range map[string]*textindex.Synonyms{"with": l.Synonyms(), "without": nil} {
 			body, err := w.Expand(expansion.Page{Filter: filter}, synonyms, 100)
@@ -170,23 +172,23 @@ func TestSynonymsOfWhole(t *testing.T) {
 			}
 			want := ""
 			if synonyms != nil || filter == "kidney" {
-				want = strings.Join(expand(t, l, "url", "http://x/all", "filter", filter).codes(), " ")
+				want = strings.Join(terminologytest.Expand(t, l, "url", "http://x/all", "filter", filter).Codes(), " ")
 			}
-			var got expanded
+			var got terminologytest.Expanded
 			if err := json.Unmarshal(body, &got); err != nil {
 				t.Fatal(err)
 			}
-			if codes := strings.Join(got.codes(), " "); codes != want {
+			if codes := strings.Join(got.Codes(), " "); codes != want {
 				t.Errorf("%s synonyms, %q: got %q, want %q", name, filter, codes, want)
 			}
 		}
 	}
-	german := gather(t, &Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
+	german := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
 	body, err := german.Expand(expansion.Page{Filter: "niere"}, l.Synonyms(), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantText(t, string(body), `"code":"2"`)
+	terminologytest.WantText(t, string(body), `"code":"2"`)
 }
 
 // TestSynonymsThatCannotBeRead names the file and the line.
@@ -210,13 +212,13 @@ func TestCorrectedFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := expand(t, l, "url", "http://x/all", "filter", "hypretension")
-	wantCodes(t, got, "1")
-	if parameters := strings.Join(got.parameters(), " "); !strings.Contains(parameters, "corrected-filter=hypertension") {
+	got := terminologytest.Expand(t, l, "url", "http://x/all", "filter", "hypretension")
+	terminologytest.WantCodes(t, got, "1")
+	if parameters := strings.Join(got.Parameters(), " "); !strings.Contains(parameters, "corrected-filter=hypertension") {
 		t.Errorf("parameters %s", parameters)
 	}
-	got = expand(t, l, "url", "http://x/all", "filter", "hypert")
-	if parameters := strings.Join(got.parameters(), " "); strings.Contains(parameters, "corrected-filter") {
+	got = terminologytest.Expand(t, l, "url", "http://x/all", "filter", "hypert")
+	if parameters := strings.Join(got.Parameters(), " "); strings.Contains(parameters, "corrected-filter") {
 		t.Errorf("parameters %s", parameters)
 	}
 }
@@ -244,9 +246,9 @@ func TestGermanCompounds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "schmerz knie"), test.want)
-			w := gather(t, &Handler{Library: l}, new(expansion.WholeBuilder), 1000, "url", "http://x/all", "displayLanguage", test.language)
-			if got := strings.Join(fromWhole(t, w, expansion.Page{Filter: "schmerz knie"}).codes(), " "); got != test.want {
+			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "schmerz knie"), test.want)
+			w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 1000, "url", "http://x/all", "displayLanguage", test.language)
+			if got := strings.Join(fromWhole(t, w, expansion.Page{Filter: "schmerz knie"}).Codes(), " "); got != test.want {
 				t.Errorf("fetched whole: got %q, want %q", got, test.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // weighed loads resources with files of weights, and returns what was logged.
@@ -22,12 +23,12 @@ func weighed(t *testing.T, resources []string, files ...string) (l *terminology.
 	var o definitions.Options
 	for i, resource := range resources {
 		o.Definitions = append(o.Definitions, filepath.Join(folder, fmt.Sprintf("%03d.json", i)))
-		writeFile(t, o.Definitions[i], []byte(resource))
+		terminologytest.WriteFile(t, o.Definitions[i], []byte(resource))
 	}
 	for i, file := range files {
 		if file != definitions.DefinitionWeights {
 			name := filepath.Join(folder, fmt.Sprintf("%d.csv", i))
-			writeFile(t, name, []byte(file))
+			terminologytest.WriteFile(t, name, []byte(file))
 			file = name
 		}
 		o.Weights = append(o.Weights, file)
@@ -58,13 +59,13 @@ func fevers(url string, n int) string {
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{6, 600} {
-		own := valueSetOf("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)
-		listing := valueSetOf("http://x/listing", `{"include":[{"system":"http://x/cs","concept":[{"code":"1"},{"code":"2"},{"code":"3"},
+		own := terminologytest.ValueSet("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)
+		listing := terminologytest.ValueSet("http://x/listing", `{"include":[{"system":"http://x/cs","concept":[{"code":"1"},{"code":"2"},{"code":"3"},
 			{"code":"4","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":9}]}]},
 			{"system":"http://x/elsewhere","concept":[{"code":"a","display":"Fever n1"},{"code":"b","display":"Fever n1"}]}]}`)
 		supplement := `{"resourceType":"CodeSystem","url":"http://x/used","content":"supplement","supplements":"http://x/cs","concept":[
 			{"code":"5","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":7}]}]}`
-		all := allOf("http://x/cs")
+		all := terminologytest.AllOf("http://x/cs")
 		for _, test := range []struct {
 			name, of, query string
 			files           []string
@@ -94,11 +95,11 @@ func TestWeights(t *testing.T) {
 				if test.query != "" {
 					pairs = append(pairs, "useSupplement", test.query)
 				}
-				wantCodes(t, expand(t, l, pairs...), test.want)
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, pairs...), test.want)
 				if l, err = l.With(); err != nil {
 					t.Fatal(err)
 				}
-				wantCodes(t, expand(t, l, pairs...), test.want)
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, pairs...), test.want)
 			})
 		}
 	}
@@ -107,20 +108,20 @@ func TestWeights(t *testing.T) {
 // TestWeightsOfARequest has a code system that comes with the request.
 func TestWeightsOfARequest(t *testing.T) {
 	t.Parallel()
-	l, _, err := weighed(t, []string{allOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
+	l, _, err := weighed(t, []string{terminologytest.AllOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l, err = l.With(jsontext.Value(fevers("http://x/cs", 4))); err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
 }
 
 // TestWeightsAreChecked has what is said about weights when they are loaded.
 func TestWeightsAreChecked(t *testing.T) {
 	t.Parallel()
-	resources := []string{fevers("http://x/cs", 4), allOf("http://x/cs")}
+	resources := []string{fevers("http://x/cs", 4), terminologytest.AllOf("http://x/cs")}
 	for _, test := range []struct{ name, file, log, err string }{
 		{"all there", "#! http://x/cs\n2,5\n#! http://x/cs-all\n1,2\n", "", ""},
 		{"codes that are not there", "#! http://x/cs\n2,5\nx,5\ny,7\n", `url=http://x/cs codes=2 weights=3`, ""},
@@ -149,19 +150,19 @@ func TestWeightsChange(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	o := definitions.Options{Definitions: []string{filepath.Join(folder, "cs.json"), filepath.Join(folder, "vs.json")}, Weights: []string{filepath.Join(folder, "w.csv")}}
-	writeFile(t, o.Definitions[0], []byte(fevers("http://x/cs", 4)))
-	writeFile(t, o.Definitions[1], []byte(allOf("http://x/cs")))
-	writeFile(t, o.Weights[0], []byte("#! http://x/cs\n2,5\n"))
+	terminologytest.WriteFile(t, o.Definitions[0], []byte(fevers("http://x/cs", 4)))
+	terminologytest.WriteFile(t, o.Definitions[1], []byte(terminologytest.AllOf("http://x/cs")))
+	terminologytest.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n2,5\n"))
 	w, err := terminology.NewWatch(t.Context(), o, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
-	writeFile(t, o.Weights[0], []byte("#! http://x/cs\n3,10\n"))
+	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
+	terminologytest.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n3,10\n"))
 	if err := w.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "3 1 2")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "3 1 2")
 }
 
 // laymen is a concept map from what patients say, to a code system that loadLaymen loads.
@@ -221,7 +222,7 @@ func TestConceptMapAsSynonyms(t *testing.T) {
 		} {
 			t.Run(name+": "+test.name, func(t *testing.T) {
 				t.Parallel()
-				wantCodes(t, expand(t, l, "url", "http://x/all", "filter", test.filter), test.want)
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", test.filter), test.want)
 			})
 		}
 	}
@@ -234,7 +235,7 @@ func TestConceptMapInALanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "sugar disease"), "")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "sugar disease"), "")
 }
 
 // TestConceptMapBackToLay has words of a code system find those of a concept map's source.
@@ -246,7 +247,7 @@ func TestConceptMapBackToLay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "honey urine"), "1")
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "honey urine"), "1")
 }
 
 // TestConceptMapsThatMakeNoSynonyms has errors that say what is wrong, and where.

@@ -28,9 +28,9 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o := h.begin(r)
-	defer o.budget.Rest()
-	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &o.budget, used: url.Values{}, strict: isStrict(r.Header)}
+	c := h.begin(r)
+	defer c.Budget.Rest()
+	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &c.Budget, used: url.Values{}, strict: isStrict(r.Header)}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -38,8 +38,8 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	for _, p := range publishedIn(o.library.Definitions(), kind) {
-		if err := o.budget.Spend(1 + s.cost); err != nil {
+	for _, p := range publishedIn(c.library.Definitions(), kind) {
+		if err := c.Budget.Spend(1 + s.cost); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(&p) }) {
@@ -47,11 +47,11 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	var bundle []byte
-	if o.library.Definitions().Use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+	if c.library.Definitions().Use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {
-		o.budget.Rest()
+		c.Budget.Rest()
 	}
 	return f.write(w, r, bundle)
 }

@@ -1,10 +1,11 @@
-package api
+package api_test
 
 import (
 	"fmt"
 	"net/http"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -13,13 +14,13 @@ func TestSearchByIdentifier(t *testing.T) {
 	named := func(url, oid string) string {
 		return fmt.Sprintf(`{"resourceType":"ValueSet","id":"v","url":%q,"identifier":[{"system":"urn:ietf:rfc:3986","value":%q}],"compose":{"include":[]}}`, url, oid)
 	}
-	h := &Handler{Library: terminologytest.Library(t, named("http://x/1", "urn:oid:1.1"), named("http://x/2", "urn:oid:1.2"))}
+	h := &api.Handler{Library: terminologytest.Library(t, named("http://x/1", "urn:oid:1.1"), named("http://x/2", "urn:oid:1.2"))}
 	for query, want := range map[string]float64{
 		"identifier=urn:oid:1.1": 1, "identifier=urn:oid:1.1,urn:oid:1.2": 2, "identifier=urn:oid:1": 0, "identifier=": 0,
 		"identifier=urn:ietf:rfc:3986|urn:oid:1.2": 1, "identifier=urn:ietf:rfc:3986|": 2, "identifier=|urn:oid:1.2": 0, "identifier=|": 0,
 		"identifier=urn:oid:1.1&identifier=urn:oid:1.2": 0, "unknown=1": 2,
 	} {
-		if w, got := call(t, h, "GET", "/ValueSet?"+query, ""); w.Code != http.StatusOK || got["total"] != want {
+		if w, got := terminologytest.Call(t, h, "GET", "/ValueSet?"+query, ""); w.Code != http.StatusOK || got["total"] != want {
 			t.Errorf("%s: got %d, %v, want %v", query, w.Code, got["total"], want)
 		}
 	}
@@ -27,7 +28,7 @@ func TestSearchByIdentifier(t *testing.T) {
 
 // TestStrictSearch refuses unknown parameters to clients that prefer it.
 func TestStrictSearch(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t)}
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	for _, tt := range []struct {
 		query, prefer string
 		status        int
@@ -40,7 +41,7 @@ func TestStrictSearch(t *testing.T) {
 		{"unknown=1", "", 200},
 		{"url=http://x/1&_count=2&_format=json&_summary=true&identifier=1", "handling=strict", 200},
 	} {
-		if w, _ := call(t, h, "GET", "/ValueSet?"+tt.query, "", "Prefer", tt.prefer); w.Code != tt.status {
+		if w, _ := terminologytest.Call(t, h, "GET", "/ValueSet?"+tt.query, "", "Prefer", tt.prefer); w.Code != tt.status {
 			t.Errorf("%s with %q: got %d, want %d: %s", tt.query, tt.prefer, w.Code, tt.status, w.Body)
 		}
 	}

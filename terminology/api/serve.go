@@ -6,7 +6,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; the caller has checked that the request is one of
@@ -16,20 +15,19 @@ import (
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
-	o := h.begin(r)
-	defer o.budget.Rest()
-	inputs, err := o.read(w, "valueSet")
+	c := h.begin(r)
+	defer c.Budget.Rest()
+	inputs, err := c.read(w, "valueSet")
 	if err != nil {
 		return err
 	}
-	var p common
-	if err := p.read(inputs); err != nil {
+	p, err := c.Parameters(inputs)
+	if err != nil {
 		return err
 	}
-	o.fill(&p)
-	x, err := fetching(o, o.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.Missing, error) {
-		x, err := o.expand(l, &p)
-		return x, missingIn(err), err
+	x, err := Fetch(c, c.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.Missing, error) {
+		x, err := c.expand(l, p)
+		return x, MissingIn(err), err
 	})
 	if err != nil {
 		return err
@@ -40,17 +38,17 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	}
 	x.Library.Use(func() {
 		writer := expansion.NewWriter(x, p.get) // needs the turn, as it may make a tree
-		o.budget.Rest()
+		c.Budget.Rest()
 		err = respond(writer, x.Len() > streamed, w, r, f)
 	})
 	return err
 }
 
 // serve answers an operation that returns one resource.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *operation, l *terminology.Library, inputs []parameters.Input) ([]byte, error)) error {
-	o := h.begin(r)
-	defer o.budget.Rest()
-	inputs, err := o.read(w, "")
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) error {
+	c := h.begin(r)
+	defer c.Budget.Rest()
+	inputs, err := c.read(w, "")
 	if err != nil {
 		return err
 	}
@@ -58,13 +56,23 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *o
 	if err != nil {
 		return err
 	}
-	body, err := fetching(o, o.library, func(l *terminology.Library) ([]byte, []outcome.Missing, error) {
-		body, err := answer(o, l, inputs)
-		return body, missingIn(err), err
+	body, err := Fetch(c, c.library, func(l *terminology.Library) ([]byte, []outcome.Missing, error) {
+		body, missed, err := answer(c, l, inputs)
+		if err == nil && h.Others && len(missed) > 0 {
+			err = provisional(body, missed)
+		}
+		return body, MissingIn(err), err
 	})
 	if err != nil {
 		return f.provisional(err)
 	}
-	o.budget.Rest()
+	c.Budget.Rest()
 	return f.write(w, r, body)
+}
+
+// provisional returns the error that holds an answer for which definitions were missing that other servers may have.
+func provisional(body []byte, missed []outcome.Missing) error {
+	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
+	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}
+	return e
 }

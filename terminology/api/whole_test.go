@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"cmp"
@@ -12,14 +12,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // gather puts an expansion of a handler together, page by page.
-func gather(t testing.TB, h *Handler, b *expansion.WholeBuilder, count int, pairs ...string) *expansion.Whole {
+func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, pairs ...string) *expansion.Whole {
 	t.Helper()
 	for more := true; more; {
-		w, err := request(h, http.MethodGet, query(append(pairs, "offset", strconv.Itoa(b.Offset()), "count", strconv.Itoa(count))...))
+		w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(append(pairs, "offset", strconv.Itoa(b.Offset()), "count", strconv.Itoa(count))...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,13 +37,13 @@ func gather(t testing.TB, h *Handler, b *expansion.WholeBuilder, count int, pair
 }
 
 // fromWhole asks a whole expansion.
-func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) expanded {
+func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) terminologytest.Expanded {
 	t.Helper()
 	body, err := w.Expand(p, nil, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got expanded
+	var got terminologytest.Expanded
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
@@ -51,11 +53,11 @@ func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) expanded {
 // TestWholeAnswersAlike compares what is answered from a whole expansion with what the server answers that it
 // is from.
 func TestWholeAnswersAlike(t *testing.T) {
-	core := &Handler{Library: coreLibrary(t)}
-	colours := &Handler{Library: colourLibrary(t)}
+	core := &api.Handler{Library: terminologytest.Core(t)}
+	colours := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	tests := []struct {
 		name    string
-		h       *Handler
+		h       *api.Handler
 		params  []string
 		terse   bool // asked for with designations, and answered without
 		filters string
@@ -87,7 +89,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 						if filter != "" {
 							pairs = append(pairs, "filter", filter)
 						}
-						there := expandWith(t, test.h, pairs...)
+						there := terminologytest.ExpandWith(t, test.h, pairs...)
 						here := fromWhole(t, w, expansion.Page{Filter: filter, Offset: &offset, Count: &count})
 						if filter != "" { // the order may differ: the other server does not tell the hierarchy
 							sortByCode(&here)
@@ -98,13 +100,13 @@ func TestWholeAnswersAlike(t *testing.T) {
 						}
 						if !reflect.DeepEqual(here.Expansion.Contains, there.Expansion.Contains) || *here.Expansion.Total != *there.Expansion.Total {
 							t.Errorf("filter %q, offset %d, count %d: got %d %v, there %d %v", filter, offset, count,
-								*here.Expansion.Total, here.codes(), *there.Expansion.Total, there.codes())
+								*here.Expansion.Total, here.Codes(), *there.Expansion.Total, there.Codes())
 						}
 						if here.URL != there.URL || here.Version != there.Version || here.Status != there.Status || *here.Expansion.Offset != offset || here.Expansion.Timestamp == "" {
 							t.Errorf("got %+v", here)
 						}
-						if count == 20 && !reflect.DeepEqual(slices.Sorted(slices.Values(here.parameters())), slices.Sorted(slices.Values(there.parameters()))) {
-							t.Errorf("got parameters %v, there %v", here.parameters(), there.parameters())
+						if count == 20 && !reflect.DeepEqual(slices.Sorted(slices.Values(here.Parameters())), slices.Sorted(slices.Values(there.Parameters()))) {
+							t.Errorf("got parameters %v, there %v", here.Parameters(), there.Parameters())
 						}
 					}
 				}
@@ -132,7 +134,7 @@ func TestWholeKeepsAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantText(t, string(body), entry, `"id":"i"`, `"meta":{"versionId":"3"}`, `"status":"draft"`, `{"url":"http://e","valueCode":"x"}`, `"timestamp":"2026-01-02"`, `{"name":"version","valueUri":"http://x|7"}`, `"total":1`)
+		terminologytest.WantText(t, string(body), entry, `"id":"i"`, `"meta":{"versionId":"3"}`, `"status":"draft"`, `{"url":"http://e","valueCode":"x"}`, `"timestamp":"2026-01-02"`, `{"name":"version","valueUri":"http://x|7"}`, `"total":1`)
 		if strings.Contains(string(body), `"valueInteger":9`) || strings.Contains(string(body), "urn:x") {
 			t.Errorf("what was true of the page only: %s", body)
 		}
@@ -208,14 +210,14 @@ func TestWholePages(t *testing.T) {
 			if err != nil || wholeErr != nil {
 				t.Fatal(err, wholeErr)
 			}
-			wantCodes(t, fromWhole(t, w, expansion.Page{}), strings.TrimSuffix(test.want, "-"))
+			terminologytest.WantCodes(t, fromWhole(t, w, expansion.Page{}), strings.TrimSuffix(test.want, "-"))
 		})
 	}
 }
 
 // sortByCode sorts the entries of a page.
-func sortByCode(vs *expanded) {
-	slices.SortFunc(vs.Expansion.Contains, func(a, b containsEntry) int {
+func sortByCode(vs *terminologytest.Expanded) {
+	slices.SortFunc(vs.Expansion.Contains, func(a, b terminologytest.Entry) int {
 		return cmp.Or(strings.Compare(a.System, b.System), strings.Compare(a.Code, b.Code))
 	})
 }

@@ -1,7 +1,7 @@
 package codesystem
 
 // Source is a code system that the program knows itself: a grammar, or a table that is read on first use. A package below
-// this one has one, and a line in the list of package definitions (sources.go) registers it.
+// this one has one, and registers it with [Register].
 type Source struct {
 	// URL identifies the code system, and Name is for people.
 	URL, Name string

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 

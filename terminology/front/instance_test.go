@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // storeWithOperations is a FHIR server that stores definitions and answers operations itself.
@@ -51,6 +53,7 @@ func TestInstanceIsTheServers(t *testing.T) {
 		for _, off := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, off=%t", tt.name, off), func(t *testing.T) {
 				t.Parallel()
+				terminologytest.Needs(t, tt.path)
 				s := newDefinitionStore()
 				if tt.stored {
 					s.resources = map[string]string{

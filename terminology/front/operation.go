@@ -26,16 +26,10 @@ func newOperations(h *api.Handler, all bool) operations {
 	if !all {
 		return o
 	}
-	for name, answer := range map[string]operation{
-		"ValueSet/$validate-code":       h.ValidateCode,
-		"ValueSet/$batch-validate-code": h.BatchValidateCode,
-		"CodeSystem/$validate-code":     h.ValidateCodeInSystem,
-		"CodeSystem/$lookup":            h.Lookup,
-		"CodeSystem/$subsumes":          h.Subsumes,
-		"ConceptMap/$translate":         h.Translate,
-	} {
+	for _, registered := range api.Registered() {
+		name, answer := registered.Type+"/$"+registered.Name, h.Operation(registered)
 		o.ofType[name] = answer
-		if name != "ValueSet/$batch-validate-code" {
+		if registered.OnInstance {
 			o.ofInstance[name] = answer
 		}
 	}

@@ -14,7 +14,7 @@ type Options struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
 
-	// AllOperations answers all operations of [api.Handler] here, and refuses what nobody answers. Default: false,
+	// AllOperations answers the registered operations and metadata here too, and refuses what nobody answers. Default: false,
 	// only $expand.
 	AllOperations bool
 

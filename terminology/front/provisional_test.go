@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // validations is a FHIR server that answers all operations in one way, and counts.
@@ -58,6 +59,7 @@ func TestValidationAsksOthers(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
 		for _, tt := range tests {
 			t.Run(who+" "+tt.name, func(t *testing.T) {
+				terminologytest.Needs(t, tt.query)
 				server := &validations{status: tt.status, body: tt.body}
 				stored := settings{all: true, cache: cache.Options{NegativeTTL: time.Hour, FailureTTL: -1}}
 				g := newSiteBefore(t, who, stored, server)
@@ -86,6 +88,7 @@ func TestValidationAsksOthers(t *testing.T) {
 
 // What was validated by POST is asked whole, and what is known here is not asked.
 func TestPostedValidationAsksOthers(t *testing.T) {
+	terminologytest.Needs(t, "CodeSystem/$validate-code")
 	t.Parallel()
 	g := newSite(t, settings{all: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -7,18 +7,21 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// core loads the built-in definitions.
+// Time is the clock of the libraries in tests.
+var Time = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
+
+// core returns a library of the built-in definitions, loaded once.
 var core = sync.OnceValues(func() (*terminology.Library, error) {
-	return terminology.Load(context.Background(), definitions.Options{Core: true})
+	return terminology.Load(context.Background(), definitions.Options{Core: true, Now: func() time.Time { return Time }})
 })
 
-// Core returns a library of the built-in definitions, which are loaded once.
+// Core returns the library of the built-in definitions.
 func Core(t testing.TB) *terminology.Library {
 	t.Helper()
 	l, err := core()
@@ -28,18 +31,27 @@ func Core(t testing.TB) *terminology.Library {
 	return l
 }
 
-// Library returns a library of the given resources in JSON, loaded in this order.
+// Library loads the given resources, each from a file of its own, in order.
 func Library(t testing.TB, resources ...string) *terminology.Library {
 	t.Helper()
 	folder := t.TempDir()
 	for i, resource := range resources {
-		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("%03d.json", i)), []byte(resource), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		WriteFile(t, filepath.Join(folder, fmt.Sprintf("%03d.json", i)), []byte(resource))
 	}
-	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
+	l, err := terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}, Now: func() time.Time { return Time }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// WriteFile writes a file with the folders above it.
+func WriteFile(t testing.TB, name string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

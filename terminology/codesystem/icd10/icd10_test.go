@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // order returns lines in the columns of an order file.
@@ -48,16 +48,24 @@ func TestConvert(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v in %s", err, &out)
 		}
-		coding := parameters.Coding{System: tt.system, Version: "2026", Code: tt.code}
-		c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: coding, Properties: []string{"billable", "parent"}})
-		if err != nil || c.Display != tt.display || len(c.Designations) != 2 {
-			t.Fatalf("got %+v, %v", c, err)
+		systems := &l.Definitions().Systems
+		cs := systems.CodeSystems[systems.CodeSystem(tt.system, "2026")]
+		c, ok := cs.Concepts.Locate([]byte(tt.code))
+		if !ok {
+			t.Fatalf("no %s in %s", tt.code, &out)
 		}
-		if got, want := fmt.Sprint(c.Properties), "[{parent valueCode "+tt.parent; !strings.HasPrefix(got, want) || !strings.Contains(got, "{billable valueBoolean true") {
-			t.Errorf("got %s, want %s", got, want)
+		if _, display, _ := cs.Concepts.Concept(c); string(display) != tt.display || len(cs.Concepts.AppendTexts(nil, c)) != 2 {
+			t.Errorf("got %s, %v", display, cs.Concepts.AppendTexts(nil, c))
 		}
-		if got, err := l.Subsumes(t.Context(), parameters.Coding{System: tt.system, Code: tt.code[:3]}, coding); got != "subsumes" || err != nil {
-			t.Errorf("got %s, %v", got, err)
+		billable := ""
+		for _, v := range cs.Concepts.AppendValues(nil, c) {
+			if v.Property.Code == "billable" {
+				billable = string(v.Text)
+			}
+		}
+		parents := cs.Concepts.Hierarchy.Parents(c.Number)
+		if len(parents) != 1 || string(cs.Concepts.Code(codesystem.At(parents[0]))) != tt.parent || billable != "true" {
+			t.Errorf("%s is below %v, billable %q", tt.code, parents, billable)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )

@@ -1,0 +1,22 @@
+package api
+
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+)
+
+// Bounds, for tests of what lies beyond them.
+const (
+	MaxBody            = maxBody
+	MaxResources       = maxResources
+	MaxParameterLength = maxParameterLength
+)
+
+// SetMostRemembered bounds what is remembered under cache-ids, in bytes.
+func (h *Handler) SetMostRemembered(most int64) { h.remembered.most = most }
+
+// PublishedIn returns the definitions of a type as resources.
+func PublishedIn(d *definitions.Set, kind string) []published { return publishedIn(d, kind) }
+
+// Append appends the resource.
+func (p *published) Append(dst []byte, part *expansion.Subset) []byte { return p.append(dst, part) }

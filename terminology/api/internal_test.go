@@ -1,0 +1,56 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+func TestRememberedIsBounded(t *testing.T) {
+	var c resourceCache
+	base, err := terminology.Load(t.Context(), definitions.Options{Core: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := jsontext.Value(`{"resourceType":"CodeSystem","url":"http://x/cs","content":"complete","concept":[{"code":"a"}]}`)
+	c.most = int64(100 * len(resource))
+	for i := range maxCacheIDs + 50 {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, held := c.items.Held(); n != 100 || held != c.most {
+		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
+	}
+	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
+		t.Error("the last one is forgotten")
+	}
+}
+
+// TestRoomForBodies has clients say that their bodies are large: room is made for what comes.
+func TestRoomForBodies(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
+	body := &roomy{Reader: strings.NewReader("{}")}
+	r.Body, r.ContentLength = io.NopCloser(body), 16<<20
+	if _, err := (&Call{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
+		t.Errorf("got %v, room for %d bytes", err, body.room)
+	}
+}
+
+// roomy notes for how much there is room when it is read.
+type roomy struct {
+	io.Reader
+	room int
+}
+
+func (r *roomy) Read(b []byte) (int, error) {
+	r.room = max(r.room, len(b))
+	return r.Reader.Read(b)
+}

@@ -1,0 +1,17 @@
+package vaccines_test
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/vaccines"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// The built-in lists of vaccines and their manufacturers say when they end, and what to do.
+func TestVaccinesEnd(t *testing.T) {
+	for _, id := range []string{"cvx", "mvx"} {
+		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/"+id, "")
+		terminologytest.WantText(t, w.Body.String(), `"content":"fragment"`, "This list ends in 2009", "content complete")
+	}
+}

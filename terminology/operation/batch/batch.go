@@ -1,0 +1,105 @@
+// Package batch is the operation ValueSet/$batch-validate-code: many $validate-code in one request. It uses the registered
+// operations of that name.
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+func init() {
+	api.Register(api.Operation{Type: "ValueSet", Name: "batch-validate-code", IsExtension: true, Answer: answer})
+}
+
+const (
+	maxValidations  = 1000      // in one request
+	maxReread       = 256 << 20 // bytes of common resources times validations, each of which reads them again
+	validationSteps = 100       // the cost of one validation without its parameters
+)
+
+// answer validates each parameter validation, which holds the Parameters of one $validate-code; the other parameters are common
+// to all. A failure is answered by an OperationOutcome in its place.
+func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+	var common, single []parameters.Input
+	size, again := 0, 0 // of the common resources, in bytes; of the other common parameters, in steps
+	for _, in := range inputs {
+		if in.Name == "validation" {
+			single = append(single, in)
+		} else {
+			common = append(common, in)
+			size += len(in.Resource)
+			again += 4 + (len(in.Name)+len(in.Value)+len(in.Complex))/budget.ReadBytes
+		}
+	}
+	if len(single) == 0 || len(single) > maxValidations {
+		return nil, nil, outcome.BadRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
+	}
+	if size > maxReread/len(single) {
+		return nil, nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
+			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.SizeText(int64(size*len(single))))}
+	}
+	out := parameters.NewWriter(nil)
+	for _, in := range single {
+		if err := c.Budget.Spend(validationSteps + again); err != nil {
+			return nil, nil, err
+		}
+		result, err := validateOne(c, l, common, &in)
+		if err != nil {
+			return nil, nil, err
+		}
+		out.Raw("validation", "resource", result)
+		if len(out.Dst) > outcome.MaxWritten {
+			return nil, nil, outcome.TooLong()
+		}
+	}
+	return out.End(), nil, nil
+}
+
+func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input, in *parameters.Input) ([]byte, error) {
+	var inputs []parameters.Input
+	err := outcome.BadRequest("required", "the parameter validation must be a Parameters resource")
+	if in.Resource != nil {
+		inputs, err = parameters.BodyInputs(nil, in.Resource, "")
+	}
+	if err == nil {
+		merged := inputs
+		if err := c.Budget.Spend(1 + len(inputs)*len(common)/budget.PlainBytes); err != nil {
+			return nil, err
+		}
+		for _, shared := range common {
+			if shared.Name == "tx-resource" || parameters.Find(inputs, shared.Name) == nil {
+				merged = append(merged, shared)
+			}
+		}
+		var result []byte
+		if result, err = validate(c, l, merged); err == nil {
+			return result, nil
+		}
+	}
+	if failed, ok := errors.AsType[*outcome.Error](err); ok && !budget.IsOwn(err) {
+		return failed.OperationOutcome(), nil
+	}
+	return nil, err
+}
+
+// validate validates in a value set if one is named, or else in a code system.
+func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, error) {
+	kind := "CodeSystem"
+	if parameters.Find(inputs, "url") != nil || parameters.Find(inputs, "valueSet") != nil {
+		kind = "ValueSet"
+	}
+	o, ok := api.FindOperation(kind, "validate-code")
+	if !ok {
+		return nil, outcome.BadRequest("not-supported", "this server has no %s/$validate-code", kind)
+	}
+	result, _, err := o.Answer(c, l, inputs) // without a better answer of other servers
+	return result, err
+}

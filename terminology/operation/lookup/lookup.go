@@ -1,0 +1,244 @@
+// Package lookup is the operation CodeSystem/$lookup: what a code system and its supplements say of a code.
+package lookup
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+func init() {
+	api.Register(api.Operation{Type: "CodeSystem", Name: "lookup", OnInstance: true, Answer: answer})
+}
+
+func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+	p, err := c.Parameters(inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	coding, err := p.Coding("")
+	if err != nil {
+		return nil, nil, err
+	}
+	if l, err = c.Library(l, p); err != nil {
+		return nil, nil, err
+	}
+	if p.ID != "" {
+		if err := l.Definitions().Systems.Instance(p.ID, &coding); err != nil {
+			return nil, nil, err
+		}
+	}
+	found, err := Run(l, Query{Coding: coding, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
+	if err != nil {
+		return nil, nil, err
+	}
+	return found.AppendJSON(nil), found.Missing, nil
+}
+
+// Query holds the parameters of CodeSystem/$lookup.
+type Query struct {
+	// Coding is the code to look up. Its System is required.
+	parameters.Coding
+
+	// Date is a FHIR date: later versions of the code system do not count.
+	Date string
+
+	// Supplements are the canonicals of the supplements to use.
+	Supplements []string
+
+	// Properties are the codes of the wanted properties; * means all. One is copyright, of code systems that the program
+	// brings along.
+	Properties []string
+
+	// Language chooses the display.
+	Language definitions.Language
+}
+
+// Concept is what a code system and its supplements say of a code.
+type Concept struct {
+	// Name is the name of the code system.
+	Name string
+
+	// Coding is the code with the version of the code system.
+	parameters.Coding
+
+	// Definition is the meaning of the concept, if the code system has it.
+	Definition string
+
+	// Abstract says that a user must not choose the code, and Inactive that it should no longer be used.
+	Abstract, Inactive bool
+
+	// Designations are the displays and other names in all languages.
+	Designations []parameters.Designation
+
+	// Properties are the wanted ones.
+	Properties []ConceptProperty
+
+	// Supplements are the canonicals of the supplements used.
+	Supplements []string
+
+	// Missing is the code system, if it is not here and something stands in for it.
+	Missing []outcome.Missing
+}
+
+// ConceptProperty is a property of a concept.
+type ConceptProperty struct {
+	// Code is the code of the property.
+	Code string
+
+	// Type is the name of the value[x], such as valueCode, and Value the value; a valueCoding is JSON.
+	Type, Value string
+
+	// Description is the display of the concept that the property names, if it names one.
+	Description string
+
+	// Source is the canonical of the supplement with the property; empty: it is the code system's own.
+	Source string
+}
+
+// Run answers CodeSystem/$lookup from a library. It fails as [terminology.Library.Expand] does.
+func Run(l *terminology.Library, q Query) (c *Concept, err error) {
+	l.Definitions().Use(func() { c, err = lookup(l.Definitions(), &q) })
+	return c, err
+}
+
+func lookup(l *definitions.Set, q *Query) (*Concept, error) {
+	if err := l.Systems.AsOf(&q.Coding, q.Date); err != nil {
+		return nil, err
+	}
+	e, err := l.Systems.Concept(&q.Coding)
+	var missing []outcome.Missing
+	if err != nil {
+		standIn, ok := l.Systems.StandIn(&q.Coding)
+		if !ok {
+			return nil, err
+		}
+		e, missing = standIn, outcome.MissingOf("CodeSystem", q.System, q.Version)
+	}
+	cs, at := l.Systems.CodeSystems[e.CodeSystem], e.At
+	supplements, err := l.Systems.RequiredSupplements([]uint32{e.CodeSystem}, q.Supplements)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := l.AppendCommonName(l.ShownTexts(nil, e, "", supplements), e, func(int) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	c := newConcept(cs, at, texts, &q.Language)
+	c.Missing = missing
+	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
+	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
+	c.take(q.Properties, cs, at, "")
+	if cs.Copyright != "" && wants(q.Properties, "copyright") {
+		c.Properties = append(c.Properties, ConceptProperty{Code: "copyright", Type: "valueString", Value: cs.Copyright})
+	}
+	for _, s := range supplements {
+		by := l.Systems.CodeSystems[s.By]
+		if other, ok := by.Concepts.Locate(cs.Concepts.Code(at)); ok {
+			c.take(q.Properties, by, other, by.Canonical())
+		}
+		c.Supplements = append(c.Supplements, by.Canonical())
+	}
+	return c, nil
+}
+
+// newConcept returns a concept with its designations, the display chosen among them.
+func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codesystem.Text, language *definitions.Language) *Concept {
+	code, _, flags := cs.Concepts.Concept(at)
+	c := &Concept{
+		Name: cmp.Or(cs.Name, cs.URL), Definition: string(cs.Concepts.Notes.Definition(at)),
+		Coding:   parameters.Coding{System: cs.URL, Version: cs.Version, Code: string(code), Display: string(code)},
+		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
+	}
+	languages := codesystem.ParseLanguages(language.Preferred(&definitions.ValueSet{}))
+	if i := languages.PreferredOrFirst(texts); i >= 0 {
+		c.Display = string(texts[i].Value)
+	}
+	for _, t := range texts {
+		use := parameters.Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
+		c.Designations = append(c.Designations, parameters.Designation{Language: t.Language, Use: use, Value: string(t.Value), Source: t.Source})
+	}
+	return c
+}
+
+// relate adds a property for each related concept, if wanted.
+func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name string, related []uint32) {
+	if !wants(wanted, name) {
+		return
+	}
+	for _, other := range related {
+		code, display, _ := cs.Concepts.Concept(codesystem.At(other))
+		c.Properties = append(c.Properties, ConceptProperty{Code: name, Type: "valueCode", Value: string(code), Description: string(display)})
+	}
+}
+
+// take adds the wanted properties of a code system or supplement, without those that are known otherwise.
+func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
+	for _, v := range cs.Concepts.AppendValues(nil, at) {
+		p := v.Property
+		if !wants(wanted, p.Code) || p.Is("inactive") || p.Is("parent") || p.Is("child") {
+			continue
+		}
+		value := v.Text
+		if v.Coding != nil {
+			value = v.Coding
+		}
+		c.Properties = append(c.Properties, ConceptProperty{Code: p.Code, Type: v.Member, Value: string(value), Source: source})
+	}
+}
+
+func wants(wanted []string, code string) bool {
+	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
+}
+
+// AppendJSON appends the Parameters that answer $lookup.
+func (c *Concept) AppendJSON(dst []byte) []byte {
+	out := parameters.NewWriter(dst)
+	out.Text("name", "valueString", c.Name)
+	out.Optional("version", "valueString", c.Version)
+	out.Text("system", "valueUri", c.System)
+	out.Text("code", "valueCode", c.Code)
+	out.Text("display", "valueString", c.Display)
+	out.Optional("definition", "valueString", c.Definition)
+	out.Boolean("abstract", c.Abstract)
+	for i := range c.Designations {
+		parameters.WriteDesignation(out, &c.Designations[i])
+	}
+	inactive := strconv.AppendBool(nil, c.Inactive)
+	out.Parts("property", parameters.TextPart("code", "valueCode", "inactive"), parameters.OutPart{Name: "value", Kind: "valueBoolean", Value: inactive})
+	writeProperties(out, c.Properties, "")
+	for _, supplement := range c.Supplements {
+		writeProperties(out, c.Properties, supplement)
+		out.Text("used-supplement", "valueCanonical", supplement)
+	}
+	return out.End()
+}
+
+// writeProperties writes the properties from one source.
+func writeProperties(w *parameters.Writer, list []ConceptProperty, source string) {
+	for i := range list {
+		if p := &list[i]; p.Source == source {
+			w.Parts("property", parameters.TextPart("code", "valueCode", p.Code), p.value(), parameters.TextPart("description", "valueString", p.Description))
+		}
+	}
+}
+
+// value returns the part with the value of a property.
+func (p *ConceptProperty) value() parameters.OutPart {
+	value := []byte(p.Value)
+	if !slices.Contains(unquoted, p.Type) {
+		value = fhirjson.AppendString(nil, value)
+	}
+	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
+}
+
+// unquoted are the types whose values are JSON already.
+var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

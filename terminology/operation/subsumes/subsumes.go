@@ -1,0 +1,97 @@
+// Package subsumes is the operation CodeSystem/$subsumes: how two codes of a code system relate.
+package subsumes
+
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+func init() {
+	api.Register(api.Operation{Type: "CodeSystem", Name: "subsumes", OnInstance: true, Answer: answer})
+}
+
+func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+	p, err := c.Parameters(inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	first, err := p.Coding("A")
+	if err != nil {
+		return nil, nil, err
+	}
+	second, err := p.Coding("B")
+	if err != nil {
+		return nil, nil, err
+	}
+	if l, err = c.Library(l, p); err != nil {
+		return nil, nil, err
+	}
+	if p.ID != "" {
+		if err := l.Definitions().Systems.Instance(p.ID, &first, &second); err != nil {
+			return nil, nil, err
+		}
+	}
+	relation, err := Run(&c.Budget, l, first, second)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := parameters.NewWriter(nil)
+	out.Text("outcome", "valueCode", relation)
+	return out.End(), nil, nil
+}
+
+// Run answers CodeSystem/$subsumes from a library: how concept a relates to b, as a code of
+// http://hl7.org/fhir/concept-subsumption-outcome. If b has no System, it has that of a. It fails as
+// [terminology.Library.Expand] does.
+func Run(ctx context.Context, l *terminology.Library, a, b parameters.Coding) (outcome string, err error) {
+	if b.System == "" {
+		b.System, b.Version = a.System, a.Version
+	}
+	set := l.Definitions()
+	set.Use(func() { outcome, err = subsumes(set, &a, &b, budget.Of(ctx, set.Bounds.Gathered)) })
+	return outcome, err
+}
+
+func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget) (string, error) {
+	first, err := l.Systems.Concept(a)
+	if err != nil {
+		return "", err
+	}
+	second, err := l.Systems.Concept(b)
+	if err != nil {
+		return "", err
+	}
+	if first.CodeSystem != second.CodeSystem {
+		return "", outcome.BadRequest("invalid", "the two codes must be of the same version of one code system")
+	}
+	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.At, second.At, budget.Spend)
+}
+
+// subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code
+// system's hierarchyMeaning.
+func subsumption(cs *definitions.CodeSystem, a, b codesystem.Concept, spend func(n int) error) (string, error) {
+	switch {
+	case cs.IsSame(a, b):
+		return "equivalent", nil
+	case cs.NotSubsuming:
+		return "not-subsumed", nil
+	}
+	above, err := cs.Concepts.Hierarchy.Above(b.Number, spend)
+	if err == nil && above.Has(a.Number) {
+		return "subsumes", nil
+	}
+	if err == nil {
+		above, err = cs.Concepts.Hierarchy.Above(a.Number, spend)
+	}
+	if err == nil && above.Has(b.Number) {
+		return "subsumed-by", nil
+	}
+	return "not-subsumed", err
+}

@@ -1,0 +1,458 @@
+// Package translate is the operation ConceptMap/$translate: what a concept is in other code systems.
+package translate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+func init() {
+	api.Register(api.Operation{Type: "ConceptMap", Name: "translate", OnInstance: true, Answer: answer, Capability: `"translation":{"needsMap":true}`})
+}
+
+func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+	r, err := readRequest(c, inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l, err = c.Library(l, r.shared); err != nil {
+		return nil, nil, err
+	}
+	result, err := Run(&c.Budget, l, r.query)
+	if err != nil {
+		return nil, nil, err
+	}
+	return result.AppendJSON(nil), result.Missing, nil
+}
+
+// Run answers ConceptMap/$translate from a library. It fails as [terminology.Library.Expand] does; a code without a
+// translation is not an error.
+func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
+	set := l.Definitions()
+	maps, err := applicable(&set.Maps, &q)
+	if err != nil {
+		return nil, err
+	}
+	if len(maps) == 0 && q.isNamed() {
+		name := outcome.Canonical(q.URL, q.Version)
+		if q.ID != "" {
+			name = "with the id " + q.ID
+		}
+		return nil, outcome.Unknown("", "concept map "+name+" is not known")
+	}
+	x := &translator{asked: &q, library: set, budget: budget.Of(ctx, set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(Result)}
+	x.written = *parameters.NewWriter(nil)
+	x.size = len(x.written.Dst)
+	for i := range q.Codings {
+		for _, m := range maps {
+			if err := x.inMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
+				return nil, err
+			}
+		}
+		if set.Use(func() { err = x.convert(&q.Codings[i], l.CodeLists()) }); err != nil {
+			return nil, err
+		}
+	}
+	return x.end(), nil
+}
+
+// Query holds the parameters of ConceptMap/$translate.
+type Query struct {
+	ConceptMapRef
+
+	// Codings are what to translate: one, or those of a CodeableConcept.
+	Codings []parameters.Coding
+
+	// SourceScope and TargetScope are the canonicals of the value sets that the concept map should be between.
+	SourceScope, TargetScope string
+
+	// TargetSystem is the code system on the other side; empty for any.
+	TargetSystem string
+
+	// Reverse says that the codings are on the target's side of the concept maps.
+	Reverse bool
+
+	// Dependencies are other elements that the translation may depend on.
+	Dependencies []Dependency
+
+	// Limits bounds how many matches there may be.
+	Limits expansion.Limits
+
+	InTermsOfR5 bool // in reverse, Match.Concept is what was asked for, and Match.Source the outcome
+	EitherWay   bool // it is unclear which of the two systems is the codings'
+}
+
+// ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map will do.
+type ConceptMapRef struct {
+	// ID is the id of the resource.
+	ID string
+
+	// ConceptMap is the concept map itself, in JSON.
+	ConceptMap jsontext.Value
+
+	// URL is the canonical, and Version the version.
+	URL, Version string
+}
+
+// isNamed reports whether a concept map of the library is named.
+func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
+
+// Dependency is another element with its values: one that a translation depends on, or produces.
+type Dependency struct {
+	// Element is the url of the element.
+	Element string
+
+	// Values are its values. One that is no code has only a Code.
+	Values []parameters.Coding
+}
+
+// Result says what a concept is in other code systems.
+type Result struct {
+	// Found says that there is a translation.
+	Found bool
+
+	// Message tells people why there is none.
+	Message string
+
+	// Matches are what concept maps say, including that there is no translation.
+	Matches []Match
+
+	// Missing are the concept maps that could change the result.
+	Missing []outcome.Missing
+}
+
+// Match is what a concept map says of a concept.
+type Match struct {
+	// Equivalence is a code of http://hl7.org/fhir/concept-map-equivalence.
+	Equivalence string
+
+	// Concept is the translation; nil if there is none.
+	Concept *parameters.Coding
+
+	// Source is the other side of a match in reverse, if the request uses R5's names; else nil.
+	Source *parameters.Coding
+
+	// Products are elements that the translation also produces, DependsOn those that it depends on.
+	Products, DependsOn []Dependency
+
+	// Maps are the canonicals of the concept maps: the one searched, and those that it referred to.
+	Maps []string
+
+	// SourceComment and TargetComment are the concept map's comments on the two sides.
+	SourceComment, TargetComment string
+}
+
+func (q *Query) applies(m *definitions.ConceptMap) bool {
+	if q.URL != "" && !m.Definition.IsNamed(outcome.Canonical(q.URL, q.Version)) {
+		return false
+	}
+	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
+}
+
+// isScope reports whether a value set of a concept map can be the one asked for.
+func isScope(has, wanted string) bool {
+	url, version := outcome.Split(has)
+	wantedURL, wantedVersion := outcome.Split(wanted)
+	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
+}
+
+// isAbout reports whether a group maps between the systems of the request.
+func (q *Query) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
+	own, version, other := g.Source, g.SourceVersion, g.Target
+	if q.Reverse {
+		own, version, other = g.Target, g.TargetVersion, g.Source
+	}
+	if version != "" && c.Version != "" && !definitions.MatchesVersion(c.Version, version) {
+		return false
+	}
+	fits := func(own, other string) bool {
+		return (c.System == "" || own == c.System) && (q.TargetSystem == "" || other == q.TargetSystem)
+	}
+	return fits(own, other) || q.EitherWay && fits(other, own)
+}
+
+// AppendJSON appends the Parameters that $translate answers with.
+func (r *Result) AppendJSON(dst []byte) []byte {
+	out := parameters.NewWriter(dst)
+	for i := range r.Matches {
+		out.Parts("match", r.Matches[i].parts()...)
+	}
+	out.Boolean("result", r.Found)
+	out.Optional("message", "valueString", r.Message)
+	return out.End()
+}
+
+func (m *Match) parts() []parameters.OutPart {
+	parts := []parameters.OutPart{parameters.TextPart("equivalence", "valueCode", m.Equivalence), codingPart("concept", m.Concept), codingPart("source", m.Source)}
+	parts = append(parts, dependencyParts("product", m.Products)...)
+	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
+	for i, canonical := range m.Maps {
+		name := "used-conceptmap"
+		if i == 0 { // R4's name, source, means the source code in reverse to some; R5's is unambiguous
+			name = "originMap"
+		}
+		parts = append(parts, parameters.TextPart(name, "valueCanonical", canonical))
+	}
+	return append(parts, parameters.TextPart("sourceComment", "valueString", m.SourceComment), parameters.TextPart("targetComment", "valueString", m.TargetComment))
+}
+
+// codingPart is a part that is a Coding, left out if it is nil.
+func codingPart(name string, c *parameters.Coding) parameters.OutPart {
+	if c == nil {
+		return parameters.OutPart{}
+	}
+	return parameters.OutPart{Name: name, Kind: "valueCoding", Value: c.Append(nil)}
+}
+
+// dependencyParts returns a part for each value of other elements.
+func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart) {
+	for i := range list {
+		for k := range list[i].Values {
+			value := parameters.AppendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
+			value = append(parameters.AppendPart(append(value, ','), "concept", "valueCoding", list[i].Values[k].Append(nil)), ']')
+			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: value})
+		}
+	}
+	return parts
+}
+
+// translator looks up what a concept is in other code systems.
+type translator struct {
+	asked    *Query
+	library  *definitions.Set
+	budget   *budget.Budget
+	told     dependencies
+	result   *Result
+	written  parameters.Writer // the last match
+	size     int               // of the matches, in bytes of JSON
+	handed   int               // how often a concept map referred to another
+	messages []string
+}
+
+func (x *translator) end() *Result {
+	r := x.result
+	if !r.Found && len(x.asked.Codings) > 0 {
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.asked.Codings[0].Code, x.asked.Codings[0].System))
+	}
+	r.Message = strings.Join(x.messages, "; ")
+	switch {
+	case r.Found:
+		r.Missing = nil
+	case r.Missing == nil && len(r.Matches) == 0 && x.asked.ConceptMap == nil && !x.asked.isNamed():
+		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could have it
+	}
+	return r
+}
+
+// inMap adds the translations of the last concept map of a chain, in which each refers to the next.
+func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
+	m := chain[len(chain)-1]
+	if err := x.spend(len(m.Groups)); err != nil {
+		return err
+	}
+	mapped := map[string]bool{} // the target systems that have a translation
+	for i := range m.Groups {
+		g := &m.Groups[i]
+		if !x.asked.isAbout(g, c) {
+			continue
+		}
+		said, err := x.inGroup(c, chain, g)
+		if err != nil {
+			return err
+		}
+		mapped[g.Target] = mapped[g.Target] || said
+	}
+	for i := range m.Groups {
+		if g := &m.Groups[i]; !x.asked.Reverse && g.Unmapped.Mode != "" && !mapped[g.Target] && x.asked.isAbout(g, c) {
+			if err := x.unmapped(c, chain, g); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inGroup adds the translations of a group, and reports whether it has any for the code.
+func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (said bool, err error) {
+	for i := range g.Elements {
+		e := &g.Elements[i]
+		if err := x.spend(1 + len(e.Targets)); err != nil {
+			return said, err
+		}
+		for k := range e.Targets {
+			target := &e.Targets[k]
+			code := e.Code
+			if x.asked.Reverse {
+				code = target.Code
+			}
+			if code == c.Code && code != "" && (x.asked.Reverse || !x.told.contradict(target)) {
+				said = true
+				if err := x.add(chain, g, e, target); err != nil {
+					return said, err
+				}
+			}
+		}
+	}
+	return said, nil
+}
+
+// spend pays for looking at elements and targets.
+func (x *translator) spend(n int) error {
+	err := x.budget.Spend(n)
+	if errors.Is(err, budget.ErrSpent) {
+		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.Bounds.Gathered)
+	}
+	return err
+}
+
+// unmapped adds what a group has for codes without an element (R4 ConceptMap.group.unmapped).
+func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
+	u := &g.Unmapped
+	switch u.Mode {
+	case "provided", "use-source-code":
+		target := &definitions.MapTarget{Code: c.Code, Equivalence: cmp.Or(u.Equivalence, "equivalent")}
+		return x.add(chain, g, &definitions.MapElement{Code: c.Code}, target)
+	case "fixed":
+		return x.add(chain, g, &definitions.MapElement{Code: c.Code}, &definitions.MapTarget{Code: u.Code, Display: u.Display, Equivalence: u.Equivalence})
+	case "other-map":
+		return x.otherMap(c, chain, u.OtherMap)
+	}
+	return nil
+}
+
+// otherMap continues in another concept map.
+func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
+	other, ok := x.library.Maps.ConceptMap(reference)
+	switch {
+	case !ok:
+		x.result.Missing = append(x.result.Missing, outcome.Missing{Kind: "ConceptMap", Canonical: reference})
+		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].Canonical()))
+		return nil
+	case slices.Contains(chain, other):
+		var names []string
+		for _, m := range append(chain, other) {
+			names = append(names, m.Canonical())
+		}
+		return outcome.New(http.StatusUnprocessableEntity, "processing", "", "", "concept maps hand on to each other: "+strings.Join(names, " -> "))
+	}
+	if x.handed++; x.handed > maxHandedOn {
+		return outcome.Unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxHandedOn)
+	}
+	return x.inMap(c, append(chain, other))
+}
+
+// maxHandedOn bounds how often concept maps may refer to others in one request.
+const maxHandedOn = 1000
+
+// add adds a match, within the limits. One without a target says that there is no translation.
+func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
+	if limit := x.asked.Limits.Most(); len(x.result.Matches) >= limit {
+		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
+	}
+	m := Match{
+		Equivalence: cmp.Or(definitions.Equivalences[target.Equivalence], target.Equivalence),
+		Products:    dependenciesOf(target.Products), DependsOn: dependenciesOf(target.DependsOn),
+		SourceComment: e.Comment, TargetComment: target.Comment,
+	}
+	from, to := &parameters.Coding{System: g.Source, Code: e.Code, Display: e.Display}, &parameters.Coding{System: g.Target, Code: target.Code, Display: target.Display}
+	switch {
+	case target.Code == "":
+		m.Equivalence = "unmatched"
+	case x.asked.Reverse && !x.asked.InTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
+		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
+	case x.asked.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
+		m.Concept, m.Source = to, from
+	default:
+		m.Concept = to
+	}
+	for _, by := range chain {
+		m.Maps = append(m.Maps, by.Canonical())
+	}
+	x.result.Matches = append(x.result.Matches, m)
+	x.result.Found = x.result.Found || m.Equivalence != "unmatched" && m.Equivalence != "disjoint"
+	x.written.Dst = x.written.Dst[:0]
+	x.written.Parts("match", m.parts()...)
+	if x.size += len(x.written.Dst); x.size > outcome.MaxWritten {
+		return outcome.TooLong()
+	}
+	return nil
+}
+
+func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency) {
+	for _, a := range list {
+		dependencies = append(dependencies, Dependency{Element: a.Property, Values: []parameters.Coding{{System: a.System, Code: a.Value, Display: a.Display}}})
+	}
+	return dependencies
+}
+
+// turned are the equivalences that are others in the opposite direction.
+var turned = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
+
+// applicable returns the concept maps to search: the one with the id, the one in the request, or those of the library.
+func applicable(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
+	if q.ID != "" {
+		if m, ok := t.ByID(q.ID); ok && q.applies(m) {
+			list = append(list, m)
+		}
+		return list, nil
+	}
+	if q.ConceptMap != nil {
+		m, err := definitions.InlineConceptMap(q.ConceptMap)
+		return []*definitions.ConceptMap{m}, err
+	}
+	for _, maps := range t.Lists {
+		for _, m := range maps {
+			if q.applies(m) {
+				list = append(list, m)
+			}
+		}
+	}
+	return list, nil
+}
+
+// dependencies are the elements that a translation may depend on (R4 ConceptMap/$translate, parameter dependency).
+type dependencies struct {
+	elements map[string]bool
+	values   map[definitions.MapAttribute]bool // each with and without its system
+}
+
+func newDependencies(list []Dependency) dependencies {
+	d := dependencies{elements: make(map[string]bool), values: make(map[definitions.MapAttribute]bool)}
+	for i := range list {
+		d.elements[list[i].Element] = true
+		for _, c := range list[i].Values {
+			d.values[definitions.MapAttribute{Property: list[i].Element, System: c.System, Value: c.Code}] = true
+			d.values[definitions.MapAttribute{Property: list[i].Element, Value: c.Code}] = true
+		}
+	}
+	return d
+}
+
+// contradict reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs from
+// the one in the request. An element that the request does not name contradicts nothing.
+func (d *dependencies) contradict(target *definitions.MapTarget) bool {
+	for i := range target.DependsOn {
+		on := &target.DependsOn[i]
+		system, _ := outcome.Split(on.System)
+		if d.elements[on.Property] && !d.values[definitions.MapAttribute{Property: on.Property, System: system, Value: cmp.Or(on.Value, on.Display)}] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,291 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// candidate is an include that may contain a coding.
+type candidate struct {
+	versionChoice
+	member *found
+}
+
+// candidateFinder finds the includes of a value set that may contain a coding.
+type candidateFinder struct {
+	library    *definitions.Set
+	valueSet   *definitions.ValueSet // nil: validation is against the code system alone
+	rules      *compose.Rules
+	budget     *budget.Budget
+	versions   versionChooser
+	memberOnly bool
+	imported   []*definitions.ValueSet // those searched
+	mismatch   []string                // why the last coding does not meet filters
+}
+
+// candidates returns the includes that may contain a coding, or the code system if there is no value set.
+func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) {
+	if v.valueSet == nil {
+		list := []candidate{{versionChoice: v.versions.choose(c, "", v.rules.Date)}}
+		if list[0].index == definitions.None {
+			return list, nil
+		}
+		return list, v.library.Systems.CodeSystems[list[0].index].Usable("code system")
+	}
+	in := &includeSearch{finder: v, coding: c, evaluator: compose.NewEvaluator(v.library, v.rules, v.budget)}
+	in.evaluator.Probe = &compose.Probe{Code: []byte(c.Code), Choose: in.choose}
+	if err := in.evaluator.CheckImports(v.valueSet, make(map[*definitions.ValueSet]bool)); err != nil {
+		return nil, err
+	}
+	members, err := in.evaluator.ValueSet(v.valueSet)
+	if err != nil {
+		return nil, err
+	}
+	v.imported, v.mismatch = in.evaluator.Probe.Imported, in.evaluator.Probe.Mismatch
+	return in.list, in.place(members.Entries)
+}
+
+// includeSearch gathers the candidates while an evaluator looks for the coding.
+type includeSearch struct {
+	evaluator *compose.Evaluator
+	finder    *candidateFinder
+	coding    *parameters.Coding
+	list      []candidate
+}
+
+// choose returns the version of the code system that an include means, and whether the coding may be in it.
+func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
+	c, l, path := in.coding, in.finder.library, in.evaluator.Path
+	within := path[len(path)-1]
+	if index := l.Systems.ContainedCodeSystem(within, set.System, set.Version); index != definitions.None {
+		cs := l.Systems.CodeSystems[index]
+		in.list = append(in.list, candidate{versionChoice: versionChoice{index: index, matches: c.Version == "" || definitions.MatchesVersion(cs.Version, c.Version)}})
+		return index, cs.URL == c.System
+	}
+	if set.System != c.System || in.finder.rules.Versions.Excludes(set.System, set.Version) {
+		return l.Systems.CodeSystem(set.System, set.Version), set.System == c.System
+	}
+	choice := in.finder.versions.choose(c, set.Version, cmp.Or(within.LockedDate, in.finder.rules.Date))
+	if set.Enumerated {
+		choice.takeListed()
+	}
+	choice.open = choice.index == definitions.None && !set.Enumerated && !in.finder.memberOnly
+	if !slices.ContainsFunc(in.list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
+		in.list = append(in.list, candidate{versionChoice: choice})
+	}
+	in.evaluator.Probe.Chosen = len(in.list)
+	return choice.index, true
+}
+
+// place assigns the entries of the coding in the value set to their candidates.
+func (in *includeSearch) place(members []definitions.Entry) error {
+	if err := in.finder.budget.Spend(len(members) * len(in.list) / budget.PlainBytes); err != nil {
+		return err
+	}
+	for _, e := range members {
+		if at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == e.CodeSystem && o.member == nil }); at >= 0 {
+			in.list[at].member = in.found(e)
+		}
+	}
+	return nil
+}
+
+// found is where a value set has a coding: the entry that an expansion would have for it.
+type found struct {
+	definitions.LocatedEntry
+	excluded bool // inactive, while inactive codes are left out
+}
+
+func (in *includeSearch) found(e definitions.Entry) *found {
+	onlyActive := in.finder.valueSet.ActiveOnly || in.finder.rules.ActiveOnly == parameters.Yes
+	return &found{LocatedEntry: in.evaluator.Locate(e), excluded: onlyActive && in.evaluator.IsInactive(e)}
+}
+
+// best returns the candidate of the highest rank, or without any the version of the code system that the coding names.
+func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionChoice, *found, error) {
+	best, most := -1, -1
+	for i := range list {
+		n, err := v.rank(c, &list[i])
+		if err != nil {
+			return versionChoice{}, nil, err
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	if best < 0 {
+		choice := versionChoice{index: v.versions.codeSystem(c.System, c.Version), matches: true}
+		if versions := v.library.Systems.VersionsOf(c.System); choice.index == definitions.None && c.Version != "" && len(versions) > 0 {
+			choice.add(unknownVersion(c, c.Version, versions))
+			choice.unknown = outcome.Canonical(c.System, c.Version)
+			choice.index = v.versions.codeSystem(c.System, "")
+		}
+		return choice, nil, nil
+	}
+	return list[best].versionChoice, list[best].member, nil
+}
+
+// rank is higher the better a candidate fits a coding: by version, membership and display, in this order.
+func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err error) {
+	if o.matches && !o.failed() {
+		n += 8
+	}
+	if o.member == nil {
+		return n, nil
+	}
+	if n += 2; !o.member.excluded {
+		n += 4
+	}
+	texts := v.library.ShownTexts(nil, o.member.LocatedEntry, v.valueSet.Language, nil)
+	if slices.ContainsFunc(texts, func(t codesystem.Text) bool { return equalDisplay(t.Value, c.Display) }) {
+		n++
+	}
+	return n, v.budget.Compare(texts)
+}
+
+// versionChoice is the code system version that an include means for a coding, and what to note about it.
+type versionChoice struct {
+	index   uint32 // none if not here
+	matches bool   // the coding has no version, or one that the include allows
+	notes   []note
+	unknown string // canonical of the version that is not here
+	open    bool   // the code system is not here at all, and the include does not list codes
+	unsure  bool   // the version that the include means is not here; index is another one
+
+	unchecked string // the version that is not here, of a code that the include lists
+}
+
+// takeListed adapts a choice to an include that lists its codes. It needs no code system: if the version is not here,
+// that is no error, and no other version is used instead.
+func (c *versionChoice) takeListed() {
+	if !c.unsure {
+		return
+	}
+	_, c.unchecked = outcome.Split(c.unknown)
+	c.notes = slices.DeleteFunc(c.notes, func(n note) bool { return n.MessageID == unknownVersionID || n.MessageID == unknownVersionNoneID })
+	c.index, c.unknown, c.matches, c.unsure = definitions.None, "", !c.failed(), false
+}
+
+// Message ids of unknownVersion.
+const (
+	unknownVersionID     = "UNKNOWN_CODESYSTEM_VERSION"
+	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
+)
+
+// versionChooser chooses the version of a code system in which to look for a coding.
+type versionChooser struct {
+	systems    *definitions.SystemTable
+	rules      *compose.Rules
+	inValueSet bool // rather than in the code system alone
+}
+
+// choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or
+// the coding's own if these allow it. If none names a version, it is the latest, as of a date if given.
+func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
+	wanted, rule := v.rules.Versions.Apply(c.System, declared)
+	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
+	if wanted == "" && date != "" {
+		index, _ := v.systems.CodeSystemAt(c.System, date) // none on error
+		choice.index = v.ifPresent(index)
+	}
+	own := definitions.None
+	if c.Version != "" {
+		own = v.codeSystem(c.System, c.Version)
+		v.compare(c, &choice, own, declared, wanted, rule.Name != "")
+	}
+	if choice.index == definitions.None && wanted != "" && !v.standsIn(c.System, wanted) {
+		choice.add(unknownVersion(c, wanted, v.systems.VersionsOf(c.System)))
+		choice.unknown = outcome.Canonical(c.System, wanted)
+		choice.index = own
+		if own == definitions.None {
+			usual, _ := v.rules.Versions.Usual(c.System)
+			choice.index = v.codeSystem(c.System, usual)
+		}
+		choice.matches, choice.unsure = false, true
+	}
+	required, _ := compose.VersionFor(v.rules.Versions.Required, c.System)
+	if choice.index != definitions.None && required != "" && !definitions.MatchesVersion(v.systems.CodeSystems[choice.index].Version, required) {
+		e := compose.WrongVersion(v.systems.CodeSystems[choice.index], required)
+		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
+	}
+	return choice
+}
+
+// codeSystem finds a code system to look for codes in.
+func (v *versionChooser) codeSystem(url, version string) uint32 {
+	return v.ifPresent(v.systems.CodeSystem(url, version))
+}
+
+// ifPresent turns the index of a code system without content (R4 CodeSystem.content not-present) into none, as it would
+// have no code at all.
+func (v *versionChooser) ifPresent(index uint32) uint32 {
+	if index == definitions.None {
+		return definitions.None
+	}
+	if content := v.systems.CodeSystems[index].Content; !content.HasConcepts() && content != definitions.ContentSupplement {
+		return definitions.None
+	}
+	return index
+}
+
+// standsIn reports whether something stands in for that version of a code system.
+func (v *versionChooser) standsIn(url, version string) bool {
+	return slices.ContainsFunc(v.systems.Versions(url), func(index uint32) bool { return v.systems.CodeSystems[index].StandsInFor(version) })
+}
+
+// compare compares the version of a coding with the one that an include means.
+func (v *versionChooser) compare(c *parameters.Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
+	switch {
+	case own != definitions.None && (wanted == "" || definitions.MatchesVersion(v.systems.CodeSystems[own].Version, wanted)):
+		choice.index = own
+		return
+	case wanted == "" && choice.index != definitions.None && v.inValueSet:
+		choice.mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT",
+			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
+			c.System, v.systems.CodeSystems[choice.index].Version, c.Version)
+	case wanted != "" && changed:
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED",
+			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
+			c.System, wanted, declared, c.Version)
+	case wanted != "":
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH",
+			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)
+	}
+	choice.matches = false
+	if own == definitions.None && len(v.systems.VersionsOf(c.System)) > 0 {
+		choice.add(unknownVersion(c, c.Version, v.systems.VersionsOf(c.System)))
+		choice.unknown = outcome.Canonical(c.System, c.Version)
+	}
+}
+
+func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
+
+func (c *versionChoice) failed() bool { return slices.ContainsFunc(c.notes, note.isError) }
+
+// mismatch adds a note about a version other than the value set's.
+func (c *versionChoice) mismatch(severity, id, format string, args ...any) {
+	c.add(note{part: "version", told: severity == "error", Issue: outcome.Issue{
+		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),
+	}})
+}
+
+// unknownVersion is the note for a code system version that is not here.
+func unknownVersion(c *parameters.Coding, version string, versions []string) note {
+	id := unknownVersionID
+	if len(versions) == 0 {
+		id = unknownVersionNoneID
+	}
+	return note{part: "system", told: true, Issue: outcome.Issue{
+		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: id,
+		Text: fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the code cannot be validated. %s",
+			c.System, version, definitions.ValidVersions(versions)),
+	}}
+}

@@ -1,0 +1,18 @@
+package validate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// Why a filter does not hold is told in the message alone: other servers have no issue of it.
+func TestMismatchOfSource(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.SourceLibrary(t, terminologytest.ValueSet("http://x/lengths", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7cm"}]}]}`))}
+	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")
+	if !strings.Contains(w.Body.String(), "Code 7s is not = 7cm; ") || strings.Count(w.Body.String(), `"details"`) != 1 {
+		t.Errorf("got %s", w.Body)
+	}
+}

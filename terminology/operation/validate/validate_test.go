@@ -1,0 +1,515 @@
+package validate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// teams is a code system with concepts of all standings.
+const teams = `{"resourceType":"CodeSystem","url":"http://x/teams","version":"1","status":"active","content":"complete","language":"en",
+	"property":[{"code":"status","uri":"http://hl7.org/fhir/concept-properties#status","type":"code"},
+		{"code":"inactive","uri":"http://hl7.org/fhir/concept-properties#inactive","type":"boolean"},
+		{"code":"notSelectable","uri":"http://hl7.org/fhir/concept-properties#notSelectable","type":"boolean"}],
+	"concept":[{"code":"all","display":"All Teams","property":[{"code":"notSelectable","valueBoolean":true}]},{"code":"ward","display":"Ward 7 Team"},
+		{"code":"shut","display":"Shut","property":[{"code":"inactive","valueBoolean":true}]},
+		{"code":"gone","display":"Gone","property":[{"code":"status","valueCode":"retired"},{"code":"inactive","valueBoolean":true}]},
+		{"code":"worse","display":"Worse","property":[{"code":"status","valueCode":"DISCOURAGED"},{"code":"inactive","valueBoolean":true}]},
+		{"code":"old","display":"Old","property":[{"code":"status","valueCode":"deprecated"}]},
+		{"code":"both","display":"Both","property":[{"code":"status","valueCode":"retired"},{"code":"inactive","valueBoolean":true}],
+			"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"deprecated"}]}]}`
+
+// validated is what $validate-code answers, in short: the result, the status, what is unknown, the issues and the texts
+// of those that are not merely told of.
+type validated struct {
+	result           bool
+	inactive         bool
+	status, unknown  string
+	issues, messages []string
+}
+
+// readValidated reads the Parameters of an answer. Each issue is severity code message-id@expression.
+func readValidated(t *testing.T, body []byte) (f validated) {
+	t.Helper()
+	var answer struct {
+		Parameter []struct {
+			Name                                   string
+			ValueBoolean                           bool
+			ValueString, ValueCode, ValueCanonical string
+			Resource                               struct {
+				Issue []struct {
+					Severity, Code string
+					Extension      []struct{ ValueString string }
+					Expression     []string
+					Details        struct{ Coding []struct{ Code string } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	for _, p := range answer.Parameter {
+		switch p.Name {
+		case "result":
+			f.result = p.ValueBoolean
+		case "inactive":
+			f.inactive = p.ValueBoolean
+		case "status":
+			f.status = p.ValueCode
+		case "x-unknown-system", "x-caused-by-unknown-system":
+			f.unknown = p.ValueCanonical
+		case "message":
+			f.messages = strings.Split(p.ValueString, "; ")
+		}
+		for _, i := range p.Resource.Issue {
+			f.issues = append(f.issues, fmt.Sprintf("%s %s %s@%s", i.Severity, i.Details.Coding[0].Code, i.Extension[0].ValueString, strings.Join(i.Expression, ",")))
+		}
+	}
+	slices.Sort(f.issues)
+	slices.Sort(f.messages)
+	return f
+}
+
+// What is found of a code, in the words and with the codes that the servers of HL7's terminology ecosystem share.
+func TestValidated(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`),
+		terminologytest.ValueSet("http://x/abstract", `{"include":[{"system":"http://x/teams","filter":[{"property":"notSelectable","op":"=","value":"true"}]}]}`))}
+	const in, notIn = "http://x/vs", "error not-in-vs None_of_the_provided_codes_are_in_the_value_set_one@Coding.code"
+	coding := func(system, code, display string) string {
+		text, _ := json.Marshal(map[string]any{"system": system, "code": code, "display": display})
+		return `{"name":"coding","valueCoding":` + string(text) + `}`
+	}
+	of := func(code string) string { return coding("http://x/teams", code, "") }
+	shown := func(display string) string { return coding("http://x/teams", "ward", display) }
+	lenient, concrete, only := `{"name":"lenient-display-validation","valueBoolean":true}`, `{"name":"abstract","valueBoolean":false}`, `{"name":"valueset-membership-only","valueBoolean":true}`
+	wrong := func(what, display string) string {
+		return "Wrong " + what + " '" + display + "' for http://x/teams#ward. Valid display is 'Ward 7 Team' (en) (for the language(s) '--')"
+	}
+	notFound := func(code string) string {
+		return "The provided code '" + code + "' was not found in the value set '" + in + "'"
+	}
+	tests := []struct {
+		name string
+		sent []string
+		want validated
+	}{
+		{"inactive", []string{of("shut")}, validated{result: true, inactive: true, issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'shut' has a status of inactive and its use should be reviewed"}}},
+		{"inactive by status", []string{of("gone")}, validated{result: true, inactive: true, status: "retired", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'gone' has a status of retired and inactive and its use should be reviewed"}}},
+		{"inactive by a status that says so", []string{of("worse")}, validated{result: true, inactive: true, status: "DISCOURAGED", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'worse' has a status of DISCOURAGED and its use should be reviewed"}}},
+		{"the property goes before the standards status", []string{of("both")}, validated{result: true, inactive: true, status: "retired", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'both' has a status of retired and inactive and its use should be reviewed"}}},
+		{"deprecated is not inactive", []string{of("old")}, validated{result: true, status: "deprecated", issues: []string{"warning code-comment DEPRECATED_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'old' is deprecated and its use should be reviewed"}}},
+		{"inactive and not allowed", []string{of("gone"), `{"name":"activeOnly","valueBoolean":true}`}, validated{inactive: true, status: "retired",
+			issues:   []string{"error code-rule STATUS_CODE_WARNING_CODE@Coding.code", notIn, "warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+			messages: []string{"The concept 'gone' has a status of retired and inactive and its use should be reviewed", "The concept 'gone' is valid but is not active", notFound("http://x/teams#gone")}}},
+		{"a value set for a system", []string{coding(in, "ward", "")}, validated{issues: []string{"error invalid-data Terminology_TX_System_ValueSet2@Coding.system", notIn},
+			messages: []string{"The Coding references a value set, not a code system ('http://x/vs')", notFound("http://x/vs#ward")}}},
+		{"the value set of all codes for a system", []string{coding("http://x/teams?fhir_vs", "ward", "")}, validated{issues: []string{"error invalid-data Terminology_TX_System_ValueSet2@Coding.system", notIn},
+			messages: []string{"The Coding references a value set, not a code system ('http://x/teams?fhir_vs')", notFound("http://x/teams?fhir_vs#ward")}}},
+		{"a local system", []string{coding("teams", "ward", "")}, validated{unknown: "teams",
+			issues:   []string{"error invalid-data Terminology_TX_System_Relative@Coding.system", "error not-found UNKNOWN_CODESYSTEM@Coding.system", notIn},
+			messages: []string{"A definition for CodeSystem teams could not be found, so the code cannot be validated", "Coding.system must be an absolute reference, not a local reference", notFound("teams#ward")}}},
+		{"a path for a system", []string{coding("CodeSystem/a:b", "ward", "")}, validated{unknown: "CodeSystem/a:b",
+			issues:   []string{"error invalid-data Terminology_TX_System_Relative@Coding.system", "error not-found UNKNOWN_CODESYSTEM@Coding.system", notIn},
+			messages: []string{"A definition for CodeSystem CodeSystem/a:b could not be found, so the code cannot be validated", "Coding.system must be an absolute reference, not a local reference", notFound("CodeSystem/a:b#ward")}}},
+		{"an unknown system", []string{coding("urn:oid:1.2.3", "ward", "")}, validated{unknown: "urn:oid:1.2.3", issues: []string{"error not-found UNKNOWN_CODESYSTEM@Coding.system", notIn},
+			messages: []string{"A definition for CodeSystem urn:oid:1.2.3 could not be found, so the code cannot be validated", notFound("urn:oid:1.2.3#ward")}}},
+		{"the right display in another case", []string{shown("ward 7 TEAM")}, validated{result: true}},
+		{"wide spaces", []string{shown("Ward  7 Team")}, validated{issues: []string{"error invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", "Ward  7 Team")}}},
+		{"spaces around", []string{shown(" ward 7 Team "), lenient}, validated{result: true, issues: []string{"warning invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", " ward 7 Team ")}}},
+		{"no space between words", []string{shown("Ward7Team")}, validated{issues: []string{"error invalid-display Display_Name_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("Display Name", "Ward7Team")}}},
+		{"abstract", []string{of("all")}, validated{result: true}},
+		{"abstract and not allowed", []string{of("all"), concrete}, validated{issues: []string{"error code-rule ABSTRACT_CODE_NOT_ALLOWED@Coding.code", notIn},
+			messages: []string{"Code 'http://x/teams#all' is abstract, and not allowed in this context", notFound("http://x/teams#all")}}},
+		{"abstract, not allowed, and only membership asked for", []string{of("all"), concrete, only}, validated{issues: []string{notIn}, messages: []string{notFound("http://x/teams#all")}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(append(test.sent, terminologytest.URI("url", in))...))
+			if got := readValidated(t, w.Body.Bytes()); fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/abstract"), concrete, of("all")))
+	if got := readValidated(t, w.Body.Bytes()); got.result || len(got.issues) != 2 {
+		t.Errorf("abstract, by a filter: got %+v", got)
+	}
+	w, _ = terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/teams"), concrete, of("all")))
+	if got := readValidated(t, w.Body.Bytes()); got.result || !slices.Equal(got.issues, []string{"error code-rule ABSTRACT_CODE_NOT_ALLOWED@Coding.code"}) {
+		t.Errorf("abstract, in a code system: got %+v", got)
+	}
+}
+
+// Each coding of a CodeableConcept is told of at its place; that one is inactive says nothing of another.
+func TestValidatedOfConcept(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
+	tests := []struct {
+		name, codings string
+		want          []string
+		result        bool
+	}{
+		{"inactive after active", `{"system":"http://x/teams","code":"ward"},{"system":"http://x/teams","code":"gone"}`, []string{"warning code-comment INACTIVE_CONCEPT_FOUND@CodeableConcept.coding[1]"}, true},
+		{"inactive before active", `{"system":"http://x/teams","code":"gone"},{"system":"http://x/teams","code":"ward"}`, []string{"warning code-comment INACTIVE_CONCEPT_FOUND@CodeableConcept.coding[0]"}, true},
+		{"abstract", `{"system":"http://x/teams","code":"all"}`, []string{
+			"error code-rule ABSTRACT_CODE_NOT_ALLOWED@CodeableConcept.coding[0].code", "error not-in-vs TX_GENERAL_CC_ERROR_MESSAGE@",
+			"information this-code-not-in-vs None_of_the_provided_codes_are_in_the_value_set_one@CodeableConcept.coding[0].code"}, false},
+		{"a local system", `{"system":"teams","code":"ward"}`, []string{
+			"error invalid-data Terminology_TX_System_Relative@CodeableConcept.coding[0].system", "error not-found UNKNOWN_CODESYSTEM@CodeableConcept.coding[0].system",
+			"error not-in-vs TX_GENERAL_CC_ERROR_MESSAGE@", "information this-code-not-in-vs None_of_the_provided_codes_are_in_the_value_set_one@CodeableConcept.coding[0].code"}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/vs"), `{"name":"abstract","valueBoolean":false}`,
+				`{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+test.codings+`]}}`))
+			if got := readValidated(t, w.Body.Bytes()); !slices.Equal(got.issues, test.want) || got.result != test.result {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// A value set that a request holds may contain others, and need have no url.
+func TestValidatedInContained(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
+	valueSet := func(imports string) string {
+		return `{"name":"valueSet","resource":{"resourceType":"ValueSet","status":"active","compose":{"include":[{"valueSet":["` + imports + `","http://x/vs"]}]},
+			"contained":[{"resourceType":"ValueSet","id":"few","url":"http://x/few","status":"active","compose":{"include":[{"system":"http://x/teams","concept":[{"code":"ward"}]}]}}]}}`
+	}
+	tests := []struct {
+		imports, code string
+		want          validated
+	}{
+		{"#few", "ward", validated{result: true}},
+		{"http://x/few", "ward", validated{result: true}},
+		{"#few", "old", validated{issues: []string{"error not-in-vs None_of_the_provided_codes_are_in_the_value_set_one@Coding.code"},
+			messages: []string{"The provided code 'http://x/teams#old' was not found in the value set '(unidentified)'"}}},
+		{"#none", "ward", validated{issues: []string{"error not-found Unable_to_resolve_value_Set_@"}, messages: []string{"A definition for the value Set '#none' could not be found"}}},
+	}
+	for _, test := range tests {
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(valueSet(test.imports), `{"name":"coding","valueCoding":{"system":"http://x/teams","code":"`+test.code+`"}}`))
+		if got := readValidated(t, w.Body.Bytes()); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s in %s: got %+v\nwant %+v", test.code, test.imports, got, test.want)
+		}
+	}
+}
+
+// One, and only one, of code, coding and codeableConcept says what is validated, and a code needs a system, or what
+// it can be inferred from (R4 ValueSet/$validate-code and CodeSystem/$validate-code). A Coding that lacks something
+// is no fault of the request: the answer says that it is not valid, with a warning (HL7 terminology ecosystem IG).
+func TestWhatIsValidated(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
+	const valueSet, system = "/ValueSet/$validate-code", "/CodeSystem/$validate-code"
+	url, colour := terminologytest.URI("url", "http://x/is-red"), terminologytest.URI("url", "http://x/colours")
+	code := `{"name":"code","valueCode":"red"}`
+	coding := func(members string) string { return `{"name":"coding","valueCoding":{` + members + `}}` }
+	concept := func(codings string) string {
+		return `{"name":"codeableConcept","valueCodeableConcept":{"text":"t","coding":[` + codings + `]}}`
+	}
+	const red, inSystem = `"system":"http://x/colours","code":"red"`, `"system":"http://x/colours"`
+	infer := `{"name":"inferSystem","valueBoolean":true}`
+	const valid, invalid = `{"name":"result","valueBoolean":true}`, `{"name":"result","valueBoolean":false}`
+	tests := []struct {
+		name, path string
+		parameters []string
+		status     int
+		want       []string
+		not        string
+	}{
+		{"nothing", valueSet, []string{url}, 400, []string{"Unable to find code to validate"}, ""},
+		{"a system alone", valueSet, []string{url, terminologytest.URI("system", "http://x/colours")}, 400, []string{"Unable to find code to validate"}, ""},
+		{"a code without a system", valueSet, []string{url, code}, 400, []string{"system"}, ""},
+		{"an empty code", valueSet, []string{url, `{"name":"code","valueCode":""}`, terminologytest.URI("system", "http://x/colours")}, 400, []string{"empty"}, ""},
+		{"a code and a Coding", valueSet, []string{url, code, terminologytest.URI("system", "http://x/colours"), coding(red)}, 400, []string{"exactly one"}, ""},
+		{"a code whose system the value set has", valueSet, []string{url, code, infer}, 200, []string{valid}, ""},
+		{"a code in a context", valueSet, []string{`{"name":"context","valueUri":"http://x/Paint#Paint.colour"}`, code}, 200, []string{valid}, ""},
+		{"a Coding with a display beside it", valueSet, []string{url, coding(red), `{"name":"display","valueString":"x"}`}, 200, []string{valid}, ""},
+		{"a Coding without a system", valueSet, []string{url, coding(`"code":"red"`)}, 200, []string{invalid, `"warning"`, "Coding has no system"}, ""},
+		{"a Coding is not inferred", valueSet, []string{url, coding(`"code":"red"`), infer}, 200, []string{invalid, "Coding has no system"}, ""},
+		{"a Coding without a code", valueSet, []string{url, coding(inSystem)}, 200, []string{invalid, `"warning"`, "Coding has no code", `["Coding"]`}, "not-in-vs"},
+		{"a Coding without either", valueSet, []string{url, coding(`"display":"x"`)}, 200, []string{invalid, "neither a system nor a code"}, "not-in-vs"},
+		{"a CodeableConcept without a code", valueSet, []string{url, concept(`{` + inSystem + `}`)}, 200, []string{invalid, `CodeableConcept.coding[0]"`}, "not-in-vs"},
+		{"a CodeableConcept with one that is valid", valueSet, []string{url, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, "Coding has no system"}, ""},
+		{"after one that is not", valueSet, []string{url, infer, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, `"valueCode":"red"`}, ""},
+		{"in a code system: a code without one", system, []string{code}, 400, []string{"url"}, ""},
+		{"in a version of a code system", system, []string{code, terminologytest.URI("url", "http://x/colours|1.0.0")}, 200, []string{valid, `"valueUri":"http://x/colours"`}, ""},
+		{"in a version of a code system that is not here", system, []string{code, terminologytest.URI("url", "http://x/colours|9")}, 200, []string{invalid, "Valid versions: 1.0.0"}, "include"},
+		{"in a code system that system names", system, []string{code, terminologytest.URI("system", "http://x/colours")}, 200, []string{valid, `"valueString":"Red"`}, ""},
+		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + terminologytest.SystemWith("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
+		{"in a code system: a Coding without a system", system, []string{colour, coding(`"code":"red"`)}, 200, []string{invalid, "Coding has no system"}, ""},
+		{"in a code system: a Coding of another", system, []string{colour, coding(`"system":"http://x/y","code":"red"`)}, 400, []string{"http://x/y"}, ""},
+		{"in a code system: a CodeableConcept", system, []string{colour, concept(`{"system":"http://x/y","code":"red"},{` + red + `}`)}, 200, []string{valid}, "http://x/y could"},
+		{"in a code system: a CodeableConcept of others", system, []string{colour, concept(`{"system":"http://x/y","code":"red"}`)}, 200, []string{invalid, "no coding of the code system"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := terminologytest.Call(t, h, "POST", test.path, terminologytest.Posted(test.parameters...))
+			if w.Code != test.status {
+				t.Errorf("got status %d", w.Code)
+			}
+			terminologytest.WantText(t, w.Body.String(), test.want...)
+			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
+				t.Errorf("got %s", w.Body)
+			}
+		})
+	}
+}
+
+// A code that is to be found in a value set without its system may be in another case where the code system says
+// that case does not matter (R4 CodeSystem.caseSensitive).
+func TestInferInAnyCase(t *testing.T) {
+	insensitive := strings.Replace(terminologytest.SystemWith("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
+	h := &api.Handler{Library: terminologytest.Library(t, insensitive, terminologytest.AllOf("http://x/ci"))}
+	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/ci-all&code=aBC&inferSystem=true", "")
+	terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
+}
+
+// A code system that is here only in part does not turn codes of the rest into errors.
+func TestUnknownCodeInPart(t *testing.T) {
+	for _, content := range []string{"fragment", "example"} {
+		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.VersionedSystem("http://x/part", "1", content, "a"), terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
+			terminologytest.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"b"}]}]}`))}
+		for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/part", "/ValueSet/$validate-code?url=http://x/all&system=http://x/part", "/ValueSet/$validate-code?url=http://x/listed&system=http://x/part"} {
+			t.Run(content+" "+path, func(t *testing.T) {
+				w, _ := terminologytest.Call(t, h, "GET", path+"&code=b", "")
+				terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"severity":"warning"`, "labeled as a")
+				if strings.Contains(w.Body.String(), `"severity":"error"`) {
+					t.Errorf("got an error in %s", w.Body)
+				}
+			})
+		}
+	}
+}
+
+func TestValidateDetails(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours,
+		terminologytest.ValueSet("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),
+		terminologytest.ValueSet("http://x/loop", `{"include":[{"system":"http://x/colours"},{"valueSet":["http://x/loop"]}]}`),
+		terminologytest.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","concept":[{"code":"blue"}]}]}`))}
+	tests := []struct {
+		name, query string
+		want        []string
+		not         string
+	}{
+		{"any display where no language is asked for", "url=http://x/active&code=red&display=ROT", []string{`"valueBoolean":true`}, "issue"},
+		{"display in the language", "url=http://x/active&code=red&display=Rot&displayLanguage=de", []string{`"valueBoolean":true`}, "issue"},
+		{"display in another language", "url=http://x/active&code=red&display=Red&displayLanguage=de", []string{`"valueBoolean":false`, "Valid display is one of 2 choices: 'Rot' (de) or 'Rot (CH)' (de-CH)"}, ""},
+		{"inactive ones are not in it", "url=http://x/active&code=pink", []string{`"valueBoolean":false`, "valid but is not active"}, ""},
+		{"excluded", "url=http://x/but&code=blue", []string{`"valueBoolean":false`, "not-in-vs"}, ""},
+		{"not excluded", "url=http://x/but&code=red", []string{`"valueBoolean":true`}, "issue"},
+		{"circle", "url=http://x/loop&code=red", []string{`"OperationOutcome"`, "VALUESET_CIRCULAR_REFERENCE"}, "Parameters"},
+		{"other version", "url=http://x/active&code=red&systemVersion=9", []string{`"valueBoolean":false`, "Valid versions: 1.0.0"}, ""},
+		{"bad language", "url=http://x/active&code=red&displayLanguage=-", []string{`"OperationOutcome"`, "Invalid displayLanguage"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?system=http://x/colours&"+test.query, "")
+			terminologytest.WantText(t, w.Body.String(), test.want...)
+			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
+				t.Errorf("got %s", w.Body)
+			}
+		})
+	}
+}
+
+func TestValidationGoesBeforeOwnParameters(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters("activeOnly", "maybe"))}
+	for query, status := range map[string]int{"": 400, "&activeOnly=true": 200} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/own&system=http://x/colours&code=red"+query, "")
+		if w.Code != status {
+			t.Errorf("%q: got %d %s", query, w.Code, w.Body)
+		}
+	}
+}
+
+func TestVersionNeeded(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, terminologytest.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	for path, want := range map[string]string{
+		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a":                 "a version is needed",
+		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a&systemVersion=1": `"valueBoolean":true`,
+		"/CodeSystem/$validate-code?url=http://x/demanding&code=a":                                 "a version is needed",
+		"/CodeSystem/$validate-code?url=http://x/demanding&code=a&version=1":                       `"valueBoolean":true`,
+	} {
+		w, _ := terminologytest.Call(t, h, "GET", path, "")
+		terminologytest.WantText(t, w.Body.String(), want)
+	}
+}
+
+// Whether a code is in a value set that has all of an unknown code system cannot be told; whether it is in a
+// list can.
+func TestUnknownSystemNeeded(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
+		terminologytest.ValueSet("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
+	for query, want := range map[string]struct{ is, isNot string }{
+		"url=http://x/all&system=http://x/unknown&code=a":                               {`"x-caused-by-unknown-system","valueCanonical":"http://x/unknown"`, "not-in-vs"},
+		"url=http://x/all&system=http://x/other&code=a":                                 {`"not-in-vs"`, "x-caused-by-unknown-system"},
+		"url=http://x/list&system=http://x/unknown&code=b":                              {`"not-in-vs"`, "x-caused-by-unknown-system"},
+		"url=http://x/all&system=http://x/unknown&code=a&valueset-membership-only=true": {`"not-in-vs"`, "x-caused-by-unknown-system"},
+	} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?"+query, "")
+		terminologytest.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`)
+		if strings.Contains(w.Body.String(), want.isNot) {
+			t.Errorf("%s: got %s", query, w.Body)
+		}
+	}
+}
+
+// Of a code system whose content is not-present it cannot be told which codes it has (R4 CodeSystem.content; HL7
+// terminology ecosystem IG: $validate-code is not processed on it).
+func TestContentNotPresent(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	sct := "&system=http://snomed.info/sct&code=138875005"
+	for path, want := range map[string]struct{ is, isNot string }{
+		"/CodeSystem/$validate-code?url=http://snomed.info/sct&code=138875005":                              {"x-unknown-system", "Unknown code"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code" + sct:                    {"x-caused-by-unknown-system", "not-in-vs"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/administrative-gender" + sct:             {"not-in-vs", "Unknown code"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&systemVersion=2020" + sct: {"x-caused-by-unknown-system", "Unknown code"},
+	} {
+		w, _ := terminologytest.Call(t, h, "GET", path, "")
+		terminologytest.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`, "could not be found, so the code cannot be validated")
+		if strings.Contains(w.Body.String(), want.isNot) {
+			t.Errorf("%s: got %s", path, w.Body)
+		}
+	}
+}
+
+// That a code may be an expression which is not understood is said beside that it is unknown.
+func TestCompositional(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, terminologytest.Colours)}
+	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {
+		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?version=1&code=a:b&url="+system, "")
+		terminologytest.WantText(t, w.Body.String(), `"valueBoolean":false`)
+		if strings.Contains(w.Body.String(), `"code":"processing-note"`) != want {
+			t.Errorf("%s: got %s", system, w.Body)
+		}
+	}
+}
+
+func TestContainedValidation(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ContainedShapes)}
+	for _, test := range []struct{ query, want string }{
+		{"url=http://x/v&system=http://x/shapes&code=oval&display=Oval", `"name":"result","valueBoolean":true`},
+		{"url=http://x/v&system=http://x/shapes&code=square&systemVersion=1", `"name":"result","valueBoolean":true`},
+		{"url=http://x/v%23round&system=http://x/shapes&code=oval", `"name":"result","valueBoolean":true`},
+		{"url=http://x/v%23round&system=http://x/shapes&code=square", `"name":"result","valueBoolean":false`},
+		{"url=http://x/v&system=http://x/shapes&code=flat", `"name":"result","valueBoolean":false`},
+		{"url=http://x/v&system=http://x/v%23nameless&code=flat", `"name":"result","valueBoolean":true`},
+	} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?"+test.query, "")
+		terminologytest.WantText(t, w.Body.String(), test.want)
+	}
+}
+
+// A value set that two import is looked into once, and so are those that it imports:
+// else each step would double the work, and 4 KB of a request take hours.
+func TestImportsAreLookedIntoOnce(t *testing.T) {
+	l := terminologytest.ColourLibrary(t)
+	l.Definitions().Bounds.Gathered = 1000
+	const depth = 20
+	var resources strings.Builder
+	for i := range depth {
+		next := fmt.Sprintf(`{"valueSet":["http://x/%d"]}`, i+1)
+		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
+	}
+	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
+	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}` + resources.String() + `]}`
+	if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$validate-code", body); w.Code != 200 || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// TestManyCodings validates a thousand codings against a hundred includes by hierarchy, each of which has all of them
+// below it: what is above a coding is looked at, and not all that is below each include.
+func TestManyCodings(t *testing.T) {
+	const n, deep = 1000, 100
+	concepts := terminologytest.Repeat(n, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) })
+	for i := range deep {
+		concepts = fmt.Sprintf(`{"code":"p%d","concept":[%s]}`, i, concepts)
+	}
+	system := `{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete","concept":[` + concepts + `]}`
+	set := terminologytest.ValueSet("http://x/vs", `{"include":[`+terminologytest.Repeat(deep, func(i int) string {
+		return fmt.Sprintf(`{"system":"http://x/b","filter":[{"property":"concept","op":"is-a","value":"p%d"}]}`, i)
+	})+`]}`)
+	body := terminologytest.Posted(`{"name":"url","valueUri":"http://x/vs"}`, `{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+
+		terminologytest.Repeat(n, func(i int) string { return fmt.Sprintf(`{"system":"http://x/b","code":"c%d"}`, i) })+`]}}`)
+	w, answer := terminologytest.Call(t, &api.Handler{Library: terminologytest.Library(t, system, set)}, http.MethodPost, "/ValueSet/$validate-code", body)
+	if w.Code != http.StatusOK || !strings.Contains(fmt.Sprint(answer), "name:result valueBoolean:true") {
+		t.Errorf("got %d %.300s", w.Code, w.Body)
+	}
+}
+
+// R4 ValueSet.compose.include.version: "The version of the code system that the codes are selected from, or the special
+// version '*' for all versions."
+func TestAllVersions(t *testing.T) {
+	dated := strings.Replace(terminologytest.VersionedSystem("http://x/cs", "3", "complete", "d"), `"status"`, `"date":"2026","status"`, 1)
+	of := func(version, more string) string {
+		return fmt.Sprintf(`{"system":"http://x/cs","version":%q%s}`, version, more)
+	}
+	compose := map[string]string{
+		"all": `{"include":[` + of("*", "") + `]}`, "listed": `{"include":[` + of("*", `,"concept":[{"code":"a"},{"code":"d"}]`) + `]}`,
+		"filtered":   `{"include":[` + of("*", `,"filter":[{"property":"code","op":"regex","value":"[ab]"}]`) + `]}`,
+		"but":        `{"include":[` + of("*", "") + `],"exclude":[` + of("2", "") + `]}`,
+		"none":       `{"include":[` + of("1", "") + `],"exclude":[` + of("*", "") + `]}`,
+		"locked":     `{"lockedDate":"2025-01-01","include":[` + of("*", "") + `]}`,
+		"empty":      `{"include":[{"system":"http://x/gone","version":"*"}]}`,
+		"gone":       `{"include":[{"system":"http://x/gone","version":"*","concept":[{"code":"a"}]}]}`,
+		"imports":    `{"include":[{"valueSet":["http://x/all"]}]}`,
+		"everything": `{"include":[` + of("*", "") + `,{"system":"http://x/other"}]}`,
+	}
+	definitions := []string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a b"), terminologytest.VersionedSystem("http://x/cs", "2", "complete", "b c"), dated,
+		terminologytest.VersionedSystem("http://x/cs", "9", "not-present", ""), terminologytest.VersionedSystem("http://x/other", "1", "complete", "z")}
+	for name, c := range compose {
+		definitions = append(definitions, terminologytest.ValueSet("http://x/"+name, c))
+	}
+	h := &api.Handler{Library: terminologytest.Library(t, definitions...)}
+	tests := []struct {
+		name  string
+		pairs []string
+		want  string // code|version
+	}{
+		{"all", nil, "d|3 b|2 c|2 a|1 b|1"},
+		{"all", []string{"versionsMatch", "true"}, "d|3 b|2 c|2 a|1"},
+		{"all", []string{"date", "2020"}, "b|2 c|2 a|1 b|1"},
+		{"all", []string{"force-system-version", "http://x/cs|2"}, "b|2 c|2"},
+		{"all", []string{"exclude-system", "http://x/cs|2"}, "d|3 a|1 b|1"},
+		{"listed", nil, "d|3 a|1"},
+		{"filtered", nil, "b|2 a|1 b|1"},
+		{"but", nil, "d|3 a|1 b|1"},
+		{"none", nil, ""},
+		{"locked", nil, "b|2 c|2 a|1 b|1"},
+		{"gone", nil, "a"},
+		{"imports", nil, "d|3 b|2 c|2 a|1 b|1"},
+		{"everything", nil, "d|3 b|2 c|2 a|1 b|1 z|1"},
+	}
+	for _, test := range tests {
+		got := terminologytest.ExpandWith(t, h, append([]string{"url", "http://x/" + test.name}, test.pairs...)...)
+		var codes []string
+		for _, c := range got.Expansion.Contains {
+			codes = append(codes, outcome.Canonical(c.Code, c.Version))
+		}
+		if want := strings.Fields(test.want); !slices.Equal(codes, want) {
+			t.Errorf("%s %q: got %q, want %q", test.name, test.pairs, codes, want)
+		}
+	}
+	if e := terminologytest.Refused(t, h.Library, "url", "http://x/empty"); e.Missing[0].Canonical != "http://x/gone" {
+		t.Errorf("not here in any version: got %v", e)
+	}
+	for query, want := range map[string]bool{"code=a": true, "code=c": true, "code=d": true, "code=e": false, "code=a&systemVersion=1": true, "code=a&systemVersion=2": false} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&"+query, "")
+		if got := readValidated(t, w.Body.Bytes()); got.result != want {
+			t.Errorf("%s: got %s", query, w.Body)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package standard_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// bomb is a request that costs much more than what it brings along is large.
+type bomb struct {
+	name, path, body string
+	most             int // steps that it may take; 0 for 2,000,000
+}
+
+// validations are n parameters for the same validation.
+func validations(n int, parameters string) string {
+	return terminologytest.Repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
+}
+
+// includedTimes is a value set that includes the code system http://x/b n times, with something more each time.
+func includedTimes(n int, more string) string {
+	return terminologytest.ValueSet("http://x/bomb", `{"include":[`+terminologytest.Repeat(n, func(int) string { return `{"system":"http://x/b"` + more + `}` })+`]}`)
+}
+
+// needs skips a test of a build without the operation.
+func (b *bomb) needs(t *testing.T) {
+	t.Helper()
+	terminologytest.Needs(t, b.path)
+	if strings.Contains(b.path, "batch") {
+		terminologytest.Needs(t, "/ValueSet/$validate-code")
+	}
+}
+
+// bombs returns requests of some ten kilobytes each.
+func bombs() []bomb {
+	filter := func(property, op, value string) string {
+		return fmt.Sprintf(`,"filter":[{"property":%q,"op":%q,"value":%q}]`, property, op, value)
+	}
+	system := func(more, concepts string) string {
+		return terminologytest.Brings(`{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete"` + more + `,"concept":[` + concepts + `]}`)
+	}
+	long := system("", `{"code":"a","display":"`+strings.Repeat("a", 20_000)+`"}`)
+	flat := system("", terminologytest.Repeat(300, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }))
+	numbered := func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }
+	url := `{"name":"url","valueUri":"http://x/bomb"}`
+	codings := func(n int, code string) string {
+		return `{"name":"codeableConcept","valueCodeableConcept":{"coding":[` +
+			terminologytest.Repeat(n, func(int) string { return `{"system":"http://x/b","code":"` + code + `"}` }) + `]}}`
+	}
+	coding := `{"name":"coding","valueCoding":{"system":"http://x/b","code":"a"}}`
+	regex := terminologytest.Brings(includedTimes(60, filter("display", "regex", "(.*a){30}b")))
+	const expand, validate = "/ValueSet/$expand", "/ValueSet/$validate-code"
+	return []bomb{
+		{name: "regexes on a long display", path: expand, body: terminologytest.Posted(url, long, regex)},
+		{name: "regexes on the display of a code", path: validate, body: terminologytest.Posted(url, long, regex, coding)},
+		{name: "lists of values", path: validate, body: terminologytest.Posted(url, long, codings(80, "a"),
+			terminologytest.Brings(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
+		{name: "hierarchies with many edges", path: expand, body: terminologytest.Posted(url,
+			system(`,"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}]`, terminologytest.Repeat(30, func(i int) string {
+				return fmt.Sprintf(`{"code":"c%d","property":[%s]}`, i, terminologytest.Repeat(i, func(j int) string { return fmt.Sprintf(`{"code":"parent","valueCode":"c%d"}`, j) }))
+			})), terminologytest.Brings(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
+		{name: "intersections", path: expand, body: terminologytest.Posted(url, flat,
+			terminologytest.Brings(terminologytest.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
+			terminologytest.Brings(terminologytest.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+terminologytest.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
+		{name: "codings and includes", path: validate, body: terminologytest.Posted(url, flat, codings(200, "c1"), terminologytest.Brings(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
+		{name: "codings and lists", path: validate, body: terminologytest.Posted(url, flat, codings(200, "x"),
+			terminologytest.Brings(terminologytest.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+terminologytest.Repeat(300, numbered)+`]}]}`))), most: 20_000},
+		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
+			system("", `{"code":"a","display":"a","designation":[`+terminologytest.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), most: 100_000},
+		{name: "rules and includes", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Repeat(200, func(i int) string {
+			return fmt.Sprintf(`{"name":"system-version","valueCanonical":"http://x/%d|1"}`, i)
+		}), terminologytest.Brings(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
+		{name: "a filter of many words", path: expand, body: terminologytest.Posted(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
+			terminologytest.Brings(includedTimes(1, ""))), most: 12_000},
+		{name: "targets", path: "/ConceptMap/$translate", body: terminologytest.Posted(codings(200, "x"), terminologytest.Brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
+			terminologytest.ConceptMap("map", `{"code":"a","target":[`+terminologytest.Repeat(200, numbered)+`]}`, "")))), most: 20_000},
+		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(url, system("", `{"code":"a"}`),
+			terminologytest.Brings(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, terminologytest.Posted(coding)))},
+		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), terminologytest.Repeat(200, func(i int) string {
+			return fmt.Sprintf(`{"name":"system-version","valueUri":"http://x/%d|1"}`, i)
+		})), most: 30_000},
+		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(coding, terminologytest.Repeat(2, func(i int) string {
+			return fmt.Sprintf(`{"name":"x%d","valueString":%q}`, i, strings.Repeat("x", 8000))
+		}), validations(150, terminologytest.Posted())), most: 100_000},
+		{name: "codes with supplements", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(1, "")), terminologytest.Repeat(100, func(i int) string {
+			return terminologytest.Brings(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
+		}), terminologytest.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
+		{name: "codes with designations", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(1, "")), terminologytest.Repeat(300, func(int) string {
+			return `{"name":"designation","valueString":"a|b"}`
+		})), most: 15_000},
+		{name: "validations", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(50, filter("display", "regex", "a+"))),
+			validations(100, terminologytest.Posted(coding))), most: 20_000},
+	}
+}
+
+// countdown is a context that ends when it has been looked at so many times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestBombs sends requests that would be worked on for long: what they cost is seen before it is spent.
+func TestBombs(t *testing.T) {
+	for _, b := range bombs() {
+		t.Run(b.name, func(t *testing.T) {
+			b.needs(t)
+			t.Parallel()
+			base := terminologytest.Library(t, terminologytest.Colours)
+			base.Definitions().Bounds.Gathered = cmp.Or(b.most, 2_000_000)
+			w, _ := terminologytest.Call(t, &api.Handler{Library: base}, http.MethodPost, b.path, b.body)
+			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
+				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
+			}
+			if len(b.body) > 30_000 {
+				t.Errorf("it takes %d bytes", len(b.body))
+			}
+		})
+	}
+}
+
+// TestTurns asks for costly and for other things: only the former need a turn, one at a time, and give it back.
+func TestTurns(t *testing.T) {
+	full := errors.New("full")
+	for _, test := range []struct {
+		name, path, body string
+		most             int
+		refuse           error
+		turns, status    int
+	}{
+		{name: "costly", path: "/ValueSet/$expand", body: bombs()[0].body, turns: 1, status: 422},
+		{name: "costly, without room", path: "/ValueSet/$expand", body: bombs()[0].body, refuse: full, turns: 1, status: 503},
+		{name: "cheap", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
+		{name: "cheap validation", path: "/ValueSet/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`), refuse: full, status: 200},
+		{name: "large body", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
+		{name: "large body, and room", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`,
+			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			terminologytest.Needs(t, test.path)
+			t.Parallel()
+			turns, held := 0, 0
+			l := terminologytest.ColourLibrary(t)
+			l.Definitions().Bounds.Gathered = 1_300_000
+			h := &api.Handler{Library: l, Turn: func(context.Context) (func(), error) {
+				turns++
+				if test.refuse != nil {
+					return nil, test.refuse
+				}
+				held++
+				return func() { held-- }, nil
+			}}
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodPost, "/fhir/R4"+test.path, strings.NewReader(test.body))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			err := terminologytest.Answer(h, &writerThatAsks{ResponseWriter: w, ask: func() {
+				if held != 0 {
+					t.Error("the turn is held while the client reads")
+				}
+			}}, r)
+			status := w.Code
+			if e, ok := errors.AsType[*outcome.Error](err); ok {
+				status = e.Status
+			}
+			if status != test.status || turns != test.turns || held != 0 || errors.Is(err, budget.ErrBusy) != (test.status == 503) {
+				t.Errorf("got %d, %v; %d turns, %d of them held", status, err, turns, held)
+			}
+		})
+	}
+}
+
+// writerThatAsks asks before it takes something.
+type writerThatAsks struct {
+	http.ResponseWriter
+	ask func()
+}
+
+func (w *writerThatAsks) Write(b []byte) (int, error) {
+	w.ask()
+	return w.ResponseWriter.Write(b)
+}
+
+// TestBombsOfClientsThatLeave has the clients leave while their requests are worked on, which may cost anything: no
+// work goes on. Those who leave first do not even begin it.
+func TestBombsOfClientsThatLeave(t *testing.T) {
+	for _, b := range bombs() {
+		t.Run(b.name, func(t *testing.T) {
+			b.needs(t)
+			t.Parallel()
+			base := terminologytest.Library(t, terminologytest.Colours)
+			base.Definitions().Bounds.Gathered = math.MaxInt / 2
+			for _, left := range []int{0, 1} {
+				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
+				r.Header.Set("Content-Type", "application/fhir+json")
+				r.URL.Path = "/fhir/R4" + b.path
+				ctx := &countdown{Context: r.Context(), left: left}
+				err := terminologytest.Answer(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
+				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
+					continue // over before it is looked at again
+				}
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("leaving after %d looks: got %v", left, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package standard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+func TestLookupOfGrammar(t *testing.T) {
+	terminologytest.Needs(t, terminologytest.Languages, "/CodeSystem/$lookup", "/CodeSystem/$subsumes")
+	h := &api.Handler{Library: terminologytest.Core(t)}
+	w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$lookup?system=urn:ietf:bcp:47&code=de-CH&property=language&property=region&property=canonical", "")
+	property := func(name, value string) string {
+		return `"part":[{"name":"code","valueCode":"` + name + `"},{"name":"value","valueCode":"` + value + `"}]`
+	}
+	terminologytest.WantText(t, w.Body.String(), `"display","valueString":"German (Switzerland)"`, property("language", "de"), property("region", "CH"), property("canonical", "de-CH"))
+	if n := strings.Count(w.Body.String(), `"name":"designation"`); n != 6 {
+		t.Errorf("%d designations in %s", n, w.Body)
+	}
+	for _, test := range [][3]string{{"de-CH", "de-CH", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
+		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$subsumes?system=urn:ietf:bcp:47&codeA="+test[0]+"&codeB="+test[1], "")
+		terminologytest.WantText(t, w.Body.String(), `"valueCode":"`+test[2]+`"`)
+	}
+}
+
+// bare is a code system of one concept that has no optional interface but List.
+type bare struct{}
+
+func (bare) Len() int { return 1 }
+
+func (bare) AppendConcepts(dst []byte) []byte { return dst }
+
+func (bare) Code(codesystem.Concept) []byte { return []byte("one") }
+
+func (bare) Language() string { return "" }
+
+func (bare) Locate(code []byte) (codesystem.Concept, bool) {
+	return codesystem.At(0), string(code) == "one"
+}
+
+func (b bare) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	return b.Code(c), []byte("First"), 0
+}
+
+func (bare) AppendTexts(dst []codesystem.Text, _ codesystem.Concept) []codesystem.Text {
+	return append(dst, codesystem.Text{Value: []byte("First"), Display: true})
+}
+
+func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value { return dst }
+
+// TestBareCodeSystem asks each operation about a code system that has only what it must.
+func TestBareCodeSystem(t *testing.T) {
+	l := terminologytest.Library(t, terminologytest.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
+	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
+	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
+		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
+			x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: filter}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := terminologytest.Shown(x.Codes()); got != want {
+				t.Errorf("%s, %q: got %s, want %s", url, filter, got, want)
+			}
+		}
+	}
+	h := &api.Handler{Library: l}
+	for path, want := range map[string]string{
+		"/ValueSet/$validate-code?url=http://x/bare?fhir_vs&system=http://x/bare&code=one": `{"name":"result","valueBoolean":true}`,
+		"/ValueSet/$validate-code?url=http://x/is-a&system=http://x/bare&code=one":         `{"name":"result","valueBoolean":true}`,
+		"/CodeSystem/$lookup?system=http://x/bare&code=one&property=*":                     `"valueString":"First"`,
+		"/CodeSystem/$subsumes?system=http://x/bare&codeA=one&codeB=one":                   `"valueCode":"equivalent"`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			terminologytest.Needs(t, path)
+			w, _ := terminologytest.Call(t, h, "GET", path, "")
+			terminologytest.WantText(t, w.Body.String(), want)
+		})
+	}
+}
+
+// TestAskSource asks the other operations about a grammar and a table, by GET and POST, each with what the answer must have.
+func TestAskSource(t *testing.T) {
+	l := terminologytest.SourceLibrary(t, terminologytest.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
+	target := terminologytest.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
+	h := &api.Handler{Library: l}
+	for _, test := range []struct{ method, path, body, want string }{
+		{"GET", "/ValueSet/$validate-code?url=http://x/durations&system=http://x/measures&code=7min", "", `result=true|display="7 minutes"|version="2"`},
+		{"GET", "/ValueSet/$validate-code?url=http://x/durations&system=http://x/measures&code=7m", "", `result=false|message="Code 7m is not in 1min,2s; The provided code 'http://x/measures#7m' was not found`},
+		{"GET", "/ValueSet/$validate-code?url=http://x/durations&code=7min&inferSystem=true", "", `result=true|system="http://x/measures"`},
+		{"GET", "/ValueSet/$validate-code?url=http://x/durations&code=circle&inferSystem=true", "", `result=true|system="http://x/shapes"`},
+		{"GET", "/ValueSet/$validate-code?url=http://x/durations&code=7x&inferSystem=true", "", `result=false|value set expansion has no matches`},
+		{"GET", "/CodeSystem/$validate-code?url=http://x/measures&code=7x", "", `message="Unknown code '7x' in the CodeSystem 'http://x/measures' version '2'"`},
+		{"GET", "/CodeSystem/$lookup?system=http://x/measures&code=7m&property=*", "", `version="2"|"valueCode":"base"|"valueString":"© of measures"`},
+		{"GET", "/CodeSystem/$lookup?system=http://x/shapes&code=triangle&property=copyright", "", `"Dreieck"|"valueString":"© of shapes"`},
+		{"GET", "/CodeSystem/$subsumes?system=http://x/shapes&codeA=polygon&codeB=square", "", `outcome="subsumes"`},
+		{"GET", "/CodeSystem/$subsumes?system=http://x/measures&codeA=1m&codeB=1m", "", `outcome="equivalent"`},
+		{"GET", "/CodeSystem/$subsumes?system=http://x/measures&codeA=1m&codeB=100cm", "", `outcome="not-subsumed"`},
+		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/measures", "",
+			`result=true|{"name":"equivalence","valueCode":"equivalent"},{"name":"concept","valueCoding":{"code":"1m"|"code":"100cm"|"relatedto"},{"name":"concept","valueCoding":{"code":"20cm"|#conversion-factor"},{"name":"concept","valueCoding":{"code":"5"}}`},
+		{"POST", "/ConceptMap/$translate", terminologytest.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, terminologytest.Brings(target)),
+			`result=true|"code":"2m"|"code":"0.5"`},
+		{"POST", "/ConceptMap/$translate", terminologytest.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, `{"name":"reverse","valueBoolean":true}`, terminologytest.Brings(target)),
+			`"code":"2m"|"code":"2"`},
+		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/shapes", "", `result=false`},
+		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m", "", `result=false`},
+		{"GET", "/ConceptMap/$translate?system=http://x/shapes&code=square&targetsystem=http://x/shapes", "", `result=false`},
+	} {
+		if !isLinked(test.path) {
+			continue
+		}
+		w, answer := terminologytest.Call(t, h, test.method, test.path, test.body)
+		got := short(answer)
+		for part := range strings.SplitSeq(test.want, "|") {
+			if !strings.Contains(got, part) && !strings.Contains(strings.ReplaceAll(got, `\"`, `"`), part) {
+				t.Errorf("%s %s%s: %d\n got %s\nwant %s", test.method, test.path, test.body, w.Code, got, part)
+			}
+		}
+	}
+}
+
+// short is an answer of Parameters in short: name=value.
+func short(answer map[string]any) string {
+	var list []string
+	parameters, _ := answer["parameter"].([]any)
+	for _, p := range parameters {
+		m := p.(map[string]any)
+		for name, value := range m {
+			if strings.HasPrefix(name, "value") || name == "part" {
+				text, _ := json.Marshal(value)
+				list = append(list, fmt.Sprint(m["name"], "=", string(text)))
+			}
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// A code that is none is refused with the reason, beside the words that other servers have.
+func TestRefusal(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
+	for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/measures&code=7x", "/CodeSystem/$lookup?system=http://x/measures&code=7x"} {
+		if !isLinked(path) {
+			continue
+		}
+		w, _ := terminologytest.Call(t, h, "GET", path, "")
+		for _, part := range []string{`"text":"Unknown code '7x' in the CodeSystem 'http://x/measures' version '2'"`, `"diagnostics":"Unknown code '7x' in the CodeSystem 'http://x/measures' version '2': no unit at column 2"`} {
+			if !strings.Contains(w.Body.String(), part) {
+				t.Errorf("%s: got %s, want %s", path, w.Body, part)
+			}
+		}
+	}
+}
+
+// A table that the program brings along is not read by what asks for none of its concepts.
+func TestSourceStaysUnread(t *testing.T) {
+	terminologytest.Needs(t, "/CodeSystem/$lookup")
+	l, err := terminology.Load(t.Context(), definitions.Options{Sources: terminologytest.Sources(t, []byte("not readable"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &api.Handler{Library: l}
+	l.Capabilities().AppendJSON(nil)
+	for _, path := range []string{"/CodeSystem?_summary=true", "/CodeSystem?title=all&_elements=url", "/CodeSystem/$lookup?system=http://x/measures&code=7m"} {
+		if w, _ := terminologytest.Call(t, h, "GET", path, ""); w.Code != http.StatusOK {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+	}
+	if _, err := l.With([]byte(terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/shapes"}]}`))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateCodeOfGrammar(t *testing.T) {
+	terminologytest.Needs(t, terminologytest.Languages, "/ValueSet/$validate-code")
+	h := &api.Handler{Library: terminologytest.LanguageLibrary(t)}
+	tests := []struct {
+		name, url, code, display string
+		want                     string
+	}{
+		{"listed", "http://x/swiss", "de-CH", "German (Switzerland)", "true German (Switzerland)"},
+		{"listed with a display", "http://x/swiss", "fr-CH", "", "true Swiss French"},
+		{"listed in another case", "http://x/swiss", "fr-ch", "", "false "},
+		{"not listed", "http://x/swiss", "de", "", "false German"},
+		{"wrong display", "http://x/swiss", "it", "Italic", "false Italian"},
+		{"filter holds", "http://x/region", "de-AT", "", "true German (Austria)"},
+		{"filter does not hold", "http://x/region", "de-Latn", "", "false German (Latin)"},
+		{"all", terminologytest.Languages + "?fhir_vs", "nds", "", "true Low German"},
+		{"is-a itself", "http://x/de", "de", "", "true German"},
+		{"is-a another", "http://x/de", "de-CH", "", "false German (Switzerland)"},
+		{"no such tag, but listed", "http://x/swiss", "nonsense", "", "false "},
+		{"no such tag", terminologytest.Languages + "?fhir_vs", "de_CH", "", "false "},
+		{"code system", "", "de-CH", "", "true German (Switzerland)"},
+		{"code system, in another case", "", "de-ch", "", "false "},
+		{"code system, no such tag", "", "xx-yy", "", "false "},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			query := terminologytest.Query("url", test.url, "system", terminologytest.Languages, "code", test.code, "display", test.display)
+			path := "/ValueSet/$validate-code?"
+			if test.url == "" {
+				query = terminologytest.Query("url", terminologytest.Languages, "code", test.code, "display", test.display)
+				path = "/CodeSystem/$validate-code?"
+			}
+			w, _ := terminologytest.Call(t, h, "GET", path+query, "")
+			var answer struct {
+				Parameter []struct {
+					Name         string
+					ValueBoolean bool
+					ValueString  string
+				}
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+				t.Fatal(err)
+			}
+			valid, display := false, ""
+			for _, p := range answer.Parameter {
+				switch p.Name {
+				case "result":
+					valid = p.ValueBoolean
+				case "display":
+					display = p.ValueString
+				}
+			}
+			if got := fmt.Sprint(valid, " ", display); got != test.want {
+				t.Errorf("got %s, want %s: %s", got, test.want, w.Body)
+			}
+		})
+	}
+}
