@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/icd10"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 func init() {
@@ -47,10 +47,14 @@ is stored. The key is a secret: give it to its owner only.
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-convert",
-		Usage: "keycloak --issuer <url> <realm.json> | icd10cm <order file> | icd10pcs <order file>",
+		Usage: "keycloak --issuer <url> <realm.json>", // and the formats of features
 		Short: "Converts the people and apps of another authorization server, or a code system",
 		CobraFunc: func(cmd *cobra.Command) {
-			cmd.AddCommand(convertKeycloakCommand(), convertICD10Command("icd10cm"), convertICD10Command("icd10pcs"))
+			cmd.AddCommand(convertKeycloakCommand())
+			for _, format := range codesystem.FileFormats() {
+				cmd.Use += " | " + format.Name + " <" + format.File + ">"
+				cmd.AddCommand(convertFileCommand(format))
+			}
 		},
 	})
 }
@@ -137,24 +141,23 @@ func checkCaddyfile(text string) error {
 	return err
 }
 
-func convertICD10Command(edition string) *cobra.Command {
+func convertFileCommand(format codesystem.FileFormat) *cobra.Command {
 	return &cobra.Command{
-		Use:   edition + " <order file>",
-		Short: "Makes a CodeSystem of the codes that the CMS publishes",
+		Use:   format.Name + " <" + format.File + ">",
+		Short: "Makes a CodeSystem of the codes that " + format.Publisher + " publishes",
 		Long: `
-Prints a CodeSystem with the codes of an order file of the CMS, such as
-` + edition + `_order_2026.txt in its archive of code descriptions in tabular order.
+Prints a CodeSystem with the codes of ` + format.Help + `
 The year in the file's name is the version. Keep it as a .json file among the
 definitions that $expand reads.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertICD10(cmd.OutOrStdout(), edition, args[0])
+			return convertFile(cmd.OutOrStdout(), format, args[0])
 		},
 	}
 }
 
-// convertICD10 prints the CodeSystem of an order file.
-func convertICD10(out io.Writer, edition, name string) error {
+// convertFile prints the CodeSystem of a file.
+func convertFile(out io.Writer, format codesystem.FileFormat, name string) error {
 	version := regexp.MustCompile(`20\d\d`).FindString(filepath.Base(name))
 	if version == "" {
 		return fmt.Errorf("converting %s: no year in its name", name)
@@ -164,7 +167,7 @@ func convertICD10(out io.Writer, edition, name string) error {
 		return err
 	}
 	defer file.Close()
-	if err := icd10.Editions[edition].Convert(out, file, version); err != nil {
+	if err := format.Convert(out, file, version); err != nil {
 		return fmt.Errorf("converting %s: %w", name, err)
 	}
 	return nil

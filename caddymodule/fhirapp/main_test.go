@@ -14,7 +14,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/standard"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
 // Tests run in parallel unless they share what the process has once:

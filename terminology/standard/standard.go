@@ -4,6 +4,7 @@ package standard
 import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp13"     // media types
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp47"     // languages
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/icd10"     // files of ICD-10-CM and ICD-10-PCS
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso3166"   // countries
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso4217"   // currencies
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/m49"       // regions of the United Nations

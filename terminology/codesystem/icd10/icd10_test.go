@@ -22,6 +22,18 @@ func order(lines ...[4]string) string {
 	return b.String()
 }
 
+// formatOf returns a registered format.
+func formatOf(t *testing.T, name string) codesystem.FileFormat {
+	t.Helper()
+	for _, f := range codesystem.FileFormats() {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("no format %s", name)
+	return codesystem.FileFormat{}
+}
+
 func TestConvert(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file, system, code, display, parent string
@@ -37,7 +49,7 @@ func TestConvert(t *testing.T) {
 		},
 	} {
 		var out bytes.Buffer
-		if err := Editions[name].Convert(&out, strings.NewReader(tt.file), "2026"); err != nil {
+		if err := formatOf(t, name).Convert(&out, strings.NewReader(tt.file), "2026"); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "icd10.json")
@@ -73,7 +85,7 @@ func TestConvert(t *testing.T) {
 func TestConvertRefuses(t *testing.T) {
 	good := order([4]string{"A00", "0", "Made-up", "Made-up"})
 	for name, file := range map[string]string{"empty": "", "an addendum": "Add:        " + good, "a tab": strings.ReplaceAll(good, " 0 ", "\t0\t"), "no name": good[:20]} {
-		if err := Editions["icd10cm"].Convert(new(bytes.Buffer), strings.NewReader(file), "2026"); err == nil {
+		if err := formatOf(t, "icd10cm").Convert(new(bytes.Buffer), strings.NewReader(file), "2026"); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
