@@ -3,14 +3,14 @@
 //
 // # Where things are
 //
-//	registry.go                          operations other than $expand
-//	handler.go, serve.go, operation.go   one request
-//	body.go, parameters.go               reading its parameters
-//	resourcecache.go                     resources kept under a cache-id
-//	fetching.go                          what is missing is fetched, and the operation tried again
-//	respond.go, format.go                streaming and entity tags; JSON and XML
-//	published.go, searchset.go           read and search of what is loaded
-//	capabilitystatement.go               metadata
+//	registry.go            operations other than $expand
+//	handler.go             Handler: $expand, and how other operations are served
+//	call.go                one request: its body and parameters, its library, and fetching what that lacks
+//	parameters.go          parameters that operations share
+//	resourcecache.go       resources kept under a cache-id
+//	answer.go              streaming and entity tags; JSON and XML
+//	published.go           read of what is loaded; searchset.go: search
+//	capabilitystatement.go metadata
 //
 // # Answers
 //

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -122,4 +127,87 @@ func (c *Call) holder() string {
 		return c.Header.Get("Authorization")
 	}
 	return c.handler.Principal(c.Context())
+}
+
+// fetchInstance returns the library with the resource that the path names by its id. Where definitions are fetched, ids are
+// those of the source: only what it does not have is found by the ids of the library.
+func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
+	kind, id := instance(c.URL.Path)
+	if id == "" || c.handler.Fetched == nil {
+		return l, nil
+	}
+	return c.handler.Fetched.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
+}
+
+// Fetch tries to answer from a library, and again after fetching the definitions that it lacked, as long as there are more to
+// fetch. The function returns which definitions could change its result.
+func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
+	l, err := c.fetchInstance(l)
+	if err != nil {
+		return *new(T), err
+	}
+	for round := 0; ; round++ {
+		result, missed, err := try(l)
+		if c.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {
+			return result, err
+		}
+		c.Budget.Rest()
+		more, failure := c.handler.Fetched.Complete(c.Context(), missed)
+		if failure != nil {
+			return *new(T), failure
+		}
+		if more == l {
+			return result, err
+		}
+		l = more
+	}
+}
+
+// MissingIn returns the definitions whose lack is the error.
+func MissingIn(err error) []outcome.Missing {
+	if failed, ok := errors.AsType[*outcome.Error](err); ok && failed.Provisional == nil {
+		return failed.Missing
+	}
+	return nil
+}
+
+// readInputs reads the parameters of the query string and, in a POST, of the body: a form, a Parameters resource in JSON or
+// XML, or another resource, which is the value of the parameter called bare.
+func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+	r := c.Request
+	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	if err != nil || r.Method != http.MethodPost {
+		return inputs, err
+	}
+	body, err := c.readBody(w, r)
+	if err != nil || len(body) == 0 {
+		return inputs, err
+	}
+	if err := c.Budget.Read(len(body)); err != nil {
+		return nil, err
+	}
+	return parameters.AddBody(inputs, r.Header.Get("Content-Type"), body, bare)
+}
+
+// maxTrusted bounds the memory allocated for a Content-Length before its body has come.
+const maxTrusted = 256 << 10
+
+// readBody reads the body of a POST, and puts it back for another server that may be asked.
+func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= maxBody {
+		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(maxBody)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
+	return body.Bytes(), nil
 }
