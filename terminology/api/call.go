@@ -57,8 +57,12 @@ func instance(path string) (kind, id string) {
 // Parameters reads the parameters that operations share, from the inputs, the path and the headers.
 func (c *Call) Parameters(inputs []parameters.Input) (*Parameters, error) {
 	p := new(Parameters)
+	return p, c.readParameters(p, inputs)
+}
+
+func (c *Call) readParameters(p *Parameters, inputs []parameters.Input) error {
 	if err := p.read(inputs); err != nil {
-		return nil, err
+		return err
 	}
 	p.get = c.Method != http.MethodPost
 	_, p.ID = instance(c.URL.Path)
@@ -66,7 +70,7 @@ func (c *Call) Parameters(inputs []parameters.Input) (*Parameters, error) {
 	p.cacheKey, p.cached = cacheKey(c, p.cacheID)
 	p.Limits = c.handler.Limits
 	p.Limits.Entries = c.limit()
-	return p, nil
+	return nil
 }
 
 // limit returns how many codes the answer may hold. X-Too-Costly-Threshold lowers it, so that clients can test the

@@ -88,12 +88,12 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.Parameters(inputs)
-	if err != nil {
+	var p Parameters // not of Call.Parameters, which allocates
+	if err := c.readParameters(&p, inputs); err != nil {
 		return err
 	}
 	x, err := Fetch(c, c.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.Missing, error) {
-		x, err := c.expand(l, p)
+		x, err := c.expand(l, &p)
 		return x, MissingIn(err), err
 	})
 	if err != nil {
