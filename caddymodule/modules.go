@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/policy"         // allow, deny
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"                 // core: fhir
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"   // core: http.handlers.fhir_authorize
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"          // core: http.handlers.fhir_bearer

@@ -127,7 +127,7 @@ func TestPickerAsksThroughGuard(t *testing.T) {
 
 func TestPickerKeepsToPolicies(t *testing.T) {
 	t.Parallel()
-	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\tdeny \"request.type == 'Patient'\"\n\t\t}")
+	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\ttest_deny type Patient\n\t\t}")
 	page := openPicker(t, g)
 	if text := gatewaytest.Read(t, page); page.StatusCode != http.StatusOK || strings.Contains(text, "Patient p1") {
 		t.Errorf("%d %s", page.StatusCode, text)
@@ -140,7 +140,7 @@ func TestPickerKeepsToPolicies(t *testing.T) {
 // TestPickerKeepsToPoliciesBehindProxy: the address that policies see is the browser's, not that of a proxy in front.
 func TestPickerKeepsToPoliciesBehindProxy(t *testing.T) {
 	t.Parallel()
-	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\tdeny \"request.client_ip == '203.0.113.9'\"\n\t\t}")
+	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\ttest_deny client_ip 203.0.113.9\n\t\t}")
 	text := gatewaytest.Read(t, openPicker(t, g))
 	if !strings.Contains(text, "Patient p1") {
 		t.Fatalf("from the proxy itself: %s", text)
@@ -175,7 +175,7 @@ func TestReaderIsNobodys(t *testing.T) {
 func TestPickerKnowsGroups(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{"doctors", "visitors"} {
-		g, _ := newWard(t, "Practitioner/alice\n\t\t\tgroup "+group, "fhir_bearer {\n\t\t\tdeny \"!('doctors' in token.groups)\"\n\t\t}")
+		g, _ := newWard(t, "Practitioner/alice\n\t\t\tgroup "+group, "fhir_bearer {\n\t\t\ttest_require groups doctors\n\t\t}")
 		if sees := strings.Contains(gatewaytest.Read(t, openPicker(t, g)), "Patient p1"); sees != (group == "doctors") {
 			t.Errorf("%s: sees patients: %t", group, sees)
 		}

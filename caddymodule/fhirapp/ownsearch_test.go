@@ -19,7 +19,7 @@ func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"number": "7,8"}}}
 		})
 		g, ward := newWard(t, "Practitioner/alice\n\t\t}\n\t\tidp hospital {\n\t\t\tissuer "+provider.Issuer+"\n\t\t\tclient_id "+authorizetest.ClientID+
-			"\n\t\t\tclient_secret \""+authorizetest.ClientSecret+"\"\n\t\t\tfhir_user_search Practitioner identifier urn:staff number", "fhir_bearer {\n\t\t\tdeny \"request.type == 'Patient'\"\n\t\t}")
+			"\n\t\t\tclient_secret \""+authorizetest.ClientSecret+"\"\n\t\t\tfhir_user_search Practitioner identifier urn:staff number", "fhir_bearer {\n\t\t\ttest_deny type Patient\n\t\t}")
 		ward.set("Practitioner", `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":{"resourceType":"Practitioner","id":"p","identifier":[{"system":"urn:staff","value":"`+number+`"}]}}]}`)
 		request := url.Values{
 			"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {"user/*.rs"}, "identity_provider": {"hospital"},

@@ -110,7 +110,7 @@ func TestBinaryContextDecides(t *testing.T) {
 		}
 	}
 	for rule, want := range map[string]int{
-		"deny resource.resourceType == 'Binary'": 404, "deny resource.resourceType == 'DocumentReference'": 404, "deny resource.?status.orValue('') == 'x'": 200,
+		"deny resource.resourceType == 'Binary'": 404, "deny resource.resourceType == 'DocumentReference'": 404, "deny resource.status == 'x'": 200,
 	} {
 		g := newGateway(t, plain, note("d", "clinical-note", "Patient/a", "", "Binary/n")).withRules(rule)
 		if got := g.get(patientA, "Binary/n").StatusCode; got != want {

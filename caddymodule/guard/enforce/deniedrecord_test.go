@@ -16,7 +16,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -205,12 +204,12 @@ var deniedRules = map[string]struct {
 	denied map[string][]string // the versions of records to store before a record; an empty one is a deletion
 }{
 	"research": {
-		`deny token.client_id == 'app' && resource.resourceType in ['Patient', 'RelatedPerson', 'Person']`,
+		`deny resource.resourceType == 'Patient'`,
 		map[string][]string{"Patient/b": {plainStar}, "Device/a1": {strings.Replace(plainStar, "star", "past", 1), "Patient/past"},
 			"Group/g": {strings.Replace(plainStar, "star", "last", 1)}},
 	},
 	"vip": {
-		`deny resource.?meta.?security.orValue([]).exists(label, label.?code.orValue('') == 'VIP')`,
+		`deny resource.meta.security.code == 'VIP'`,
 		map[string][]string{
 			"Patient/b":      {plainStar, label(plainStar), label(strings.Replace(plainStar, "star", "past", 1)), "Patient/past"},
 			"Observation/a2": {label(`{"resourceType":"Observation","id":"vip","status":"final","subject":{"reference":"Patient/a"}}`)},
@@ -238,13 +237,12 @@ func TestDeniedRecord(t *testing.T) {
 		t.Fatalf("requests of %q, want %q", rows, names)
 	}
 	for name, rules := range deniedRules {
-		policies := newGateway(t).withRules(rules.rule).Policies // compiling takes longer than all requests
 		for _, holder := range []access.Holder{{Scope: "system/*.cruds"}, clinician, patientA, {Scope: "system/Observation.cruds system/Patient.cruds system/Group.rs"}} {
 			for _, row := range names {
 				t.Run(name+" "+holder.Scope+" "+row, func(t *testing.T) {
 					t.Parallel()
 					for _, c := range deniedCases[row] {
-						with, without := deniedAnswers(t, policies, rules.denied, holder, c), deniedAnswers(t, policies, nil, holder, c)
+						with, without := deniedAnswers(t, rules.rule, rules.denied, holder, c), deniedAnswers(t, rules.rule, nil, holder, c)
 						if with != without {
 							t.Errorf("%s %s\n%s\n%s\n--- without the denied records:\n%s", c.request, c.header, c.body, with, without)
 						}
@@ -302,10 +300,9 @@ var (
 const maxFollowed = 40
 
 // deniedAnswers are the answers to a request and to all links in them, without what differs by chance.
-func deniedAnswers(t *testing.T, policies judge.Policies, denied map[string][]string, holder access.Holder, c deniedCase) string {
+func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder access.Holder, c deniedCase) string {
 	t.Helper()
-	g := deniedWorld(t, denied)
-	g.Policies = policies
+	g := deniedWorld(t, denied).withRules(rule)
 	method, target, _ := strings.Cut(c.request, " ")
 	path, query, _ := strings.Cut(target, "?")
 	if query != "" {

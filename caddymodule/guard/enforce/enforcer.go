@@ -12,13 +12,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/address"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -47,8 +46,8 @@ type Enforcer struct {
 	// ExpandScopes are scopes of which a token must have one for operations on terminology. Empty: any token may call
 	// them.
 	ExpandScopes []string
-	// Policies are the site's own rules.
-	Policies Policies
+	// Policies judge requests and resources besides scopes.
+	Policies []rule.Policy
 	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
 	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
 	Upsert bool
@@ -139,29 +138,6 @@ func SharedRule(name string) *access.Rule { return access.RuleNamed(name) }
 
 // SharedRules are the names of the rules that a site can give to types.
 func SharedRules() []string { return access.RuleNames() }
-
-type (
-	// Policies are a site's own rules, on top of what scopes say.
-	Policies = judge.Policies
-
-	// PolicyRule is one rule of a site.
-	PolicyRule = policy.Rule
-
-	// PolicyEffect is what a rule does if its expression is true.
-	PolicyEffect = policy.Effect
-
-	// PolicyInput is what rules know besides the resource.
-	PolicyInput = policy.Input
-
-	// PolicyToken is what rules know of the access token.
-	PolicyToken = policy.Token
-
-	// PolicyRequest is what rules know of a request.
-	PolicyRequest = policy.Request
-)
-
-// CompilePolicies checks rules. It returns nil for none, and the errors of all that are wrong.
-func CompilePolicies(rules []PolicyRule) (*policy.Set, error) { return policy.Compile(rules) }
 
 // Decision is what was decided about a request, and why.
 type Decision struct {

@@ -94,7 +94,7 @@ func TestSearchOfTypes(t *testing.T) {
 					for _, of := range []struct{ size, longest int }{{1, 0}, {10, 0}, {10, 7}, {50, 0}, {1000, 7}} {
 						m := searchModel{newGateway(t), records, who.holder, who.finds, order, types, of.size, of.longest, 0}
 						if who.rules {
-							m.withRules(`deny resource.meta.security[0].code == 'true'`)
+							m.withRules(`deny resource.meta.security.code == 'true'`)
 						}
 						m.run()
 					}

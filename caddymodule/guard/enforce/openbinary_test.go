@@ -85,8 +85,7 @@ func TestReferrerOfBinary(t *testing.T) {
 func TestDeniedContent(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{
-		`resource.?meta.?security.orValue([]).exists(l, l.code == 'VIP')`, `resource.?contentType.orValue('') == 'text/plain'`,
-		`resource.?data.orValue('') == 'aGVsbG8='`, `has(resource.data) && resource.data == 'aGVsbG8='`, `resource[?'data'].orValue('').size() == 8`,
+		`resource.meta.security.code == 'VIP'`, `resource.contentType == 'text/plain'`, `resource.data == 'aGVsbG8='`,
 	} {
 		for _, sends := range []bool{false, true} {
 			for _, line := range []string{"", "Range: bytes=0-2", "Accept: text/plain", `If-None-Match: W/"1"`, "Accept: application/fhir+json", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"} {
@@ -104,7 +103,7 @@ func TestDeniedContent(t *testing.T) {
 		}
 	}
 	const outside = `{"resourceType":"Binary","id":"n","contentType":"application/dicom","_data":{"extension":[{"url":"http://hapifhir.io/fhir/StructureDefinition/externalized-binary-hash-sha256","valueString":"cafe"}]}}`
-	for rule, want := range map[string]int{`deny resource.?data.orValue('') == 'aGVsbG8='`: 404, `deny resource.?status.orValue('') == 'x'`: 200} {
+	for rule, want := range map[string]int{`deny resource.data == 'aGVsbG8='`: 404, `deny resource.status == 'x'`: 200} {
 		g := newGateway(t).withRules(rule)
 		g.next = &longContent{size: 7, etags: [2]string{`W/"1"`, `"cafe"`}, contentType: "application/dicom", status: 200, inline: outside}
 		if got := g.get(patientA, "Binary/n").StatusCode; got != want {

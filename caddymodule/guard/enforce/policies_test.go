@@ -1,42 +1,182 @@
 package enforce_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// withRules gives a gateway rules of the form "allow expression" or "deny expression". They see a token of the client
-// app, for Practitioner/alice.
+// withRules gives a gateway a policy with rules of the form "deny a && b" or "allow a && b", where each condition is like
+// request.type == 'Patient', resource.meta.security.code != 'VIP', 'status' in request.parameters, true, or
+// resource.fails. One of a resource is met if some value of the element meets it.
 func (g *gateway) withRules(rules ...string) *gateway {
 	g.t.Helper()
-	var all []policy.Rule
-	for _, text := range rules {
-		effect, expression, _ := strings.Cut(text, " ")
-		all = append(all, policy.Rule{Effect: policy.Effect(effect), Expression: expression})
+	p := &testPolicy{t: g.t}
+	for n, text := range rules {
+		effect, conditions, _ := strings.Cut(text, " ")
+		p.rules = append(p.rules, testRule{strconv.Itoa(n + 1), rule.Effect(effect), strings.Split(conditions, " && ")})
 	}
-	set, err := policy.Compile(all)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.Policies = judge.Policies{Rules: set, Input: func(r *http.Request, _ *guard.Token) policy.Input {
-		return policy.Input{
-			Token:   policy.Token{ClientID: "app", FHIRUser: "Practitioner/alice"},
-			Request: policy.Request{ClientIP: r.Header.Get("Client-IP")}, Now: time.Unix(0, 0),
-		}
-	}}
+	g.Policies = []rule.Policy{p}
 	return g
+}
+
+// testPolicy is a policy for tests.
+type testPolicy struct {
+	t      *testing.T
+	rules  []testRule
+	failed []string
+}
+
+type testRule struct {
+	name       string
+	effect     rule.Effect
+	conditions []string
+}
+
+var errTestRule = errors.New("failed")
+
+// Failed implements [rule.Policy].
+func (p *testPolicy) Failed(_ *http.Request, err error) { p.failed = append(p.failed, err.Error()) }
+
+// Judge implements [rule.Policy].
+func (p *testPolicy) Judge(_ context.Context, r rule.Request) rule.Judgement {
+	whole, open := testResources{p.t, nil}, testResources{p.t, nil}
+	for _, of := range p.rules {
+		onResource := func(c string) bool { return strings.Contains(c, "resource.") }
+		isFalse := func(c string) bool { return !onResource(c) && p.evaluate(c, r) == "false" }
+		switch {
+		case slices.ContainsFunc(of.conditions, isFalse):
+		case slices.ContainsFunc(of.conditions, onResource):
+			of.conditions = slices.DeleteFunc(slices.Clone(of.conditions), func(c string) bool { return !onResource(c) })
+			open.rules = append(open.rules, of)
+		default:
+			of.conditions = slices.Clone(of.conditions)
+			for n, c := range of.conditions {
+				of.conditions[n] = p.evaluate(c, r)
+			}
+			whole.rules = append(whole.rules, of)
+		}
+	}
+	d := whole.Judge(context.Background(), resource.Resource{})
+	if d.Effect == rule.Deny || len(open.rules) == 0 {
+		return rule.Judgement{Decision: d}
+	}
+	return rule.Judgement{Decision: d, Resources: open}
+}
+
+// evaluate returns "true", "false" or "fails".
+func (p *testPolicy) evaluate(condition string, r rule.Request) string {
+	i := r.Interaction
+	if name, ok := strings.CutSuffix(condition, " in request.parameters"); ok {
+		isNamed := func(p smart.Parameter) bool { return "'"+p.Name+"'" == strings.TrimPrefix(name, "!") }
+		return strconv.FormatBool(slices.ContainsFunc(i.Parameters, isNamed) != strings.HasPrefix(name, "!"))
+	}
+	if name, ok := strings.CutPrefix(condition, "request."); ok && name != "fails" {
+		name, want, _ := strings.Cut(name, " ")
+		return compared(p.t, want, map[string]string{
+			"type": i.Type, "id": i.ID, "interaction": i.Kind.String(), "operation": i.Operation, "method": r.Method, "compartment": i.Compartment.String(),
+		}[name])
+	}
+	return strings.TrimPrefix(condition, "request.")
+}
+
+// compared compares values with a text such as == 'a'.
+func compared(t *testing.T, want string, values ...string) string {
+	operator, value, _ := strings.Cut(want, " ")
+	if operator != "==" && operator != "!=" {
+		t.Errorf("no operator: %q", want)
+	}
+	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
+}
+
+// testResources are rules whose conditions on the request are met.
+type testResources struct {
+	t     *testing.T
+	rules []testRule
+}
+
+func (o testResources) has(e rule.Effect) bool {
+	return slices.ContainsFunc(o.rules, func(r testRule) bool { return r.effect == e })
+}
+
+// MayDeny implements [rule.Resources].
+func (o testResources) MayDeny() bool { return o.has(rule.Deny) }
+
+// MayAllow implements [rule.Resources].
+func (o testResources) MayAllow() bool { return o.has(rule.Allow) }
+
+// LooksAt implements [rule.Resources].
+func (o testResources) LooksAt(element string) bool {
+	return slices.ContainsFunc(o.rules, func(r testRule) bool {
+		return slices.ContainsFunc(r.conditions, func(c string) bool { return strings.HasPrefix(c, "resource."+element+" ") })
+	})
+}
+
+// DeniesType implements [rule.Resources].
+func (o testResources) DeniesType(_ context.Context, resourceType string) bool {
+	return slices.ContainsFunc(o.rules, func(r testRule) bool {
+		return r.effect == rule.Deny && slices.Equal(r.conditions, []string{"resource.resourceType == '" + resourceType + "'"})
+	})
+}
+
+// Judge implements [rule.Resources].
+func (o testResources) Judge(_ context.Context, res resource.Resource) (d rule.Decision) {
+	for _, effect := range []rule.Effect{rule.Deny, rule.Allow} {
+		for _, r := range o.rules {
+			if r.effect != effect {
+				continue
+			}
+			is := "true"
+			for _, c := range r.conditions {
+				if is == "true" {
+					is = o.evaluate(c, res)
+				}
+			}
+			switch {
+			case is == "fails" && effect == rule.Deny:
+				return rule.Decision{Effect: effect, Rule: r.name, Err: fmt.Errorf("rule %s: %w", r.name, errTestRule)}
+			case is == "fails":
+				d.Err = fmt.Errorf("rule %s: %w", r.name, errTestRule)
+			case is == "true":
+				return rule.Decision{Effect: effect, Rule: r.name}
+			}
+		}
+	}
+	return d
+}
+
+func (o testResources) evaluate(condition string, res resource.Resource) string {
+	path, ok := strings.CutPrefix(condition, "resource.")
+	path, want, compares := strings.Cut(path, " ")
+	switch {
+	case !ok:
+		return condition
+	case !compares:
+		return path
+	case path == "resourceType":
+		return compared(o.t, want, res.Type)
+	case path == "id":
+		return compared(o.t, want, res.ID)
+	}
+	var values []string
+	for value := range res.Values(resource.Path{Elements: strings.Split(path, ".")}) {
+		values = append(values, resource.Text(value))
+	}
+	return compared(o.t, want, values...)
 }
 
 var (
@@ -57,17 +197,17 @@ func TestPoliciesRead(t *testing.T) {
 		{"no rule applies", reader, "deny request.id == 'b'", "Patient/a", 200},
 		{"denied", reader, "deny request.id == 'a'", "Patient/a", 403},
 		{"denied, bound", patientA, "deny request.id == 'a'", "Patient/a", 403},
-		{"denied by a rule that fails", reader, "deny request.parameters['none'] == []", "Patient/a", 403},
+		{"denied by a rule that fails", reader, "deny request.fails", "Patient/a", 403},
 		{"deny wins", reader, "allow true;deny true", "Patient/a", 403},
 		{"withheld", reader, "deny resource.id == 'a'", "Patient/a", 404},
 		{"withheld, bound", patientA, "deny resource.id == 'a'", "Patient/a", 404},
-		{"withheld by a rule that fails", reader, "deny resource.none == ''", "Patient/a", 404},
+		{"withheld by a rule that fails", reader, "deny resource.fails", "Patient/a", 404},
 		{"another is withheld", reader, "deny resource.id == 'a'", "Patient/b", 200},
 		{"allowed", nobody, "allow request.type == 'Patient'", "Patient/b", 200},
 		{"allowed, and still not there", nobody, "allow true", "Patient/c", 404},
 		{"beyond one's compartment", patientA, "allow request.type == 'Patient'", "Patient/b", 200},
 		{"not allowed", nobody, "allow request.type == 'Patient'", "Observation/a1", 403},
-		{"not allowed by a rule that fails", nobody, "allow request.parameters['none'] == []", "Patient/a", 403},
+		{"not allowed by a rule that fails", nobody, "allow request.fails", "Patient/a", 403},
 		{"the resource allowed", nobody, "allow resource.id == 'b'", "Patient/b", 200},
 		{"beyond one's compartment by the resource", patientA, "allow resource.id == 'b'", "Patient/b", 200},
 		{"one's own besides", patientA, "allow resource.id == 'b'", "Patient/a", 200},
@@ -108,17 +248,15 @@ func TestPoliciesText(t *testing.T) {
 func TestPoliciesFailed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rule, want string }{
-		{"deny", "deny request.parameters['none'] == []", "rule 1: no such key: none"},
-		{"allow", "allow request.parameters['none'] == []", "rule 1: no such key: none"},
-		{"deny a resource", "deny resource.none == ''", "rule 1: no such key: none"},
+		{"deny", "deny request.fails", "rule 1: failed"},
+		{"allow", "allow request.fails", "rule 1: failed"},
+		{"deny a resource", "deny resource.fails", "rule 1: failed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...).withRules(tt.rule)
-			var failed []string
-			g.Policies.Failed = func(_ *http.Request, err error) { failed = append(failed, err.Error()) }
 			g.get(patientA, "Patient/a")
-			if !slices.Equal(failed, []string{tt.want}) {
+			if failed := g.Policies[0].(*testPolicy).failed; !slices.Equal(failed, []string{tt.want}) {
 				t.Errorf("got %q", failed)
 			}
 		})
@@ -129,21 +267,19 @@ func TestPoliciesFailed(t *testing.T) {
 func TestPoliciesPassing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, rule, target, address string
-		passes                      bool
+		name, rule, target string
+		passes             bool
 	}{
-		{"a rule over the request", "deny request.id == 'b'", "Patient/a", "", true},
-		{"a rule over another client's resources", "deny token.client_id == 'other' && resource.id == 'b'", "Patient/a", "", true},
-		{"a rule over this client's resources", "deny token.client_id == 'app' && resource.id == 'b'", "Patient/a", "", false},
-		{"a rule over resources that are asked for from outside", "deny request.client_ip != '10.0.0.1' && resource.id == 'b'", "Patient/a", "10.0.0.1", true},
-		{"a rule that allows more", "allow resource.id == 'b'", "Patient/a", "", true},
+		{"a rule over the request", "deny request.id == 'b'", "Patient/a", true},
+		{"a rule over the resources of other requests", "deny request.method == 'PUT' && resource.id == 'b'", "Patient/a", true},
+		{"a rule over the resources of this request", "deny request.method == 'GET' && resource.id == 'b'", "Patient/a", false},
+		{"a rule that allows more", "allow resource.id == 'b'", "Patient/a", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...).withRules(tt.rule)
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
 			r.Header.Set("Accept", "application/fhir+xml")
-			r.Header.Set("Client-IP", tt.address)
 			next := accepted{}
 			if err := g.Serve(httptest.NewRecorder(), r, &next, enforce.Bearer{Rights: access.New(reader, g.Shared)}); (err == nil) != tt.passes {
 				t.Errorf("got %v", err)

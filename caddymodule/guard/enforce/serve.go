@@ -23,7 +23,7 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
 	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.share(b.Token), next, r)}
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
-	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
+	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: len(e.Policies) > 0}
 	x.rewriting = x.newRewriting()
 	x.server.Observe = x.rewriting.observe
 	defer x.server.Share.Release()
@@ -109,7 +109,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 
 // isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
 func (x *exchange) isHopeless(i interaction.Interaction) bool {
-	if i.Type == "" || i.Type == smart.AnyType || x.e.Policies.Rules != nil {
+	if i.Type == "" || i.Type == smart.AnyType || len(x.e.Policies) > 0 {
 		return false
 	}
 	for p := smart.Create; p <= smart.Search; p <<= 1 {
@@ -120,7 +120,7 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 	return false
 }
 
-// Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what the site's rules make
+// Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what policies make
 // of them.
 func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (a *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)

@@ -194,7 +194,7 @@ func TestOperationPageOff(t *testing.T) {
 // TestRulesAllowWhatTheySay checks that a rule that allows one interaction allows no other, nor the next entry.
 func TestRulesAllowWhatTheySay(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction in ['read', 'update']")
+	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction == 'read'", "allow request.id == 'b1' && request.interaction == 'update'")
 	entries := request("GET", "Observation/b1") + "," + request("GET", "Observation/a1")
 	text := bodyOf(t, g.written(writing{holder: nobody, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + entries + `]}`}))
 	if strings.Count(text, `"status":"200`) != 1 || strings.Count(text, `"status":"403`) != 1 {

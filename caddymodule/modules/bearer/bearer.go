@@ -78,6 +78,10 @@ type Bearer struct {
 	// Default: as much as they like.
 	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
 
+	// Optional features, by the names of their modules; in a Caddyfile, their subdirectives are among those of fhir_bearer.
+	// Default: none.
+	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.bearer"`
+
 	SignInPolicy
 
 	Enforcement
@@ -121,25 +125,11 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.gate, err = h.newGate(ctx, at, app); err != nil {
 		return err
 	}
-	ours, others := h.tellers(app)
-	warnOfNamesakes(ctx.Slogger(), h.Policies, ours, others)
 	if h.gate.enforced != nil {
 		bearersInUse.Store(h, nil)
 	}
 	h.sites, err = site.Checks(ctx)
 	return err
-}
-
-// tellers counts who may tell of groups and claims: identity providers and users of the app, which may be nil, and other
-// issuers.
-func (h *Bearer) tellers(app App) (ours, others int) {
-	if app != nil {
-		ours = len(app.TokenClaims())
-	}
-	if others = len(h.Trust); h.Introspection != nil && (!h.Introspection.All || others == 0) {
-		others++
-	}
-	return ours, others
 }
 
 // checkWords checks what a Caddyfile has checked before.
@@ -183,15 +173,19 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking, otherClaims(h.Policies, h.TokenClaims))
+	policies, err := h.policies(ctx, app)
 	if err != nil {
 		return nil, err
 	}
-	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(h.Policies) > 0}
+	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking, h.otherClaims(policies))
+	if err != nil {
+		return nil, err
+	}
+	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(policies) > 0}
 	if app != nil {
 		g.asks.holders = app
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app, g.quotas.charging(at.path, trail.record)); err != nil {
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, policies, at, app, g.quotas.charging(at.path, trail.record)); err != nil {
 		return nil, err
 	}
 	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {

@@ -33,13 +33,14 @@ import (
 //		search_parameters <files...>
 //		expand_scope <scope...>
 //		upsert
-//		allow|deny [<name>] <expression>
 //		token_claim <name> [<theirs>]
 //		max_memory <size>
 //		seal_key <secret> [<previous...>]
 //		audit_reads
 //		debug
 //	}
+//
+// Features add their own.
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
 		"fhir_base":           option.Word(&h.FHIRBase, fhirbase.CheckBaseOrURL),
@@ -55,5 +56,8 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"quota":               quotaoption.Parse(&h.Quotas),
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
-	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim", "quota")
+	features := options.Features("fhir.bearer")
+	err := option.ParseDirective(d, options, features.Repeatable("trust", "shared", "operation", "token_claim", "quota")...)
+	h.FeaturesRaw = features.Raw()
+	return err
 }

@@ -12,7 +12,7 @@
 //	stepup.go                how the person must have signed in
 //	enforcement.go           what scopes allow: the options of package guard/enforce
 //	holder.go                and the rights of a token
-//	policy.go                the site's own rules
+//	policy.go                policies of features, which judge besides scopes
 //	searchparameters.go      search parameters beyond R4's
 //	sealing.go               links to pages and jobs
 //	quota.go                 how much clients, people and networks may ask for

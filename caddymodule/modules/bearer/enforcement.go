@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
@@ -45,9 +46,6 @@ type Enforcement struct {
 	// ids are taken. Default: 404.
 	Upsert bool `json:"upsert,omitempty"`
 
-	// The site's own rules, on top of what scopes say. Default: none.
-	Policies []AccessPolicy `json:"policies,omitempty"`
-
 	// The memory in bytes for all bodies and answers that are checked at the same time; each of their bytes counts twice.
 	// A client gets at most half of it, and a person a quarter, unless a single request needs more.
 	// Requests that wait longer than 10 s for it get 503. An answer may have a sixteenth of it, and at least 16 MiB; larger
@@ -69,9 +67,9 @@ type Enforcement struct {
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
 
-// newEnforcement is what enforces scopes as configured; nil with scopes off. Policies may ask for the claims.
-func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
-	if o.ScopesOff && len(o.Policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
+// newEnforcement is what enforces scopes as configured; nil with scopes off.
+func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
+	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
 	if o.ScopesOff {
@@ -87,7 +85,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 	}
 	e := &enforce.Enforcer{
 		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
-		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
+		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert, Policies: policies,
 		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Judging: judging,
 		Decided: tracing(record), Logger: ctx.Slogger(),
 	}
@@ -98,9 +96,6 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 		return nil, err
 	}
 	e.PageStates = newPageStates(app)
-	if e.Policies, err = newPolicies(o.Policies, claims, ctx.Slogger()); err != nil {
-		return nil, err
-	}
 	if e.Memory, err = enforce.NewMemory(o.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
@@ -133,8 +128,6 @@ func (e *Enforcement) subdirectives() option.Block {
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
 		"expand_scope":       scopeoption.Words(&e.ExpandScopes, smart.CheckScope),
 		"upsert":             option.Bareword(&e.Upsert),
-		"allow":              parsePolicy(&e.Policies),
-		"deny":               parsePolicy(&e.Policies),
 		"max_memory":         option.Size(&e.MaxMemory),
 		"seal_key":           sharedkey.Words("seal_key", &e.SealKeys),
 		"audit_reads":        option.Bareword(&e.AuditReads),

@@ -60,7 +60,7 @@ func (r *Rights) With(g Grant) *Rights {
 	return &more
 }
 
-// Judged are the rights where a site's rules judge each resource: what grants are about in whole, is not so any more.
+// Judged are the rights where policies judge each resource: what grants are about in whole, is not so any more.
 func (r *Rights) Judged() *Rights {
 	judged := *r
 	judged.judged = true
@@ -219,7 +219,7 @@ type Grant struct {
 	Only interaction.Reference
 	// Constraint is what a resource must match, as a search for it would say. Empty if nothing.
 	Constraint []smart.Parameter
-	// ByRule says that the grant is about what a site's rules say of each resource, which the caller asks them. By itself
+	// ByRule says that the grant is about the decision of policies about each resource, which the caller asks them. By itself
 	// it covers nothing.
 	ByRule bool
 	// Scope is the scope as the token has it, for the audit trail.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -118,7 +118,7 @@ func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, err
 		if err != nil {
 			return false, fmt.Errorf("%w: %w", errFile, err)
 		}
-		return j.All && !j.Judged || res.Type == j.Holds && x.Judge.Ruled(ctx, res) != policy.Deny, nil
+		return j.All && !j.Judged || res.Type == j.Holds && x.Judge.Ruled(ctx, res) != rule.Deny, nil
 	}
 }
 

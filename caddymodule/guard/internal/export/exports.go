@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -32,7 +32,7 @@ type judge interface {
 	Rights() *access.Rights
 	MayDeny() bool
 	DeniesType(ctx context.Context, resourceType string) bool
-	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Ruled(ctx context.Context, res resource.Resource) rule.Effect
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
 	Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error)
 }
@@ -277,7 +277,7 @@ func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if res.Type == "Patient" && x.Judge.Ruled(ctx, res) != policy.Deny {
+		if res.Type == "Patient" && x.Judge.Ruled(ctx, res) != rule.Deny {
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == res.ID })
 		}
 	}

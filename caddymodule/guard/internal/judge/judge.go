@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -21,15 +21,15 @@ type asker interface {
 	Asked() int
 }
 
-// Judge says what the token's rights and the site's rules make of requests and resources.
+// Judge says what the token's rights and the policies make of requests and resources.
 type Judge struct {
 	Server    asker             // asks what others depend on
 	At        message.Addresses // names what it holds as clients know it
-	Policies  Policies          // are the site's rules
+	Policies  []rule.Policy     // judge besides the rights
 	R         *http.Request     // is the client's
 	Token     *guard.Token      // is the client's; may be nil
-	Granted   *access.Rights    // are the token's, and what rules add in the call that is being answered
-	judgement policy.Judgement  // by the site's rules, of the call that is being answered
+	Granted   *access.Rights    // are the token's, and what policies add in the call that is being answered
+	judgement judgement         // of the policies, about the call that is being answered
 	known     standings         // of resources that were looked up for others
 	promised  standings         // of what the transaction will write
 }
@@ -45,65 +45,55 @@ type standingKey struct {
 // Rights are what the token may do in the call that is being answered.
 func (x *Judge) Rights() *access.Rights { return x.Granted }
 
-// MayDeny reports whether the site's rules must be asked about each resource.
-func (x *Judge) MayDeny() bool { return x.Policies.Rules != nil && x.judgement.MayDeny() }
+// MayDeny reports whether policies must judge each resource.
+func (x *Judge) MayDeny() bool { return x.judgement.mayDeny }
 
-// DeniesType reports whether the site's rules deny all resources of a type.
+// DeniesType reports whether policies deny all resources of a type.
 func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
-	return x.judgement.DeniesType(ctx, resourceType)
+	return x.judgement.deniesType(ctx, resourceType)
 }
 
-// LeavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
-// let pass. The form of a search has parameters that the rules must see, and is not read yet.
+// LeavesPassing reports whether policies let a request of the client's pass as it is, and its answer, which the scopes
+// let pass. The form of a search has parameters that policies must see, and is not read yet.
 func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
-	if x.Policies.Rules == nil {
+	if len(x.Policies) == 0 {
 		return true
 	}
-	j := x.Policies.ask(x.R.Context(), x.R, x.Token, c, i)
-	return j.Effect != policy.Deny && !j.MayDeny() && !strings.HasSuffix(c.Path, "_search")
+	j := x.judge(x.R.Context(), c, i, false)
+	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
-// Under does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
+// Under does what answers a call under the policies' judgement of it. It ends with the call: an entry of a batch
 // is judged by itself.
 func (x *Judge) Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
-	if x.Policies.Rules == nil {
+	if len(x.Policies) == 0 {
 		return answer()
 	}
-	j := x.Policies.ask(ctx, x.R, x.Token, c, i)
-	x.report(j.Decision)
-	if j.Effect == policy.Deny {
+	j := x.judge(ctx, c, i, true)
+	if j.Effect == rule.Deny {
 		return nil, message.Denied(j.Decision)
 	}
 	judgement, rights, known := x.judgement, x.Granted, x.known
 	defer func() { x.judgement, x.Granted, x.known = judgement, rights, known }()
 	x.judgement, x.known = j, nil
-	if j.Effect == policy.Allow || j.MayAllow() {
+	if j.Effect == rule.Allow || j.mayAllow {
 		x.Granted = x.Granted.With(allowed(j, i))
 	}
-	if j.MayDeny() {
+	if j.mayDeny {
 		x.Granted = x.Granted.Judged()
 	}
 	return answer()
 }
 
-// report reports a rule that failed.
-func (x *Judge) report(d policy.Decision) {
-	if d.Err != nil && x.Policies.Failed != nil {
-		x.Policies.Failed(x.R, d.Err)
-	}
-}
-
-// Ruled is what the rules say of a resource, in the call that is being answered.
-func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect {
+// Ruled is the effect of the policies on a resource, in the call that is being answered; empty if scopes decide.
+func (x *Judge) Ruled(ctx context.Context, res resource.Resource) rule.Effect {
 	if x.MayDeny() && isExportFile(res) {
-		return policy.Deny
+		return rule.Deny
 	}
-	d := x.judgement.Resource(ctx, res)
-	x.report(d)
-	return d.Effect
+	return x.judgement.ofResource(ctx, x.R, res).Effect
 }
 
-// Covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
+// Covered reports whether one of the grants covers the resource, unless a policy decides.
 func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
 	return x.covered(ctx, res, grants, (*access.Rights).Covers)
 }
@@ -112,10 +102,8 @@ func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []acc
 type verdictOf func(*access.Rights, access.Grant, resource.Resource) access.Verdict
 
 func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictOf) (bool, error) {
-	if x.Policies.Rules != nil {
-		if effect := x.Ruled(ctx, res); effect != "" {
-			return effect == policy.Allow, nil
-		}
+	if effect := x.Ruled(ctx, res); effect != "" {
+		return effect == rule.Allow, nil
 	}
 	for _, g := range grants {
 		ok, err := x.Holds(ctx, g, by(x.Granted, g, res))
@@ -168,7 +156,7 @@ func (x *Judge) standing(ctx context.Context, patient string, of interaction.Ref
 	var s access.Standing
 	if a.Status == http.StatusOK && a.IsJSON() {
 		res, err := x.At.Parse(a.Body)
-		if err == nil && res.Type == of.Type && res.ID == of.ID && x.Ruled(ctx, res) != policy.Deny {
+		if err == nil && res.Type == of.Type && res.ID == of.ID && x.Ruled(ctx, res) != rule.Deny {
 			s = x.Granted.Standing(res, patient)
 		}
 	}

@@ -2,16 +2,16 @@ package judge
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -30,6 +30,119 @@ func (answers) Asked() int { return 0 }
 
 func found(text string) *message.Answer { return message.NewAnswer(http.StatusOK, []byte(text)) }
 
+// vipPolicy denies resources that are labelled as VIP.
+type vipPolicy struct{ vipResources }
+
+func (p vipPolicy) Judge(context.Context, rule.Request) rule.Judgement {
+	return rule.Judgement{Resources: p.vipResources}
+}
+
+func (vipPolicy) Failed(*http.Request, error) {}
+
+type vipResources struct{}
+
+func (vipResources) MayDeny() bool                           { return true }
+func (vipResources) MayAllow() bool                          { return false }
+func (vipResources) LooksAt(element string) bool             { return element == "meta" }
+func (vipResources) DeniesType(context.Context, string) bool { return false }
+
+func (vipResources) Judge(_ context.Context, res resource.Resource) rule.Decision {
+	if meta, _ := res.Member("meta"); strings.Contains(string(meta), "VIP") {
+		return rule.Decision{Effect: rule.Deny}
+	}
+	return rule.Decision{}
+}
+
+// fixedPolicy decides about each request, or about each of its resources.
+type fixedPolicy struct {
+	rule.Decision
+	ofResources bool
+	failures    *[]string
+}
+
+func (p fixedPolicy) Judge(context.Context, rule.Request) rule.Judgement {
+	if p.ofResources {
+		return rule.Judgement{Resources: fixedResources{p}}
+	}
+	return rule.Judgement{Decision: p.Decision}
+}
+
+func (p fixedPolicy) Failed(_ *http.Request, err error) {
+	*p.failures = append(*p.failures, p.Rule+": "+err.Error())
+}
+
+type fixedResources struct{ by fixedPolicy }
+
+func (r fixedResources) MayDeny() bool                           { return r.by.Effect != rule.Allow }
+func (r fixedResources) MayAllow() bool                          { return r.by.Effect == rule.Allow }
+func (r fixedResources) LooksAt(element string) bool             { return element == r.by.Rule }
+func (r fixedResources) DeniesType(context.Context, string) bool { return r.by.Effect == rule.Deny }
+
+func (r fixedResources) Judge(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
+
+// Several policies combine, whatever their order: one that denies wins, then one that allows, and scopes decide about the
+// rest. An effect that is unknown denies. Each policy gets its own errors, and none is asked after one that denies.
+func TestPoliciesCombine(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("failed")
+	for _, tt := range []struct {
+		name     string
+		first    rule.Decision
+		second   rule.Decision
+		want     rule.Effect
+		failures string
+	}{
+		{"nothing", rule.Decision{}, rule.Decision{}, "", ""},
+		{"allow", rule.Decision{}, rule.Decision{Effect: rule.Allow}, rule.Allow, ""},
+		{"the first that allows", rule.Decision{Effect: rule.Allow}, rule.Decision{}, rule.Allow, ""},
+		{"deny", rule.Decision{}, rule.Decision{Effect: rule.Deny}, rule.Deny, ""},
+		{"deny after allow", rule.Decision{Effect: rule.Allow}, rule.Decision{Effect: rule.Deny}, rule.Deny, ""},
+		{"deny before allow", rule.Decision{Effect: rule.Deny}, rule.Decision{Effect: rule.Allow}, rule.Deny, ""},
+		{"an unknown effect", rule.Decision{Effect: rule.Allow}, rule.Decision{Effect: "Allow"}, rule.Deny, ""},
+		{"an error that denies", rule.Decision{Effect: rule.Deny, Err: failure}, rule.Decision{Effect: rule.Allow, Err: failure}, rule.Deny, "first: failed"},
+		{"an error that does not allow", rule.Decision{Err: failure}, rule.Decision{Effect: rule.Allow}, rule.Allow, "first: failed"},
+	} {
+		for _, ofResources := range []bool{false, true} {
+			var failures []string
+			tt.first.Rule, tt.second.Rule = "first", "second"
+			x := Judge{
+				R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: new(access.Rights),
+				Policies: []rule.Policy{fixedPolicy{tt.first, ofResources, &failures}, fixedPolicy{tt.second, ofResources, &failures}},
+			}
+			c := message.Get("Patient/1", "")
+			i, err := c.Interaction()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got rule.Effect
+			_, err = x.Under(t.Context(), c, i, func() (*message.Answer, error) {
+				if got = x.Ruled(t.Context(), resource.Resource{}); !ofResources && len(x.Granted.Grants) == 1 {
+					got = rule.Allow
+				}
+				return nil, nil
+			})
+			if errors.Is(err, message.ErrRule) {
+				got = rule.Deny
+			}
+			if got != tt.want || strings.Join(failures, ", ") != tt.failures {
+				t.Errorf("%s, of resources: %t: %q, failures %q", tt.name, ofResources, got, failures)
+			}
+		}
+	}
+}
+
+// What one of several policies may look at is requested, and a type that one denies is denied.
+func TestPoliciesOfResources(t *testing.T) {
+	t.Parallel()
+	j := (&Judge{Policies: []rule.Policy{
+		fixedPolicy{Decision: rule.Decision{Effect: rule.Allow, Rule: "data"}, ofResources: true},
+		fixedPolicy{Decision: rule.Decision{Effect: rule.Deny, Rule: "meta"}, ofResources: true},
+	}}).judge(t.Context(), message.Get("Patient/1", ""), interaction.Interaction{Kind: interaction.Read}, true)
+	if !j.mayAllow || !j.mayDeny || !j.looksAt("data") || !j.looksAt("meta") || j.looksAt("id") || !j.deniesType(t.Context(), "Patient") {
+		t.Errorf("%+v", j)
+	}
+}
+
 // Older versions may be shown only if the server says that the current one may: it is that resource, and no policy denies
 // it. Of a deleted resource the version before counts.
 func TestCheckCurrent(t *testing.T) {
@@ -40,10 +153,6 @@ func TestCheckCurrent(t *testing.T) {
 	}
 	gone := message.NewAnswer(http.StatusGone, nil)
 	deletion := `{"request":{"method":"DELETE","url":"Patient/1"},"response":{"status":"204"}}`
-	rules, err := policy.Compile([]policy.Rule{{Effect: policy.Deny, Expression: `resource.?meta.?security.orValue([]).exists(s, s.code == "VIP")`}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, tt := range map[string]struct {
 		server answers
 		shown  bool
@@ -66,7 +175,7 @@ func TestCheckCurrent(t *testing.T) {
 			t.Parallel()
 			x := Judge{
 				Server: tt.server, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: new(access.Rights),
-				Policies: Policies{Rules: rules, Input: func(*http.Request, *guard.Token) policy.Input { return policy.Input{} }},
+				Policies: []rule.Policy{vipPolicy{}},
 			}
 			c := message.Get("Patient/1/_history/1", "")
 			i, err := c.Interaction()

@@ -3,48 +3,88 @@ package judge
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Policies are a site's own rules, on top of what scopes say.
-type Policies struct {
-	// Rules are the rules. Nil: none.
-	Rules *policy.Set
-	// Input is what rules are told of a client's request: the token, which may be nil, the time, and of the request the
-	// client's address. Required if there are rules.
-	Input func(r *http.Request, t *guard.Token) policy.Input
-	// Failed is called with the error of a rule that could not be evaluated, which names the rule. Nil if nobody wants
-	// to know.
-	Failed func(r *http.Request, err error)
+// judgement is the judgement of all policies about one call. The zero value leaves everything to scopes.
+type judgement struct {
+	rule.Decision // about the whole call
+
+	mayDeny, mayAllow bool // whether some policy may deny or allow resources
+	open              []openPolicy
 }
 
-// ask is what the rules say of a call that is made for a client's request. Capabilities are public, and asked for without
-// a token.
-func (p Policies) ask(ctx context.Context, r *http.Request, t *guard.Token, c message.Call, i interaction.Interaction) policy.Judgement {
-	if p.Rules == nil || i.Kind == interaction.Capabilities {
-		return policy.Judgement{}
+// openPolicy is a policy whose decision depends on resources.
+type openPolicy struct {
+	policy    rule.Policy
+	resources rule.Resources
+}
+
+// judge judges a call by all policies. Capabilities are public, and requested without a token.
+func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interaction, reporting bool) (j judgement) {
+	if i.Kind == interaction.Capabilities {
+		return j
 	}
-	in := p.Input(r, t)
-	in.Request = policy.Request{
-		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: c.Method,
-		Parameters: map[string][]string{}, ClientIP: in.Request.ClientIP,
+	r := rule.Request{Client: x.R, Token: x.Token, Method: c.Method, Interaction: i}
+	for _, p := range x.Policies {
+		by := p.Judge(ctx, r)
+		if by.Err != nil && reporting {
+			p.Failed(x.R, by.Err)
+		}
+		if j.Decision = combine(j.Decision, by.Decision); j.Effect == rule.Deny {
+			return judgement{Decision: j.Decision}
+		}
+		if by.Resources != nil && (by.Resources.MayDeny() || by.Resources.MayAllow()) {
+			j.open = append(j.open, openPolicy{p, by.Resources})
+			j.mayDeny, j.mayAllow = j.mayDeny || by.Resources.MayDeny(), j.mayAllow || by.Resources.MayAllow()
+		}
 	}
-	if i.Kind == interaction.CompartmentSearch {
-		in.Request.Compartment = i.Compartment.String()
+	return j
+}
+
+// combine combines the decisions of two policies: one that denies wins, then the first that allows.
+func combine(d, next rule.Decision) rule.Decision {
+	switch {
+	case next.Effect != "" && next.Effect != rule.Allow:
+		next.Effect = rule.Deny
+		return next
+	case d.Effect == "":
+		return next
 	}
-	for _, of := range i.Parameters {
-		in.Request.Parameters[of.Name] = append(in.Request.Parameters[of.Name], of.Value)
+	return d
+}
+
+// ofResource judges a resource by the policies whose decision depends on it.
+func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
+	for _, o := range j.open {
+		by := o.resources.Judge(ctx, res)
+		if by.Err != nil {
+			o.policy.Failed(r, by.Err)
+		}
+		if d = combine(d, by); d.Effect == rule.Deny {
+			return d
+		}
 	}
-	return p.Rules.Request(ctx, &in)
+	return d
+}
+
+// deniesType reports whether a policy denies all resources of a type.
+func (j judgement) deniesType(ctx context.Context, resourceType string) bool {
+	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DeniesType(ctx, resourceType) })
+}
+
+// looksAt reports whether a policy may look at an element of resources.
+func (j judgement) looksAt(element string) bool {
+	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.LooksAt(element) })
 }
 
 // maxDeletions is the number of versions among which the last one before a deletion is looked for.
@@ -93,7 +133,7 @@ func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
 
 func (x *Judge) checkVersion(ctx context.Context, of interaction.Reference, text []byte) error {
 	res, err := x.At.Parse(text)
-	if err == nil && (res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == policy.Deny) {
+	if err == nil && (res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny) {
 		err = message.NotFound()
 	}
 	return err
@@ -109,10 +149,10 @@ func isExportFile(res resource.Resource) bool {
 	return strings.Contains(strings.ToLower(resource.Text(contentType)), "ndjson")
 }
 
-// allowed is the grant that the rules give for one interaction: over the whole type, or over what they will say of
+// allowed is the grant that policies give for one interaction: over the whole type, or over what they will say of
 // each resource. An operation may be about any type. A bundle needs none, because its entries are judged.
-func allowed(j policy.Judgement, i interaction.Interaction) access.Grant {
-	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != policy.Allow, Scope: "allow " + j.Rule}
+func allowed(j judgement, i interaction.Interaction) access.Grant {
+	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
 	if i.Kind == interaction.Operation {
 		g.Type, g.Permission = smart.AnyType, smart.Create|smart.Read|smart.Update|smart.Delete|smart.Search
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -35,7 +35,7 @@ func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants [
 	if failure != nil {
 		return res, failure
 	}
-	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == policy.Deny {
+	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny {
 		return res, err
 	}
 	for _, patient := range patients {
@@ -104,11 +104,11 @@ func (x *Judge) isReferred(ctx context.Context, patient string, addresses []stri
 	return found, nil
 }
 
-// LooksAtData reports whether the site's rules may look at the data of a Binary.
-func (x *Judge) LooksAtData() bool { return x.judgement.LooksAt("data") }
+// LooksAtData reports whether policies may look at the data of a Binary.
+func (x *Judge) LooksAtData() bool { return x.judgement.looksAt("data") }
 
-// BinaryCall is the call for as much of a Binary as it takes to judge it: without its data, which may be long, unless the
-// site's rules look at that.
+// BinaryCall is the call for as much of a Binary as it takes to judge it: without its data, which may be long, unless
+// policies look at that.
 func (x *Judge) BinaryCall(path string) message.Call {
 	if x.LooksAtData() {
 		return message.Get(path, "")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -38,7 +38,7 @@ func Forbidden(cause error, format string, args ...any) *guard.Error {
 }
 
 // Denied refuses what a rule of the site denies. No other scope would help.
-func Denied(d policy.Decision) *guard.Error {
+func Denied(d rule.Decision) *guard.Error {
 	refusal := &guard.Error{
 		Status: http.StatusForbidden, Description: fmt.Sprintf("The rule %s of this server does not allow this.", d.Rule),
 		Err: fmt.Errorf("%w: %s", ErrRule, d.Rule),

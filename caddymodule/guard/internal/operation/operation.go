@@ -57,7 +57,7 @@ func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Int
 // confinedOperation answers an operation whose answer is about nothing that the scopes do not cover: the resource on
 // which it is called, or a whole type.
 //
-// A site's rules about resources, if it has some, are kept by judging it nevertheless.
+// Where policies may deny resources, the response is judged nevertheless.
 func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
 	onInstance := op.Reach == InstanceReach && i.ID != ""
 	whole := x.isWhole(op, i)

@@ -79,7 +79,7 @@ type Pages struct {
 	States  PageStates        // stores what is too long for a link; nil if links may have any length
 	Binding string            // of the links to the token
 	At      message.Addresses // names what it holds as clients know it
-	AsSent  bool              // links carry all that the client sent, which the site's rules judge again
+	AsSent  bool              // links carry all that the client sent, which policies judge again
 }
 
 // Page is what a sealed link carries: the request as the client made it, and how far it has come.

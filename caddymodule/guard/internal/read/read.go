@@ -66,7 +66,7 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 	return a, nil
 }
 
-// Admit judges the read of a Binary, by all but its data unless the site's rules look at that, and returns what it is judged
+// Admit judges the read of a Binary, by all but its data unless policies look at that, and returns what it is judged
 // by.
 func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, resource.Resource, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)

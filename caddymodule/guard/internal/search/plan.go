@@ -70,7 +70,7 @@ type plan struct {
 	judged     bool              // entries are looked at one by one
 	includes   includes          // how entries other than matches may come
 	referring  []chain           // what comes along because it refers to matches, found by searches of our own
-	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
+	ruled      bool              // policies judge each match, so that the server's total tells too much
 	grants     map[granted][]access.Grant
 }
 
@@ -182,7 +182,7 @@ type branch struct {
 	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
 	confining    []smart.Parameter     // come on top of the client's
 	whole        bool                  // all that it could find is covered
-	byRule       bool                  // the site's rules must say of what it finds whether it may be seen
+	byRule       bool                  // policies decide whether its matches may be seen
 }
 
 // chain is the first link of a parameter that looks at other resources, and what it asks of them.

@@ -171,7 +171,7 @@ func (s *plan) isCountable() bool {
 	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole && !s.x.Shared.IsCounted(b.resourceType) })
 }
 
-// mayHide reports whether the FHIR server may find matches that are withheld: those that the site's rules deny, or records of
+// mayHide reports whether the FHIR server may find matches that are withheld: those that policies deny, or records of
 // other patients. A link to a page that has only these would reveal them, so each page ends with a look ahead.
 func (s *plan) mayHide() bool { return s.judged && (s.ruled || !s.isCountable()) }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -76,10 +76,10 @@ func (w permission) checkCovered(ctx context.Context, after *version) error {
 	return outside(w.resourceType)
 }
 
-// covers reports whether a grant covers a version that is written, unless the site's rules say otherwise.
+// covers reports whether a grant covers a version that is written, unless a policy decides.
 func (w permission) covers(ctx context.Context, g access.Grant, v *version) (bool, error) {
 	if effect := w.judge.Ruled(ctx, v.Resource); effect != "" {
-		return effect == policy.Allow, nil
+		return effect == rule.Allow, nil
 	}
 	return w.judge.Holds(ctx, g, w.judge.Rights().CoversNew(g, v.Resource))
 }

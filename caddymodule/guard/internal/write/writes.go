@@ -7,8 +7,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -43,7 +43,7 @@ type judge interface {
 	Rights() *access.Rights
 	MayDeny() bool
 	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
-	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Ruled(ctx context.Context, res resource.Resource) rule.Effect
 	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
 	MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error)
 	IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)

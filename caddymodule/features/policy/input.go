@@ -3,16 +3,20 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Input is what rules know besides the resource. It must not be changed while a [Judgement] is in use.
+// Input is what rules know besides the resource. It must not be changed while the [rule.Judgement] is in use.
 type Input struct {
 	// Token is who asks.
 	Token Token
@@ -64,6 +68,33 @@ type Request struct {
 	Method string `cel:"method"`
 	// ClientIP is the client's address.
 	ClientIP string `cel:"client_ip"`
+}
+
+// newInput returns the input for a request. Claims that the token lacks have no values: which claims a token has depends on
+// its issuer.
+func newInput(r rule.Request, claims []string) *Input {
+	i := r.Interaction
+	in := &Input{Now: time.Now(), Request: Request{
+		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: r.Method,
+		Parameters: map[string][]string{}, ClientIP: requester.Address(r.Client),
+	}}
+	if i.Kind == interaction.CompartmentSearch {
+		in.Request.Compartment = i.Compartment.String()
+	}
+	for _, p := range i.Parameters {
+		in.Request.Parameters[p.Name] = append(in.Request.Parameters[p.Name], p.Value)
+	}
+	if t := r.Token; t != nil {
+		in.Unread = t.Unread
+		in.Token = Token{
+			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
+			FHIRUser: t.FHIRUser, IDP: t.IDP, Groups: t.Groups, Claims: make(map[string][]string, len(claims)),
+		}
+		for _, name := range claims {
+			in.Token.Claims[name] = t.Claims[name]
+		}
+	}
+	return in
 }
 
 // variables are what an expression finds by name.

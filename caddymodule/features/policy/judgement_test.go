@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
@@ -16,7 +17,7 @@ func compiled(t testing.TB, rules ...string) *Set {
 	var all []Rule
 	for _, text := range rules {
 		effect, expression, _ := strings.Cut(text, " ")
-		all = append(all, Rule{Effect: Effect(effect), Expression: expression})
+		all = append(all, Rule{Effect: rule.Effect(effect), Expression: expression})
 	}
 	s, err := Compile(all)
 	if err != nil {
@@ -32,6 +33,14 @@ func parsed(t testing.TB, text string) resource.Resource {
 		t.Fatal(err)
 	}
 	return res
+}
+
+// judged is the decision about a resource.
+func judged(ctx context.Context, j rule.Judgement, res resource.Resource) rule.Decision {
+	if j.Resources == nil {
+		return rule.Decision{}
+	}
+	return j.Resources.Judge(ctx, res)
 }
 
 // input is what most tests judge.
@@ -51,28 +60,28 @@ func TestRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		rules string // separated by ;
-		want  Decision
+		want  rule.Decision
 		fails bool
 	}{
-		{"no rule applies", "allow false;deny false", Decision{}, false},
-		{"allow", "allow false;allow true;allow true", Decision{Effect: Allow, Rule: "2"}, false},
-		{"deny", "deny false;deny true", Decision{Effect: Deny, Rule: "2"}, false},
-		{"deny wins", "allow true;deny true", Decision{Effect: Deny, Rule: "2"}, false},
-		{"a failing deny denies", "allow true;deny request.parameters['none'] == []", Decision{Effect: Deny, Rule: "2"}, true},
-		{"a failing allow does not allow", "allow request.parameters['none'] == []", Decision{}, true},
-		{"another allow does", "allow request.parameters['none'] == [];allow true", Decision{Effect: Allow, Rule: "2"}, true},
-		{"too costly a deny denies", "deny [1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, [1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, token.subject == 'alice')))))", Decision{Effect: Deny, Rule: "1"}, true},
-		{"token", "allow token.issuer == 'https://issuer.example' && token.subject == 'alice' && token.client_id == 'app' && 'openid' in token.scopes && token.fhir_user == 'Practitioner/alice' && token.patient == '' && !has(token.patient)", Decision{Effect: Allow, Rule: "1"}, false},
-		{"request", "allow request.interaction == 'search-type' && request.type == 'Observation' && request.id == '' && request.operation == '' && request.method == 'GET' && request.parameters['code'] == ['a', 'b']", Decision{Effect: Allow, Rule: "1"}, false},
-		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getHours() == 20 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", Decision{Effect: Allow, Rule: "1"}, false},
-		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", Decision{Effect: Allow, Rule: "1"}, false},
-		{"a denial leaves nothing open", "deny true;deny resource.a == 1;allow resource.a == 1", Decision{Effect: Deny, Rule: "1"}, false},
-		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", Decision{}, false},
+		{"no rule applies", "allow false;deny false", rule.Decision{}, false},
+		{"allow", "allow false;allow true;allow true", rule.Decision{Effect: rule.Allow, Rule: "2"}, false},
+		{"deny", "deny false;deny true", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"deny wins", "allow true;deny true", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"a failing deny denies", "allow true;deny request.parameters['none'] == []", rule.Decision{Effect: rule.Deny, Rule: "2"}, true},
+		{"a failing allow does not allow", "allow request.parameters['none'] == []", rule.Decision{}, true},
+		{"another allow does", "allow request.parameters['none'] == [];allow true", rule.Decision{Effect: rule.Allow, Rule: "2"}, true},
+		{"too costly a deny denies", "deny [1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, [1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, token.subject == 'alice')))))", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"token", "allow token.issuer == 'https://issuer.example' && token.subject == 'alice' && token.client_id == 'app' && 'openid' in token.scopes && token.fhir_user == 'Practitioner/alice' && token.patient == '' && !has(token.patient)", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"request", "allow request.interaction == 'search-type' && request.type == 'Observation' && request.id == '' && request.operation == '' && request.method == 'GET' && request.parameters['code'] == ['a', 'b']", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getHours() == 20 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"a denial leaves nothing open", "deny true;deny resource.a == 1;allow resource.a == 1", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", rule.Decision{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
-			if j.Effect == Deny && (j.MayDeny() || j.MayAllow()) {
+			if j.Effect == rule.Deny && j.Resources != nil {
 				t.Error("rules are left open")
 			}
 			got := j.Decision
@@ -86,16 +95,16 @@ func TestRequest(t *testing.T) {
 // TestUnread: what depends on a claim that could not be read denies, or allows nothing. All else is as always.
 func TestUnread(t *testing.T) {
 	t.Parallel()
-	deny, fails := Decision{Effect: Deny, Rule: "1"}, true
+	deny, fails := rule.Decision{Effect: rule.Deny, Rule: "1"}, true
 	for _, tt := range []struct {
 		rule  string
-		want  Decision
+		want  rule.Decision
 		fails bool
 	}{
 		{"deny 'contractors' in token.groups", deny, fails},
 		{"deny !('doctors' in token.groups)", deny, fails},
-		{"allow 'doctors' in token.groups", Decision{}, fails},
-		{"allow !('contractors' in token.groups)", Decision{}, fails},
+		{"allow 'doctors' in token.groups", rule.Decision{}, fails},
+		{"allow !('contractors' in token.groups)", rule.Decision{}, fails},
 		{"deny token.?groups.orValue([]).exists(g, g == 'x')", deny, fails},
 		{"deny has(token.groups) && size(token.groups) > 3", deny, fails},
 		{"deny token.claims['ward'] == ['9']", deny, fails},
@@ -103,19 +112,19 @@ func TestUnread(t *testing.T) {
 		{"deny token.claims['wa' + 'rd'] == ['9']", deny, fails},
 		{"deny token.claims.exists(name, 'x' in token.claims[name])", deny, fails},
 		{"deny resource.a == 1 && '9' in token.claims['ward']", deny, fails},
-		{"allow resource.a == 1 && !('9' in token.claims['ward'])", Decision{}, fails},
-		{"deny 'x' in token.claims['unit']", Decision{}, false},
-		{"allow 'u' in token.claims['unit']", Decision{Effect: Allow, Rule: "1"}, false},
-		{"deny token.client_id == 'other' && 'x' in token.groups", Decision{}, false},
-		{"allow token.client_id == 'app' || 'x' in token.groups", Decision{Effect: Allow, Rule: "1"}, false},
-		{"deny resource.a == 2 && 'x' in token.groups", Decision{}, false},
+		{"allow resource.a == 1 && !('9' in token.claims['ward'])", rule.Decision{}, fails},
+		{"deny 'x' in token.claims['unit']", rule.Decision{}, false},
+		{"allow 'u' in token.claims['unit']", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny token.client_id == 'other' && 'x' in token.groups", rule.Decision{}, false},
+		{"allow token.client_id == 'app' || 'x' in token.groups", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny resource.a == 2 && 'x' in token.groups", rule.Decision{}, false},
 	} {
 		in := input()
 		in.Unread, in.Token.Claims = []string{"ward", "groups"}, map[string][]string{"ward": nil, "unit": {"u"}}
 		j := compiled(t, tt.rule).Request(t.Context(), &in)
 		got := j.Decision
 		if got.Effect == "" && got.Err == nil {
-			got = j.Resource(t.Context(), parsed(t, `{"resourceType":"Observation","id":"a","a":1}`))
+			got = judged(t.Context(), j, parsed(t, `{"resourceType":"Observation","id":"a","a":1}`))
 		}
 		if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
 			t.Errorf("%s: got %+v, want %+v", tt.rule, got, tt.want)
@@ -147,8 +156,9 @@ func TestOpen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := compiled(t, tt.rule).Request(t.Context(), new(input()))
-			if j.MayDeny() != tt.deny || j.MayAllow() != tt.allow {
-				t.Errorf("may deny: %t, may allow: %t", j.MayDeny(), j.MayAllow())
+			r := j.Resources
+			if (r != nil) != (tt.deny || tt.allow) || r != nil && (r.MayDeny() != tt.deny || r.MayAllow() != tt.allow) {
+				t.Errorf("got %+v", r)
 			}
 		})
 	}
@@ -162,32 +172,32 @@ func TestResource(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		rules string
-		want  Decision
+		want  rule.Decision
 		fails bool
 	}{
-		{"no rule applies", "deny resource.status == 'draft';allow resource.status == 'draft'", Decision{}, false},
-		{"deny", "deny resource.status == 'final'", Decision{Effect: Deny, Rule: "1"}, false},
-		{"allow", "allow resource.status == 'final'", Decision{Effect: Allow, Rule: "1"}, false},
-		{"deny wins", "allow resource.status == 'final';deny resource.id == 'a'", Decision{Effect: Deny, Rule: "2"}, false},
-		{"no such element, deny", "deny resource.code == 'a'", Decision{Effect: Deny, Rule: "1"}, true},
-		{"no such element, allow", "allow resource.code == 'a'", Decision{}, true},
-		{"another type, deny", "deny resource.status > 1", Decision{Effect: Deny, Rule: "1"}, true},
-		{"an element that is optional", "deny resource.?code.?coding.orValue([]).exists(c, c.code == 'x')", Decision{}, false},
-		{"a number that does not fit, deny", "deny resource.big == 1.0", Decision{Effect: Deny, Rule: "1"}, true},
-		{"a number that does not fit, allow", "allow resource.big == 1.0", Decision{}, true},
-		{"a number that does not fit, optional", "deny resource.?big.orValue(1.0) == 2.0", Decision{Effect: Deny, Rule: "1"}, true},
-		{"security label", "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')", Decision{Effect: Deny, Rule: "1"}, false},
-		{"an integer", "allow resource.component[0].valueInteger == 3", Decision{Effect: Allow, Rule: "1"}, false},
-		{"a decimal", "allow resource.component[1].valueQuantity.value > 1", Decision{Effect: Allow, Rule: "1"}, false},
-		{"true, false and null", "allow resource.active == true && resource.off == false && resource.nothing == null", Decision{Effect: Allow, Rule: "1"}, false},
-		{"an escape", "allow resource.subject.reference == 'Patient/a'", Decision{Effect: Allow, Rule: "1"}, false},
-		{"the request too", "allow resource.resourceType == request.type", Decision{Effect: Allow, Rule: "1"}, false},
-		{"what is said of the request", "allow true;allow resource.status == 'draft'", Decision{}, false},
+		{"no rule applies", "deny resource.status == 'draft';allow resource.status == 'draft'", rule.Decision{}, false},
+		{"deny", "deny resource.status == 'final'", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"allow", "allow resource.status == 'final'", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny wins", "allow resource.status == 'final';deny resource.id == 'a'", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"no such element, deny", "deny resource.code == 'a'", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"no such element, allow", "allow resource.code == 'a'", rule.Decision{}, true},
+		{"another type, deny", "deny resource.status > 1", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"an element that is optional", "deny resource.?code.?coding.orValue([]).exists(c, c.code == 'x')", rule.Decision{}, false},
+		{"a number that does not fit, deny", "deny resource.big == 1.0", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"a number that does not fit, allow", "allow resource.big == 1.0", rule.Decision{}, true},
+		{"a number that does not fit, optional", "deny resource.?big.orValue(1.0) == 2.0", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"security label", "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"an integer", "allow resource.component[0].valueInteger == 3", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"a decimal", "allow resource.component[1].valueQuantity.value > 1", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"true, false and null", "allow resource.active == true && resource.off == false && resource.nothing == null", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"an escape", "allow resource.subject.reference == 'Patient/a'", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"the request too", "allow resource.resourceType == request.type", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"what is said of the request", "allow true;allow resource.status == 'draft'", rule.Decision{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
-			got := j.Resource(t.Context(), parsed(t, observation))
+			got := judged(t.Context(), j, parsed(t, observation))
 			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -202,26 +212,11 @@ func TestInterrupted(t *testing.T) {
 	cancel()
 	s := compiled(t, "deny resource.list.exists(a, resource.list.exists(b, a + b < 0))")
 	res := parsed(t, `{"resourceType":"Basic","list":[`+strings.Repeat("1,", 50)+`1]}`)
-	if got := s.Request(t.Context(), new(input())).Resource(t.Context(), res); got.Effect != "" {
+	if got := judged(t.Context(), s.Request(t.Context(), new(input())), res); got.Effect != "" {
 		t.Fatalf("got %+v", got)
 	}
-	if got := s.Request(t.Context(), new(input())).Resource(ctx, res); got.Effect != Deny || got.Err == nil {
+	if got := judged(ctx, s.Request(t.Context(), new(input())), res); got.Effect != rule.Deny || got.Err == nil {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// TestNoRules checks that without rules everything is left to the scopes, at no cost.
-func TestNoRules(t *testing.T) {
-	var s *Set
-	in, res := input(), parsed(t, observation)
-	allocated := testing.AllocsPerRun(10, func() {
-		j := s.Request(t.Context(), &in)
-		if j.Effect != "" || j.MayDeny() || j.MayAllow() || j.Resource(t.Context(), res).Effect != "" {
-			t.Error("something is said")
-		}
-	})
-	if allocated != 0 {
-		t.Errorf("%v allocations", allocated)
 	}
 }
 
@@ -249,7 +244,7 @@ func BenchmarkResource(b *testing.B) {
 	res := parsed(b, text)
 	b.ReportAllocs()
 	for b.Loop() {
-		j.Resource(b.Context(), res)
+		j.Resources.Judge(b.Context(), res)
 	}
 }
 
@@ -274,7 +269,11 @@ func TestDeniesType(t *testing.T) {
 			t.Parallel()
 			in := input()
 			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), &in)
-			if patients, others := j.DeniesType(t.Context(), "Patient"), j.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
+			r := j.Resources
+			if r == nil {
+				r = &openRules{}
+			}
+			if patients, others := r.DeniesType(t.Context(), "Patient"), r.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
 				t.Errorf("Patient %t, Observation %t", patients, others)
 			}
 		})

@@ -15,21 +15,16 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// Effect is what a rule does if its expression is true.
-type Effect string
-
-// The effects. Deny wins over Allow, and over what scopes allow.
-const (
-	Allow Effect = "allow"
-	Deny  Effect = "deny"
-)
-
-// Rule is one rule of a site.
+// Rule is one rule of a site about who may see or do what, as a CEL expression over `token`, `request`, `resource` and `now`.
+// docs/guard.md describes them.
 type Rule struct {
 	// `allow` or `deny`. Required. A rule that denies wins.
-	Effect Effect `json:"effect,omitempty"`
+	Effect rule.Effect `json:"effect,omitempty"`
 
 	// The rule's name in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: its number
 	// among all.
@@ -38,31 +33,27 @@ type Rule struct {
 	// The CEL expression, which must be boolean. Required.
 	Expression string `json:"expression,omitempty"`
 
-	// Place is where the rule is written, such as Caddyfile:12. Errors of [Compile] name it. May be empty.
-	Place string `json:"-"`
+	option.Source
 }
 
-// Set is a site's rules. It is safe for concurrent use. A nil Set has no rules.
+// Set is a site's rules, compiled. It is safe for concurrent use.
 type Set struct {
 	denies, allows ruleList
 	elements       []string // of resources, that some rule looks at
 }
 
 // ruleList are rules with one effect.
-type ruleList struct{ ofRequest, ofResource []*rule }
+type ruleList struct{ ofRequest, ofResource []*compiledRule }
 
-// rule is a rule that is ready.
-type rule struct {
+// compiledRule is a rule that can be evaluated.
+type compiledRule struct {
 	name    string
 	program cel.Program
 	partial cel.Program // evaluates what is known, before there is a resource, or without claims
 }
 
-// Compile checks rules. It returns nil for none, and the errors of all that are wrong.
+// Compile compiles rules. Its error names all invalid rules.
 func Compile(rules []Rule) (*Set, error) {
-	if len(rules) == 0 {
-		return nil, nil
-	}
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -95,7 +86,7 @@ var ruleName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 func (r Rule) check() error {
 	switch {
-	case r.Effect != Allow && r.Effect != Deny:
+	case r.Effect != rule.Allow && r.Effect != rule.Deny:
 		return fmt.Errorf("%w: the effect is %q, not allow or deny", errRule, r.Effect)
 	case !ruleName.MatchString(r.Name):
 		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", errRule)
@@ -106,8 +97,8 @@ func (r Rule) check() error {
 // wrong says which rule an error is about.
 func (r Rule) wrong(err error) error {
 	err = fmt.Errorf("%s %s: %w", r.Effect, r.Name, err)
-	if r.Place != "" {
-		err = fmt.Errorf("%s: %w", r.Place, err)
+	if r.Source.Source != "" {
+		err = fmt.Errorf("%s: %w", r.Source.Source, err)
 	}
 	return err
 }
@@ -126,7 +117,7 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 		return err
 	}
 	s.elements = append(s.elements, elements...)
-	r := &rule{name: from.Name}
+	r := &compiledRule{name: from.Name}
 	if r.program, err = env.Program(checked, options(cel.OptOptimize)...); err != nil {
 		return fmt.Errorf("%w: %w", errExpression, err)
 	}
@@ -134,7 +125,7 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 		return fmt.Errorf("%w: %w", errExpression, err)
 	}
 	list := &s.allows
-	if from.Effect == Deny {
+	if from.Effect == rule.Deny {
 		list = &s.denies
 	}
 	if !looks {

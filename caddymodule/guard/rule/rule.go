@@ -1,0 +1,85 @@
+// Package rule is the extension point for policies that judge FHIR requests beyond SMART scopes: a site's own rules,
+// treatment relationships. A [Policy] allows or denies a request; where that depends on the resources, it judges each
+// resource of the request and of its response.
+//
+// Policies combine: if one denies, the request or resource is denied, and otherwise one that allows suffices. Where none
+// decides, scopes do.
+package rule
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// Effect is the effect of a decision. Any value but [Allow] and the empty one denies.
+type Effect string
+
+// The effects. Deny wins over Allow, and over what scopes allow.
+const (
+	Allow Effect = "allow"
+	Deny  Effect = "deny"
+)
+
+// Decision is the decision of a policy about a request or a resource. The zero value leaves it to scopes.
+type Decision struct {
+	// Effect is [Allow], [Deny], or empty if scopes decide.
+	Effect Effect
+	// Rule names the rule that decided, in the description of a rejection and in the audit trail.
+	Rule string
+	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if the
+	// rule would deny, it must return [Deny]. The error may contain patient data, so clients do not get it.
+	Err error
+}
+
+// Policy judges requests. It is safe for concurrent use.
+type Policy interface {
+	// Judge judges a request of a client, or an entry of its batch.
+	Judge(ctx context.Context, r Request) Judgement
+
+	// Failed is called with each [Decision.Err] of the policy, and the request of the client, so that operators get to know.
+	Failed(r *http.Request, err error)
+}
+
+// Request is the request that a policy judges.
+type Request struct {
+	// Client is the request of the client, which may be a batch with this request as an entry.
+	Client *http.Request
+	// Token is the verified access token; nil in some uses without one.
+	Token *guard.Token
+	// Method is the HTTP method.
+	Method string
+	// Interaction is the FHIR interaction, with the parameters of the query and of a search form.
+	Interaction interaction.Interaction
+}
+
+// Judgement is the result of judging a request.
+type Judgement struct {
+	// Decision is the decision about the whole request. After [Deny], no resource is judged.
+	Decision
+	// Resources judges the resources of the request and of its response; nil if no decision depends on a resource.
+	Resources Resources
+}
+
+// Resources judges the resources of one request.
+type Resources interface {
+	// MayDeny reports whether [Resources.Judge] may deny a resource. Then each is judged, even where scopes cover all, and
+	// requests whose response could reveal denied resources in another way are rejected.
+	MayDeny() bool
+
+	// MayAllow reports whether [Resources.Judge] may allow a resource that no scope covers.
+	MayAllow() bool
+
+	// Judge judges a resource. It does not repeat the decision about the whole request.
+	Judge(ctx context.Context, res resource.Resource) Decision
+
+	// DeniesType reports whether all resources of a type are denied, whatever their other elements. False if that is unknown.
+	DeniesType(ctx context.Context, resourceType string) bool
+
+	// LooksAt reports whether decisions may depend on an element of resources. Long elements that are not needed, such as
+	// Binary.data, are not requested from the FHIR server.
+	LooksAt(element string) bool
+}
