@@ -17,38 +17,40 @@ import (
 func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
-	return x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
-		reads := x.reads()
-		meta, res, err := reads.Admit(ctx, c, i)
-		if err != nil {
-			return nil, err
-		}
-		etag := meta.Header.Get("Etag")
-		if message.IsNotModified(x.r.Header, etag) {
-			return &message.Answer{Status: http.StatusOK, Header: http.Header{"Etag": {etag}}}, nil
-		}
-		p := contentWriter{ResponseWriter: w, etag: etag, content: etag, contentType: contentType(meta), context: contextOf(res)}
-		if began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path}); began || err != nil {
-			return nil, err
-		}
-		a, err := reads.Read(ctx, c, i)
-		if err != nil {
-			return nil, err
-		}
-		hash := externalHash(a)
-		switch {
-		case hash == "":
-			return content(a)
-		case x.judge.LooksAtData(): // and has not seen it
-			return nil, message.NotFound()
-		}
-		p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
-		began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})
-		if !began && err == nil {
-			err = message.Withheld(errContent)
-		}
+	of, err := x.beforePolicies().forCall(ctx, c, i)
+	if err != nil {
 		return nil, err
-	})
+	}
+	reads := of.reads()
+	meta, res, err := reads.Admit(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	etag := meta.Header.Get("Etag")
+	if message.IsNotModified(x.r.Header, etag) {
+		return &message.Answer{Status: http.StatusOK, Header: http.Header{"Etag": {etag}}}, nil
+	}
+	p := contentWriter{ResponseWriter: w, etag: etag, content: etag, contentType: contentType(meta), context: contextOf(res)}
+	if began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path}); began || err != nil {
+		return nil, err
+	}
+	a, err := reads.Read(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	hash := externalHash(a)
+	switch {
+	case hash == "":
+		return content(a)
+	case of.judge.LooksAtData(): // and has not seen it
+		return nil, message.NotFound()
+	}
+	p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
+	began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})
+	if !began && err == nil {
+		err = message.Withheld(errContent)
+	}
+	return nil, err
 }
 
 // externalHash is the SHA-256 hash of a content that HAPI stores outside of its Binary, and sends by the operation

@@ -17,7 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -28,12 +27,11 @@ type exchange struct {
 	bearer    Bearer
 	r         *http.Request // the client's
 	server    server.Server
-	judge     judge.Judge
+	judge     judge.Judge // of the request, before policies
 	pages     paging.Pages
-	rewriting rewriting       // of the response, if it is judged
-	isContent bool            // the response is the content of a Binary, which stays as it is
-	aborted   bool            // a part of the response was sent, and the rest cannot be
-	collect   write.Collector // of what writes come to in a transaction; nil: they are sent
+	rewriting rewriting // of the response, if it is judged
+	isContent bool      // the response is the content of a Binary, which stays as it is
+	aborted   bool      // a part of the response was sent, and the rest cannot be
 }
 
 // call is the request without its body.

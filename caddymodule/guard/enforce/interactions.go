@@ -20,11 +20,11 @@ import (
 // row says what is done for an interaction. What it leaves out is refused.
 type row struct {
 	// answer answers a call.
-	answer func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	answer func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error)
 	// passes reports whether some scope is about every resource that request and answer can hold, so that they pass.
 	passes func(x *exchange, i interaction.Interaction) bool
 	// page answers a link to a page from a position on.
-	page func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error)
+	page func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error)
 	// single: it is about one resource, which its path names or its body is.
 	single bool
 }
@@ -33,16 +33,16 @@ type row struct {
 var interactions [1 << 8]row
 
 func init() { // not above, since entries of a bundle are answered by the list again
-	instanceHistory := answering((*exchange).reads, (*read.Reads).InstanceHistory)
-	history := answering((*exchange).reads, (*read.Reads).History)
-	pageOfHistory := paged((*exchange).reads, (*read.Reads).HistoryPage)
-	found := answering((*exchange).searches, (*search.Searches).Search)
-	pageOfSearch := paged((*exchange).searches, (*search.Searches).PageAt)
-	read := row{answer: answering((*exchange).reads, (*read.Reads).Read), passes: passesRead, single: true}
-	create := row{answer: answering((*exchange).writes, (*write.Writes).Create), passes: passesWrite, single: true}
-	update := row{answer: answering((*exchange).writes, (*write.Writes).Update), passes: passesWrite, single: true}
-	patch := row{answer: answering((*exchange).writes, (*write.Writes).Patch), passes: passesWrite, single: true}
-	remove := row{answer: answering((*exchange).writes, (*write.Writes).Delete), passes: passesDelete, single: true}
+	instanceHistory := answering(answerer.reads, (*read.Reads).InstanceHistory)
+	history := answering(answerer.reads, (*read.Reads).History)
+	pageOfHistory := paged(answerer.reads, (*read.Reads).HistoryPage)
+	found := answering(answerer.searches, (*search.Searches).Search)
+	pageOfSearch := paged(answerer.searches, (*search.Searches).PageAt)
+	read := row{answer: answering(answerer.reads, (*read.Reads).Read), passes: passesRead, single: true}
+	create := row{answer: answering(answerer.writes, (*write.Writes).Create), passes: passesWrite, single: true}
+	update := row{answer: answering(answerer.writes, (*write.Writes).Update), passes: passesWrite, single: true}
+	patch := row{answer: answering(answerer.writes, (*write.Writes).Patch), passes: passesWrite, single: true}
+	remove := row{answer: answering(answerer.writes, (*write.Writes).Delete), passes: passesDelete, single: true}
 	interactions = [1 << 8]row{
 		interaction.Read:              read,
 		interaction.VRead:             read,
@@ -60,60 +60,60 @@ func init() { // not above, since entries of a bundle are answered by the list a
 		interaction.ConditionalUpdate: {answer: update.answer},
 		interaction.ConditionalPatch:  {answer: patch.answer},
 		interaction.ConditionalDelete: {answer: remove.answer},
-		interaction.Bundle:            {answer: answering((*exchange).bundles, (*bundle.Bundles).Bundle)},
-		interaction.Operation:         {answer: answering((*exchange).operations, (*operation.Calls).Operation), passes: passesOperation, page: paged((*exchange).operations, (*operation.Calls).OperationPage)},
+		interaction.Bundle:            {answer: answering(answerer.bundles, (*bundle.Bundles).Bundle)},
+		interaction.Operation:         {answer: answering(answerer.operations, (*operation.Calls).Operation), passes: passesOperation, page: paged(answerer.operations, (*operation.Calls).OperationPage)},
 		interaction.Capabilities:      {answer: answerCapabilities},
 	}
 }
 
 // answering answers a call by one of those who answer, made for the exchange.
-func answering[T any](by func(*exchange) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction) (*message.Answer, error) {
-	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func answering[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction) (*message.Answer, error) {
+	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 		return answer(by(x), ctx, c, i)
 	}
 }
 
 // paged is answering for a link to a page.
-func paged[T any](by func(*exchange) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
-	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+func paged[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
+	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
 		return answer(by(x), ctx, c, i, at, self)
 	}
 }
 
-func (x *exchange) reads() *read.Reads {
-	return &read.Reads{Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages}
+func (x answerer) reads() *read.Reads {
+	return &read.Reads{Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages}
 }
 
-func (x *exchange) searches() *search.Searches {
+func (x answerer) searches() *search.Searches {
 	return &search.Searches{
-		Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
+		Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
 		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests, Limit: x.server.Limits.Answer,
 	}
 }
 
-func (x *exchange) writes() *write.Writes {
+func (x answerer) writes() *write.Writes {
 	return &write.Writes{
-		Server: &x.server, Judge: &x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
+		Server: &x.server, Judge: x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
 		Upsert: x.e.Upsert, ConditionalDeletes: &x.e.conditionalDeletes, Limit: x.server.Limits.Body, Collect: x.collect,
 	}
 }
 
-func (x *exchange) operations() *operation.Calls {
+func (x answerer) operations() *operation.Calls {
 	return &operation.Calls{
-		Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
+		Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
 		List: x.e.Operations, ExpandScopes: x.e.ExpandScopes, Shared: x.e.Shared, Limit: x.server.Limits.Answer,
 	}
 }
 
-func (x *exchange) exports() *export.Exports {
+func (x answerer) exports() *export.Exports {
 	return &export.Exports{
-		Server: &x.server, Judge: &x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.r,
+		Server: &x.server, Judge: x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.r,
 		Parameters: x.e.Parameters, Limit: x.server.Limits.Answer,
 	}
 }
 
-func (x *exchange) bundles() *bundle.Bundles {
-	return &bundle.Bundles{Server: &x.server, Judge: &x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
+func (x answerer) bundles() *bundle.Bundles {
+	return &bundle.Bundles{Server: &x.server, Judge: x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
 }
 
 func passesRead(x *exchange, i interaction.Interaction) bool {
@@ -126,7 +126,7 @@ func passesAll(x *exchange, _ interaction.Interaction) bool {
 }
 
 func passesSearch(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.searches().IsPlain(i)
+	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.beforePolicies().searches().IsPlain(i)
 }
 
 func passesCompartment(x *exchange, i interaction.Interaction) bool {
@@ -151,7 +151,7 @@ func passesOperation(x *exchange, i interaction.Interaction) bool {
 	return deciding.Passes(x.r.Method, i)
 }
 
-func answerCapabilities(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
+func answerCapabilities(ctx context.Context, x answerer, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
 	m := x.e.Metadata
 	if m == nil {
 		m = &capability.Metadata{Changes: capability.Changes{BaseURL: x.e.BaseURL}}

@@ -57,10 +57,10 @@ var sealedLinks = []struct {
 }{
 	{paging.PagePath, (*exchange).servePage},
 	{export.JobPath, func(x *exchange, _ http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
-		return x.exports().ServeJob(sealed)
+		return x.beforePolicies().exports().ServeJob(sealed)
 	}},
 	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
-		i, err := x.exports().ServeFile(w, sealed)
+		i, err := x.beforePolicies().exports().ServeFile(w, sealed)
 		return i, nil, err
 	}},
 }
@@ -99,7 +99,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 		a, err = x.answerContent(x.r.Context(), w, c, i)
 		return i, a, err
 	}
-	a, err = x.Answer(x.r.Context(), c, i)
+	a, err = x.beforePolicies().Answer(x.r.Context(), c, i)
 	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
 		x.isContent = true
 		a, err = content(a)
@@ -118,23 +118,6 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 		}
 	}
 	return false
-}
-
-// Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what policies make
-// of them.
-func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (a *message.Answer, err error) {
-	ctx, done := x.judging(ctx, i)
-	defer func() { done(err) }()
-	a, err = x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
-		if row := interactions[i.Kind]; row.answer != nil {
-			return row.answer(ctx, x, c, i)
-		}
-		return nil, message.NotFound()
-	})
-	if a != nil {
-		x.rewriting.headers(a.Header, c.Path)
-	}
-	return a, err
 }
 
 // judging tells that a call is about to be judged.
@@ -168,31 +151,65 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 	}
 	ctx, done := x.judging(x.r.Context(), i)
 	defer func() { done(err) }()
-	a, err = x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
-		if row := interactions[i.Kind]; row.page != nil {
-			return row.page(ctx, x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
-		}
-		return nil, message.NotFound()
-	})
+	of, err := x.beforePolicies().forCall(ctx, c, i)
+	if err != nil {
+		return i, nil, err
+	}
+	row := interactions[i.Kind]
+	if row.page == nil {
+		return i, nil, message.NotFound()
+	}
+	a, err = row.page(ctx, of, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
 	return i, a, err
 }
 
-// The exchange answers the entries of a bundle, too: see [entries].
+// answerer answers calls of an exchange, and the entries of a bundle among them: see [bundle.Bundles.Entries].
+type answerer struct {
+	*exchange
+	judge   *judge.Judge    // of the call, in place of that of the client's request
+	collect write.Collector // of what a write comes to in a transaction; nil: it is sent
+}
 
-// Collect is Answer for a write that is not sent yet.
-func (x *exchange) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error) {
-	x.collect = to
-	defer func() { x.collect = nil }()
-	return x.Answer(ctx, c, i)
+// beforePolicies returns the answerer of the client's request, which policies have not judged yet.
+func (x *exchange) beforePolicies() answerer { return answerer{exchange: x, judge: &x.judge} }
+
+// forCall returns the answerer of a call, as far as the scopes go, and what policies make of them.
+func (x answerer) forCall(ctx context.Context, c message.Call, i interaction.Interaction) (answerer, error) {
+	of, err := x.judge.ForCall(ctx, c, i)
+	return answerer{exchange: x.exchange, judge: of}, err
+}
+
+// Answer answers a call, the client's or an entry of its batch.
+func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.Collect(ctx, c, i, nil)
+}
+
+// Collect is Answer for a write that is not sent yet, unless the collector is nil.
+func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Answer, err error) {
+	ctx, done := x.judging(ctx, i)
+	defer func() { done(err) }()
+	of, err := x.forCall(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	row := interactions[i.Kind]
+	if row.answer == nil {
+		return nil, message.NotFound()
+	}
+	of.collect = to
+	if a, err = row.answer(ctx, of, c, i); a != nil {
+		x.rewriting.headers(a.Header, c.Path)
+	}
+	return a, err
 }
 
 // CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
-func (x *exchange) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
-	_, err := x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
-		err := x.searches().Check(ctx, c, i)
-		return nil, err
-	})
-	return err
+func (x answerer) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
+	of, err := x.forCall(ctx, c, i)
+	if err != nil {
+		return err
+	}
+	return of.searches().Check(ctx, c, i)
 }
 
 // PassesSingle reports whether an entry about one resource needs no judging.

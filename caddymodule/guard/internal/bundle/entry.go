@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // asker asks the FHIR server, and holds its answers.
@@ -23,13 +23,6 @@ type asker interface {
 	Begin()
 	Held() int64
 	Keep(since int64, a *message.Answer)
-}
-
-// judge remembers what was looked up for an entry, and what a transaction will write.
-type judge interface {
-	Forget()
-	Promise(res resource.Resource, certain bool)
-	Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error)
 }
 
 // entries answers the entries of a bundle as requests of their own.
@@ -50,7 +43,7 @@ type entries interface {
 // Bundles are batches and transactions.
 type Bundles struct {
 	Server     asker             // asks the FHIR server
-	Judge      judge             // judges what it answers
+	Judge      *judge.Judge      // judges what it answers
 	At         message.Addresses // names what it holds as clients know it
 	Entries    entries           // answers an entry
 	MaxEntries int               // of one bundle

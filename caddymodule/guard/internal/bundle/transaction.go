@@ -252,5 +252,10 @@ func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*mess
 			a.Header.Set(name, value)
 		}
 	}
-	return t.in.Judge.Under(ctx, p.c, p.i, func() (*message.Answer, error) { return p.result.Told(ctx, a) })
+	of, err := t.in.Judge.ForCall(ctx, p.c, p.i)
+	if err != nil {
+		return nil, err
+	}
+	p.result.Judge = of // which has not looked up what other entries have changed since
+	return p.result.Told(ctx, a)
 }

@@ -29,11 +29,13 @@ func (x *Exports) ServeFile(w http.ResponseWriter, sealed string) (interaction.I
 	if err == nil && x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
 		err = message.NotFound()
 	}
+	if err == nil {
+		x, err = x.underPolicies(j, i)
+	}
 	if err != nil {
 		return i, err
 	}
-	_, err = x.under(j, i, func() (*message.Answer, error) { return nil, x.stream(w, j) })
-	return i, err
+	return i, x.stream(w, j)
 }
 
 // stream writes a file to the client, line by line.

@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -27,20 +27,10 @@ type asker interface {
 	Pass(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error
 }
 
-// judge says what the token may export.
-type judge interface {
-	Rights() *access.Rights
-	MayDeny() bool
-	DeniesType(ctx context.Context, resourceType string) bool
-	Ruled(ctx context.Context, res resource.Resource) rule.Effect
-	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
-	Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error)
-}
-
 // Exports are the exports that one request needs.
 type Exports struct {
 	Server     asker             // asks the FHIR server
-	Judge      judge             // judges what it answers
+	Judge      *judge.Judge      // judges what it answers
 	At         message.Addresses // names what it holds as clients know it
 	Sealing    paging.Sealing    // seals links to the job and its files
 	Binding    string            // of links to the token

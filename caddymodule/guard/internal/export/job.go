@@ -75,15 +75,19 @@ func (j job) kickOff() message.Call {
 	return message.Get(path, query)
 }
 
-// under answers a link to a job or file under the policies in force now. A kick-off that was not checked for policies
-// like them may have selected by records that they deny.
-func (x *Exports) under(j job, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
-	return x.Judge.Under(x.R.Context(), j.kickOff(), i, func() (*message.Answer, error) {
-		if x.Judge.MayDeny() && !j.Judged {
-			return nil, message.Forbidden(message.ErrOracle, "The rules of this server have changed since the export began: begin it again.")
-		}
-		return answer()
-	})
+// underPolicies returns the exports that answer a link to a job or file under the policies in force now. A kick-off that was
+// not checked for policies like them may have selected by records that they deny.
+func (x *Exports) underPolicies(j job, i interaction.Interaction) (*Exports, error) {
+	of, err := x.Judge.ForCall(x.R.Context(), j.kickOff(), i)
+	if err != nil {
+		return nil, err
+	}
+	if of.MayDeny() && !j.Judged {
+		return nil, message.Forbidden(message.ErrOracle, "The rules of this server have changed since the export began: begin it again.")
+	}
+	under := *x
+	under.Judge = of
+	return &under, nil
 }
 
 // ServeJob answers for the status of a job, or cancels it.
@@ -92,12 +96,14 @@ func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Ans
 	if err != nil {
 		return i, nil, err
 	}
-	a, err := x.under(j, i, func() (*message.Answer, error) {
-		if x.R.Method == http.MethodDelete {
-			return x.cancelJob(x.R.Context(), j)
-		}
-		return x.jobStatus(x.R.Context(), j)
-	})
+	if x, err = x.underPolicies(j, i); err != nil {
+		return i, nil, err
+	}
+	serve := x.jobStatus
+	if x.R.Method == http.MethodDelete {
+		serve = x.cancelJob
+	}
+	a, err := serve(x.R.Context(), j)
 	return i, a, err
 }
 

@@ -21,15 +21,16 @@ type asker interface {
 	Asked() int
 }
 
-// Judge says what the token's rights and the policies make of requests and resources.
+// Judge says what the token's rights and the policies make of requests and resources. [Judge.ForCall] makes the judge of one
+// call from the judge of the client's request.
 type Judge struct {
 	Server    asker             // asks what others depend on
 	At        message.Addresses // names what it holds as clients know it
 	Policies  []rule.Policy     // judge besides the rights
 	R         *http.Request     // is the client's
 	Token     *guard.Token      // is the client's; may be nil
-	Granted   *access.Rights    // are the token's, and what policies add in the call that is being answered
-	judgement judgement         // of the policies, about the call that is being answered
+	Granted   *access.Rights    // are the token's, and what policies add for the call
+	judgement judgement         // of the policies, about the call
 	known     standings         // of resources that were looked up for others
 	promised  standings         // of what the transaction will write
 }
@@ -42,7 +43,7 @@ type standingKey struct {
 	patient string
 }
 
-// Rights are what the token may do in the call that is being answered.
+// Rights are what the token may do in the call.
 func (x *Judge) Rights() *access.Rights { return x.Granted }
 
 // MayDeny reports whether policies must judge each resource.
@@ -63,29 +64,27 @@ func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
 	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
-// Under does what answers a call under the policies' judgement of it. It ends with the call: an entry of a batch
-// is judged by itself.
-func (x *Judge) Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
+// ForCall returns the judge of one call: it has the policies' judgement of the call, and the rights that follow. An entry of
+// a bundle is a call of its own.
+func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Interaction) (*Judge, error) {
 	if len(x.Policies) == 0 {
-		return answer()
+		return x, nil
 	}
-	j := x.judge(ctx, c, i, true)
-	if j.Effect == rule.Deny {
-		return nil, message.Denied(j.Decision)
+	of := *x
+	of.judgement, of.known = x.judge(ctx, c, i, true), nil
+	if of.judgement.Effect == rule.Deny {
+		return nil, message.Denied(of.judgement.Decision)
 	}
-	judgement, rights, known := x.judgement, x.Granted, x.known
-	defer func() { x.judgement, x.Granted, x.known = judgement, rights, known }()
-	x.judgement, x.known = j, nil
-	if j.Effect == rule.Allow || j.mayAllow {
-		x.Granted = x.Granted.With(allowed(j, i))
+	if of.judgement.Effect == rule.Allow || of.judgement.mayAllow {
+		of.Granted = of.Granted.With(allowed(of.judgement, i))
 	}
-	if j.mayDeny {
-		x.Granted = x.Granted.Judged()
+	if of.judgement.mayDeny {
+		of.Granted = of.Granted.Judged()
 	}
-	return answer()
+	return &of, nil
 }
 
-// Ruled is the effect of the policies on a resource, in the call that is being answered; empty if scopes decide.
+// Ruled is the effect of the policies on a resource in the call; empty if scopes decide.
 func (x *Judge) Ruled(ctx context.Context, res resource.Resource) rule.Effect {
 	if x.MayDeny() && isExportFile(res) {
 		return rule.Deny

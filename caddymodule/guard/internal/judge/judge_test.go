@@ -115,14 +115,13 @@ func TestPoliciesCombine(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got rule.Effect
-			_, err = x.Under(t.Context(), c, i, func() (*message.Answer, error) {
-				if got = x.Ruled(t.Context(), resource.Resource{}); !ofResources && len(x.Granted.Grants) == 1 {
-					got = rule.Allow
-				}
-				return nil, nil
-			})
-			if errors.Is(err, message.ErrRule) {
+			switch of, err := x.ForCall(t.Context(), c, i); {
+			case errors.Is(err, message.ErrRule):
 				got = rule.Deny
+			case !ofResources && len(of.Granted.Grants) == 1:
+				got = rule.Allow
+			default:
+				got = of.Ruled(t.Context(), resource.Resource{})
 			}
 			if got != tt.want || strings.Join(failures, ", ") != tt.failures {
 				t.Errorf("%s, of resources: %t: %q, failures %q", tt.name, ofResources, got, failures)
@@ -182,9 +181,10 @@ func TestCheckCurrent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = x.Under(t.Context(), c, i, func() (*message.Answer, error) {
-				return nil, x.CheckCurrent(t.Context(), interaction.Reference{Type: "Patient", ID: "1"})
-			})
+			of, err := x.ForCall(t.Context(), c, i)
+			if err == nil {
+				err = of.CheckCurrent(t.Context(), interaction.Reference{Type: "Patient", ID: "1"})
+			}
 			if (err == nil) != tt.shown {
 				t.Error(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -22,14 +23,6 @@ type asker interface {
 	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
 }
 
-// judge says what the token may see.
-type judge interface {
-	Rights() *access.Rights
-	MayDeny() bool
-	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
-	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
-}
-
 // creator says what could be written.
 type creator interface {
 	CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error
@@ -43,7 +36,7 @@ type exporter interface {
 // Calls are the operations that one request needs.
 type Calls struct {
 	Server       asker             // asks the FHIR server
-	Judge        judge             // judges what it answers
+	Judge        *judge.Judge      // judges what it answers
 	At           message.Addresses // names what it holds as clients know it
 	Pages        paging.Pages      // seals links to pages
 	Writes       creator           // what $validate asks about

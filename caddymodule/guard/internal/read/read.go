@@ -3,7 +3,7 @@ package read
 import (
 	"context"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -18,21 +18,10 @@ type asker interface {
 	Asked() int
 }
 
-// judge says what the token may see.
-type judge interface {
-	Rights() *access.Rights
-	BinaryCall(path string) message.Call
-	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
-	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
-	Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
-	CheckCurrent(ctx context.Context, of interaction.Reference) error
-	EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error
-}
-
 // Reads are the reads that one request needs, and histories.
 type Reads struct {
 	Server asker             // asks the FHIR server
-	Judge  judge             // judges what it answers
+	Judge  *judge.Judge      // judges what it answers
 	At     message.Addresses // names what it holds as clients know it
 	Pages  paging.Pages      // seals links to pages
 }

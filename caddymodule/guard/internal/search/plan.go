@@ -10,11 +10,11 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -27,20 +27,10 @@ type asker interface {
 	Keep(since int64, a *message.Answer) // reduces it to what was reserved before, and the answer
 }
 
-// judge says what the token may see.
-type judge interface {
-	Rights() *access.Rights
-	MayDeny() bool
-	CheckCurrent(ctx context.Context, of interaction.Reference) error
-	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
-	Remember(res resource.Resource, grants []access.Grant)
-	IsOwn(res resource.Resource) bool
-}
-
 // Searches are the searches that one request needs.
 type Searches struct {
 	Server         asker             // asks the FHIR server
-	Judge          judge             // judges what it answers
+	Judge          *judge.Judge      // judges what it answers
 	At             message.Addresses // names what it holds as clients know it
 	Pages          paging.Pages      // seals links to pages
 	Parameters     searchparam.Set   // are the search parameters

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
@@ -79,14 +80,6 @@ func FuzzJSONPatch(f *testing.F) {
 // judged finds paths and names of elements by which an Observation is judged.
 var judged = regexp.MustCompile(`^(?:Observation\.)?(?:subject|performer|contained|id|meta)(?:[.\[]|$)|\(`)
 
-// holding is a judge who knows the rights alone.
-type holding struct {
-	judge
-	rights *access.Rights
-}
-
-func (h holding) Rights() *access.Rights { return h.rights }
-
 // FuzzFHIRPathPatch checks that a patch which may go on names no element by which a resource is judged.
 func FuzzFHIRPathPatch(f *testing.F) {
 	for _, patch := range []string{
@@ -98,7 +91,7 @@ func FuzzFHIRPathPatch(f *testing.F) {
 	}
 	rights := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))
 	i := interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}
-	x := &Writes{Judge: holding{rights: rights}, Searches: &search.Searches{}}
+	x := &Writes{Judge: &judge.Judge{Granted: rights}, Searches: &search.Searches{}}
 	w := &write{in: x, i: i, may: permission{resourceType: i.Type, grants: rights.For(i.Type, smart.Update)}}
 	f.Fuzz(func(t *testing.T, patch []byte) {
 		if w.checkFHIRPathPatch(patch) != nil {

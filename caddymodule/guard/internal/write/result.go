@@ -81,7 +81,7 @@ func (w *write) send(ctx context.Context, c message.Call) (*message.Answer, erro
 }
 
 func (w *write) result() Result {
-	return Result{judge: w.in.Judge, at: w.in.At, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
+	return Result{Judge: w.in.Judge, at: w.in.At, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
 }
 
 // Told is what the client is told of the FHIR server's answer to a write.
@@ -130,7 +130,7 @@ func (w Result) outcome(a *message.Answer) []byte {
 // isShown reports whether an answer is the written resource, and one that the client may read. What cannot be judged is
 // not shown; the write has been done all the same.
 func (w Result) isShown(ctx context.Context, a *message.Answer) bool {
-	grants := w.judge.Rights().For(w.i.Type, smart.Read)
+	grants := w.Judge.Rights().For(w.i.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
 		return false
 	}
@@ -138,7 +138,7 @@ func (w Result) isShown(ctx context.Context, a *message.Answer) bool {
 	if err != nil || res.Type != w.i.Type || w.i.ID != "" && res.ID != w.i.ID {
 		return false
 	}
-	ok, err := w.judge.Covered(ctx, res, grants)
+	ok, err := w.Judge.Covered(ctx, res, grants)
 	return ok && err == nil
 }
 
@@ -151,7 +151,7 @@ var (
 // has sent. What a patch came to is told nobody who may not read it.
 func (w Result) failure(a *message.Answer) (*message.Answer, error) {
 	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
-	if isPatch && len(w.judge.Rights().For(w.i.Type, smart.Read)) == 0 {
+	if isPatch && len(w.Judge.Rights().For(w.i.Type, smart.Read)) == 0 {
 		return nil, w.Refusal(a, nil)
 	}
 	s := w.C.Said()

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -16,7 +16,7 @@ import (
 
 // permission says what the grants for a write allow to be written.
 type permission struct {
-	judge        judge
+	judge        *judge.Judge
 	shared       access.Shared
 	resourceType string
 	grants       []access.Grant
@@ -24,7 +24,7 @@ type permission struct {
 
 // Result is what the client is told of a write.
 type Result struct {
-	judge judge
+	Judge *judge.Judge // judges the response
 	at    message.Addresses
 	C     message.Call // the client's
 	i     interaction.Interaction
@@ -38,18 +38,6 @@ type asker interface {
 	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
 }
 
-// judge says what the token may see and write.
-type judge interface {
-	Rights() *access.Rights
-	MayDeny() bool
-	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
-	Ruled(ctx context.Context, res resource.Resource) rule.Effect
-	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
-	MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error)
-	IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)
-	Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
-}
-
 // reader reads what the client may see.
 type reader interface {
 	Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
@@ -61,7 +49,7 @@ type Collector func(r Result, c message.Call) (*message.Answer, error)
 // Writes are the writes that one request needs.
 type Writes struct {
 	Server   asker             // asks the FHIR server
-	Judge    judge             // judges what it answers
+	Judge    *judge.Judge      // judges what it answers
 	At       message.Addresses // names what it holds as clients know it
 	Searches *search.Searches  // of criteria
 	Reads    reader            // of what is there already
