@@ -1,7 +1,6 @@
 package capability
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -95,13 +94,8 @@ func readMetadata(query string) ([]smart.Parameter, error) {
 	return parameters, message.CheckNames("metadata", parameters, metadataParameters)
 }
 
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-}
-
 // Answer is the statement that the server gives, changed.
-func (m *Metadata) Answer(x asker, c message.Call, r *http.Request) (*message.Answer, error) {
+func (m *Metadata) Answer(x *server.Server, c message.Call, r *http.Request) (*message.Answer, error) {
 	if _, err := readMetadata(c.Query); err != nil {
 		return nil, err
 	}

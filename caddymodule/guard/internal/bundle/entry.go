@@ -12,18 +12,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
-
-// asker asks the FHIR server, and holds its answers.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-	Begin()
-	Held() int64
-	Keep(since int64, a *message.Answer)
-}
 
 // entries answers the entries of a bundle as requests of their own.
 type entries interface {
@@ -42,7 +35,7 @@ type entries interface {
 
 // Bundles are batches and transactions.
 type Bundles struct {
-	Server     asker             // asks the FHIR server
+	Server     *server.Server    // asks the FHIR server
 	Judge      *judge.Judge      // judges what it answers
 	At         message.Addresses // names what it holds as clients know it
 	Entries    entries           // answers an entry

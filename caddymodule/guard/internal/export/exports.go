@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
@@ -21,15 +22,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-	Pass(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error
-}
-
 // Exports are the exports that one request needs.
 type Exports struct {
-	Server     asker             // asks the FHIR server
+	Server     *server.Server    // asks the FHIR server
 	Judge      *judge.Judge      // judges what it answers
 	At         message.Addresses // names what it holds as clients know it
 	Sealing    paging.Sealing    // seals links to the job and its files

@@ -10,23 +10,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // ErrOperation says that an operation is not one of those that may be called, or not in this way.
 var ErrOperation = errors.New("operation not allowed")
-
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-}
-
-// creator says what could be written.
-type creator interface {
-	CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error
-}
 
 // exporter begins exports.
 type exporter interface {
@@ -35,11 +26,11 @@ type exporter interface {
 
 // Calls are the operations that one request needs.
 type Calls struct {
-	Server       asker             // asks the FHIR server
+	Server       *server.Server    // asks the FHIR server
 	Judge        *judge.Judge      // judges what it answers
 	At           message.Addresses // names what it holds as clients know it
 	Pages        paging.Pages      // seals links to pages
-	Writes       creator           // what $validate asks about
+	Writes       *write.Writes     // what $validate asks about
 	Exports      exporter          // begins $export
 	List         Operations        // that may be called
 	ExpandScopes []string          // of which operations on terminology take one

@@ -6,21 +6,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-	Hold(ctx context.Context, c message.Call) (*message.Held, error)
-	Asked() int
-}
-
 // Reads are the reads that one request needs, and histories.
 type Reads struct {
-	Server asker             // asks the FHIR server
+	Server *server.Server    // asks the FHIR server
 	Judge  *judge.Judge      // judges what it answers
 	At     message.Addresses // names what it holds as clients know it
 	Pages  paging.Pages      // seals links to pages

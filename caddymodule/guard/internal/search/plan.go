@@ -13,23 +13,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-	Hold(ctx context.Context, c message.Call) (*message.Held, error)
-	Asked() int                          // requests so far
-	Held() int64                         // reserved memory in bytes
-	Keep(since int64, a *message.Answer) // reduces it to what was reserved before, and the answer
-}
-
 // Searches are the searches that one request needs.
 type Searches struct {
-	Server         asker             // asks the FHIR server
+	Server         *server.Server    // asks the FHIR server
 	Judge          *judge.Judge      // judges what it answers
 	At             message.Addresses // names what it holds as clients know it
 	Pages          paging.Pages      // seals links to pages

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -31,7 +32,7 @@ const (
 )
 
 // supports reports whether the FHIR server has conditional deletes of a type. If the statement cannot be read, it has none.
-func (d *ConditionalDeletes) supports(ctx context.Context, server asker, resourceType string) bool {
+func (d *ConditionalDeletes) supports(ctx context.Context, server *server.Server, resourceType string) bool {
 	d.mu.Lock()
 	types, expires := d.types, d.expires
 	d.mu.Unlock()
@@ -53,7 +54,7 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server asker, resourc
 }
 
 // conditionalDeletes reads the server's statement.
-func conditionalDeletes(ctx context.Context, server asker) (map[string]bool, error) {
+func conditionalDeletes(ctx context.Context, server *server.Server) (map[string]bool, error) {
 	a, err := server.Ask(ctx, message.Get("metadata", ""))
 	if err != nil {
 		return nil, err

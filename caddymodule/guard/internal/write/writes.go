@@ -8,7 +8,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/read"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -30,17 +32,7 @@ type Result struct {
 	i     interaction.Interaction
 	// Confined is the resource that is deleted as long as it matches criteria. Zero for all other writes.
 	Confined interaction.Reference
-	server   asker
-}
-
-// asker asks the FHIR server.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-}
-
-// reader reads what the client may see.
-type reader interface {
-	Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	server   *server.Server
 }
 
 // Collector takes what a write comes to in place of the server, with what the client is to be told of it.
@@ -48,11 +40,11 @@ type Collector func(r Result, c message.Call) (*message.Answer, error)
 
 // Writes are the writes that one request needs.
 type Writes struct {
-	Server   asker             // asks the FHIR server
+	Server   *server.Server    // asks the FHIR server
 	Judge    *judge.Judge      // judges what it answers
 	At       message.Addresses // names what it holds as clients know it
 	Searches *search.Searches  // of criteria
-	Reads    reader            // of what is there already
+	Reads    *read.Reads       // of what is there already
 	Shared   access.Shared     // are the rules of types outside of the compartment
 	Upsert   bool              // an update may create what is not there
 
