@@ -34,7 +34,7 @@ var notLinked = []struct {
 	{
 		"caddymodule/modules/bearer", "guards with tokens of other issuers, where no authorization server runs",
 		append(
-			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/internal/brands", "caddymodule/internal/totp",
+			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/features/...", "caddymodule/internal/totp",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
 			"terminology/standard",
 		),

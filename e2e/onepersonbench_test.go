@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
 // crowd is how many people the store of [BenchmarkOnePerson] has, each with a session and a refresh token.

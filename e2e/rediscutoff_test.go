@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
 // TestRedisRefused has servers that cannot keep state refused, with what to do.

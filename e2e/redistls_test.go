@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
 // startRedisTLS starts a server that also listens with TLS, with a certificate of an authority for

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
 // TestSharedLockout has three gateways on a real store count tries together, name the counts

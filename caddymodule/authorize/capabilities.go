@@ -5,16 +5,15 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // offer is what decides about what this server announces.
 type offer struct {
-	clients       *client.Registry
-	hasRecords    bool // the FHIR server can be asked
-	authorizePOST bool
-	serves        func(path string) bool // reports whether there is an endpoint
+	clients         *client.Registry
+	hasRecords      bool // the FHIR server can be asked
+	authorizePOST   bool
+	launchesFromEHR bool // an EHR may launch, or a person by the launch page
 }
 
 // capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
@@ -24,16 +23,16 @@ var capabilities = []struct {
 	has  func(*offer) bool
 }{
 	{"launch-standalone", always},
-	{"launch-ehr", (*offer).launchesFromEHR},
+	{"launch-ehr", func(o *offer) bool { return o.launchesFromEHR }},
 	{"authorize-post", func(o *offer) bool { return o.authorizePOST }},
 	{"client-public", always},
 	{"client-confidential-symmetric", always},
 	{"client-confidential-asymmetric", always},
 	{"sso-openid-connect", always},
-	{"context-banner", (*offer).launchesFromEHR},
-	{"context-style", (*offer).launchesFromEHR},
-	{"context-ehr-patient", (*offer).launchesFromEHR},
-	{"context-ehr-encounter", (*offer).launchesFromEHR},
+	{"context-banner", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-style", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-ehr-patient", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-ehr-encounter", func(o *offer) bool { return o.launchesFromEHR }},
 	{"context-standalone-patient", func(o *offer) bool { return o.allows("launch/patient") }},
 	{"context-standalone-encounter", func(o *offer) bool { return o.hasRecords && o.allows("launch/encounter") }},
 	{"permission-offline", func(o *offer) bool { return o.allowsRefresh(client.OfflineAccess) }},
@@ -54,11 +53,6 @@ func (o *offer) capabilityNames() (names []string) {
 		}
 	}
 	return names
-}
-
-// launchesFromEHR reports whether an EHR may launch, or a person by the launch page.
-func (o *offer) launchesFromEHR() bool {
-	return o.serves(endpoint.Launch) || o.serves(endpoint.LaunchPage)
 }
 
 // allows reports whether some client may be granted a scope.

@@ -9,9 +9,6 @@ type (
 	// ClientSettings are a [Client] as a configuration says it.
 	ClientSettings = client.Settings
 
-	// Registration lets apps register themselves (RFC 7591, RFC 7592).
-	Registration = client.Registration
-
 	// RequestObjects says which request objects a client may send (OpenID Connect Core §6).
 	RequestObjects = client.RequestObjects
 )
@@ -29,12 +26,6 @@ const SecretCommand = client.SecretCommand
 
 // ResponseTypes are those that a client can have.
 var ResponseTypes = client.ResponseTypes
-
-// ErrNotRegistered says that no client with that client_id has registered itself.
-var ErrNotRegistered = client.ErrNotRegistered
-
-// CheckRegistrationScope refuses a scope that apps cannot have by registration.
-func CheckRegistrationScope(scope string) error { return client.CheckRegistrationScope(scope) }
 
 // CheckRedirectURI refuses what no client may register, native or not.
 func CheckRedirectURI(uri string) error { return client.CheckAnyRedirectURI(uri) }

@@ -21,7 +21,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -76,10 +75,9 @@ type Config struct {
 	// Clients and Users, if so. Default: there are no more.
 	Known func(context.Context) error
 
-	ScopeLimits  []ScopeLimit            // which scopes people may have. Default: all.
-	Registration *Registration           // lets clients register themselves. Default: they cannot.
-	Passwords    people.PasswordComparer // checks passwords of Users
-	Keys         keyring.Keys            // sign tokens and seal pending requests
+	ScopeLimits []ScopeLimit            // which scopes people may have. Default: all.
+	Passwords   people.PasswordComparer // checks passwords of Users
+	Keys        keyring.Keys            // sign tokens and seal pending requests
 
 	// Store keeps codes, pending second factors, and the revocations that each check of an
 	// access token reads.
@@ -154,9 +152,8 @@ type Config struct {
 	// before it, RefreshTokenGrace counts from its end. Default: none.
 	Outages func() []store.Outage
 
-	// UserAccessBrands are published with the SMART configuration (SMART App Launch 2.2,
-	// User-access Brands). Default: none.
-	UserAccessBrands *brands.Bundle
+	// Features add to the server. Default: none.
+	Features []Feature
 
 	// LaunchPage serves a page that launches apps as an EHR does, and an app to launch, for
 	// trying out (package sandbox).

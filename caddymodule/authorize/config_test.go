@@ -1,8 +1,6 @@
 package authorize_test
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestConfigRefused(t *testing.T) {
@@ -65,21 +62,3 @@ func TestConfigRefused(t *testing.T) {
 		})
 	}
 }
-
-// An initial access token that could be guessed is told of when the configuration loads, and not shown.
-func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	_, err := authorize.New(authorize.Config{
-		Issuer: "https://fhir.example", Logger: slog.New(slog.NewTextHandler(&log, nil)), Store: store.NewMemory(0, 0),
-		Registration: &client.Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
-	})
-	servertest.NoError(t, err)
-	told := log.String()
-	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
-		t.Errorf("log %s", told)
-	}
-}
-
-// unusedStorage is there to be named.
-type unusedStorage struct{ client.Storage }

@@ -25,24 +25,18 @@ type crossOrigins struct {
 	policies map[string]*crossorigin.Policy
 }
 
-func newCrossOrigins(of *origins, routes map[string]http.Handler) *crossOrigins {
+func newCrossOrigins(of *origins, routes map[string]http.Handler, public []string) *crossOrigins {
 	o := &crossOrigins{origins: of, policies: map[string]*crossorigin.Policy{}}
 	ofClients := crossorigin.Restricted(of.AllowsOrigin)
 	for path := range routes {
 		switch {
 		case slices.Contains(clientEndpoints, path):
 			o.policies[path] = ofClients
-		case isPublic(path):
+		case slices.Contains(public, path):
 			o.policies[path] = crossorigin.Public
 		}
 	}
 	return o
-}
-
-// isPublic reports whether scripts of every origin may call a path: documents, and registration, whose clients have no
-// registered origin yet and must send the initial access token.
-func isPublic(path string) bool {
-	return strings.Contains(path, "/.well-known/") || path == endpoint.SMARTStyle || path == endpoint.Register
 }
 
 // origins are those of clients. A clone can be changed; the original must not be then.

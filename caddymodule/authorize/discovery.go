@@ -14,64 +14,65 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
-type metadata struct {
-	Issuer                string   `json:"issuer"`
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`
-	TokenEndpoint         string   `json:"token_endpoint"`
-	UserinfoEndpoint      string   `json:"userinfo_endpoint"`
-	RevocationEndpoint    string   `json:"revocation_endpoint"`
-	IntrospectionEndpoint string   `json:"introspection_endpoint"`
-	EndSessionEndpoint    string   `json:"end_session_endpoint"`
-	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`
-	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
-	JWKSURI               string   `json:"jwks_uri"`
-	Scopes                []string `json:"scopes_supported"`
-	ResponseTypes         []string `json:"response_types_supported"`
-	ResponseModes         []string `json:"response_modes_supported"`
-	GrantTypes            []string `json:"grant_types_supported"`
-	SubjectTypes          []string `json:"subject_types_supported"`
-	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
-	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"` // beside plain JSON
-	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
-	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`
-	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`
-	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`
-	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"`
-	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
-	ACRValues             []string `json:"acr_values_supported"`
-	Claims                []string `json:"claims_supported"`
-	UILocales             []string `json:"ui_locales_supported"`
-	ClaimsParameter       bool     `json:"claims_parameter_supported"`
-	RequestParameter      bool     `json:"request_parameter_supported"`
-	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // the default is true
-	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`
-	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`
-	RequestObjectRequired bool     `json:"require_signed_request_object,omitempty"`
-	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
-	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
-	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
+// Metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
+type Metadata struct {
+	Issuer                string   `json:"issuer"`                                                   // of tokens
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                   // a URL, as all endpoints are
+	TokenEndpoint         string   `json:"token_endpoint"`                                           // RFC 6749 §3.2
+	UserinfoEndpoint      string   `json:"userinfo_endpoint"`                                        // OpenID Connect Core §5.3
+	RevocationEndpoint    string   `json:"revocation_endpoint"`                                      // RFC 7009
+	IntrospectionEndpoint string   `json:"introspection_endpoint"`                                   // RFC 7662
+	EndSessionEndpoint    string   `json:"end_session_endpoint"`                                     // RP-Initiated Logout 1.0
+	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`                    // RFC 9126
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                          // RFC 7591
+	JWKSURI               string   `json:"jwks_uri"`                                                 // the keys of tokens
+	Scopes                []string `json:"scopes_supported"`                                         // all that a client can be granted
+	ResponseTypes         []string `json:"response_types_supported"`                                 // of any client
+	ResponseModes         []string `json:"response_modes_supported"`                                 // query, fragment, form_post
+	GrantTypes            []string `json:"grant_types_supported"`                                    // of any client
+	SubjectTypes          []string `json:"subject_types_supported"`                                  // public: one sub for all clients
+	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // that sign ID tokens
+	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // beside plain JSON
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`                    // at the token endpoint
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`         // of assertions (RFC 7523)
+	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`               // at the revocation endpoint
+	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`    // of assertions there
+	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`            // at the introspection endpoint
+	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"` // of assertions there
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                         // RFC 7636
+	ACRValues             []string `json:"acr_values_supported"`                                     // how people can sign in
+	Claims                []string `json:"claims_supported"`                                         // about people
+	UILocales             []string `json:"ui_locales_supported"`                                     // of the pages
+	ClaimsParameter       bool     `json:"claims_parameter_supported"`                               // OpenID Connect Core §5.5
+	RequestParameter      bool     `json:"request_parameter_supported"`                              // request objects by value
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`                          // the default is true
+	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`               // request_uris must be registered
+	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // of request objects
+	RequestObjectRequired bool     `json:"require_signed_request_object,omitempty"`                  // RFC 9101 §10.5
+	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`           // RFC 9207
+	BackchannelLogout     bool     `json:"backchannel_logout_supported"`                             // Back-Channel Logout 1.0
+	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`                     // logout tokens have a sid
 }
 
 // discovery serves the documents that describe this server.
 type discovery struct {
 	*endpoint.Responder
-	omitIssuer bool
-	offer      *offer
-	keys       keyring.Keys
-	fhirBase   string
-	brands     *brands.Bundle // nil: none are published
+	omitIssuer   bool
+	offer        *offer
+	keys         keyring.Keys
+	fhirBase     string
+	registration string                       // endpoint, or ""
+	describe     []func(*Metadata)            // of features
+	configure    []func(*smart.Configuration) // of features
 }
 
-func (d *discovery) metadata() metadata {
-	algorithms := algorithmNames(client.AssertionAlgorithms)
-	m := metadata{
+func (d *discovery) metadata() Metadata {
+	algorithms := AlgorithmNames(client.AssertionAlgorithms)
+	m := Metadata{
 		Issuer:                d.Issuer,
 		AuthorizationEndpoint: d.Issuer + endpoint.Authorize,
 		TokenEndpoint:         d.Issuer + endpoint.Token,
@@ -81,6 +82,7 @@ func (d *discovery) metadata() metadata {
 		EndSessionEndpoint:    d.Issuer + endpoint.Logout,
 		PushedEndpoint:        d.Issuer + endpoint.PushedAuthorization,
 		JWKSURI:               d.Issuer + endpoint.JWKS,
+		RegistrationEndpoint:  d.registration,
 		Scopes:                d.offer.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
@@ -102,24 +104,21 @@ func (d *discovery) metadata() metadata {
 		ClaimsParameter:       true,
 		ACRValues:             oauth2.ACRValues,
 	}
-	if d.offer.clients.Registrar != nil {
-		m.RegistrationEndpoint = d.Issuer + endpoint.Register
-		m.UserinfoAlgorithms = algorithmNames(keyring.IDTokenAlgorithms)
-	}
 	if m.RequestParameter = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
 		m.RequestAlgorithms = client.RequestObjectAlgorithms()
 	}
 	m.RequestObjectRequired = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Required }) &&
 		!d.offer.clients.Any(func(c *client.Client) bool { return len(c.ResponseTypes) > 0 && !c.RequestObjects.Required })
-	m.RequestURIParameter = d.offer.clients.Registrar != nil && d.offer.clients.Registrar.RequestObjects
-	m.RequestURIsRegistered = m.RequestURIParameter
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)
+	for _, add := range d.describe {
+		add(&m)
+	}
 	return m
 }
 
 // addClients adds what only some clients may use.
-func (d *discovery) addClients(m *metadata) {
+func (d *discovery) addClients(m *Metadata) {
 	addIf := func(list *[]string, name string, allows func(*client.Client) bool) {
 		if d.offer.clients.Any(allows) {
 			*list = append(*list, name)
@@ -134,7 +133,8 @@ func (d *discovery) addClients(m *metadata) {
 	addIf(&m.IDTokenAlgorithms, string(jose.ES256), func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 })
 }
 
-func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
+// AlgorithmNames are algorithms as JSON documents list them.
+func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	names := make([]string, len(algorithms))
 	for i, alg := range algorithms {
 		names[i] = string(alg)
@@ -152,13 +152,10 @@ func (d *discovery) smartConfiguration() smart.Configuration {
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
 		GrantTypes: d.offer.clients.Offered().AtTokenEndpoint(), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
-		Capabilities: d.offer.capabilityNames(),
+		Capabilities: d.offer.capabilityNames(), ManagementEndpoint: m.Issuer + endpoint.Account,
 	}
-	if d.offer.serves(endpoint.Account) {
-		c.ManagementEndpoint = m.Issuer + endpoint.Account
-	}
-	if d.brands != nil {
-		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()
+	for _, add := range d.configure {
+		add(&c)
 	}
 	return c
 }

@@ -129,7 +129,7 @@ func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 	} {
 		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 			if tt.registers {
-				servertest.Registering(new(servertest.ClientStorage))(c)
+				servertest.WithNewcomers()(c)
 			}
 			c.Clients = tt.clients
 		}))

@@ -3,7 +3,7 @@
 // RFC 9207, OpenID Connect Core 1.0).
 //
 // It knows nothing of Caddy: a [Config] goes in, an [http.Handler] comes out (config.go,
-// server.go; the package's example serves a sign-in). assembly.go puts it together from
+// server.go; the package's example serves a sign-in). core.go puts it together from
 // these packages, each of which imports only those below it:
 //
 //	flow         from the authorization request to the response: consent, launch context, logout
@@ -14,12 +14,11 @@
 //	consent      what people allow clients
 //	account      a page of one's own
 //	administration  the page of administrators
-//	deprovisioning  identity providers say who has left
+//	deprovisioning  ends what people of identity providers have, for features by which providers say who has left
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
 //	sandbox      a page that launches apps, and an app, for trying out
-//	brands       the organization that apps show to people
 //	client       registered clients and their authentication
 //	endpoint     what all endpoints have in common: https, JSON, errors
 //	page         what people see: look, words, languages
@@ -27,9 +26,8 @@
 //	browser      cookies, and texts sealed for one browser
 //	audit, keyring, oauth2, store, totp, upstream
 //
-// Each has a doc.go that names its files. Those that nothing else imports are below internal, and what the authorization
-// server shares with the Caddy modules alone (brands, oauth2, totp, upstream) is below caddymodule/internal. What a
-// configuration needs of the former is handed out here: clients.go, persons.go, administration.go, branding.go, records.go, grants.go,
+// Each has a doc.go that names its files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
+// upstream) is below caddymodule/internal. What a configuration needs is handed out here: clients.go, persons.go, administration.go, branding.go, records.go, grants.go,
 // paths.go.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
@@ -51,16 +49,14 @@
 //	POST /oauth2/introspect                         token/introspection.go
 //	GET, POST /oauth2/userinfo                      token/userinfo.go
 //	GET  /oauth2/client_logo                        flow/clientlogo.go      where clients register themselves
-//	GET, POST, PUT, DELETE /oauth2/register         client/registrationendpoint.go
 //	POST /oauth2/backchannel_logout/{idp}           session/backchannellogout.go
-//	POST /oauth2/events/{idp}                       deprovisioning/events.go
-//	GET, … /oauth2/scim/{idp}/…                     deprovisioning/scim.go         with its option
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
 //	GET  /.well-known/oauth-protected-resource{fhir_base}
 //	GET  {fhir_base}/.well-known/smart-configuration
-//	GET  {fhir_base}/.well-known/user-access-brands  package brands
+//
+// Features add more: see [Feature].
 //
 // Scripts of other origins may read some of the answers; see cors.go.
 //

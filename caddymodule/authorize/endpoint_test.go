@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
 )
 
 // Each path that is served belongs to an endpoint that has a name.
@@ -15,12 +14,11 @@ func TestEndpointsHaveNames(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
-		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x", SCIM: "x"}},
-		UserAccessBrands:  new(brands.Bundle),
+		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
 		LaunchPage:        true,
 		Administration:    &Administration{Scope: "fhir-admin"},
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},
-		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.Storage }{}},
+		Features:          []Feature{withSource{}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,13 +26,23 @@ func TestEndpointsHaveNames(t *testing.T) {
 	named := map[string]bool{}
 	for path := range s.routes {
 		name := endpoint.Name(path)
-		if named[name] = true; !slices.Contains(endpoint.Names, name) {
+		if named[name] = true; !slices.Contains(endpoint.Names(), name) {
 			t.Errorf("%s: %q is not among the endpoints", path, name)
 		}
 	}
-	for _, name := range endpoint.Names {
+	for _, name := range endpoint.Names() {
 		if !named[name] {
 			t.Errorf("there is no endpoint %q", name)
 		}
 	}
 }
+
+// withSource adds clients that are not configured.
+type withSource struct{ client.Source }
+
+func (f withSource) Extend(core *Core) error {
+	core.Clients.Sources = append(core.Clients.Sources, f)
+	return nil
+}
+
+func (withSource) Any() *client.Client { return new(client.Client) }

@@ -27,10 +27,7 @@ func newEntries(c *Config) (*entries, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, err := client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger)
-	if err != nil {
-		return nil, err
-	}
+	clients := client.NewRegistry(token.GrantTypes())
 	directory.Known, clients.Known = c.Known, c.Known
 	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(persistent.Map[int])}}
 	for _, client := range c.Clients {

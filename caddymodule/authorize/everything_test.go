@@ -1,8 +1,6 @@
 package authorize_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// everything configures all that keeps state, beside refresh tokens, registration and providers.
+// everything configures all that keeps state, beside refresh tokens and providers.
 func everything(c *authorize.Config) {
 	servertest.EveryFlow(c)
 	servertest.ResourceServer(c)
@@ -37,16 +35,6 @@ func everything(c *authorize.Config) {
 		ID: "launched", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, LaunchURI: "https://app.example.org/launch",
 		Scopes: []string{"launch", "patient/*.rs"},
 	})
-}
-
-// registering lets apps register themselves, and people sign in at a provider.
-func registering(p *authorizetest.Provider, clients client.Storage) func(*authorize.Config) {
-	return func(c *authorize.Config) {
-		c.Registration = &client.Registration{
-			InitialAccessToken: servertest.InitialAccessToken, Scopes: []string{"user/*.rs", "demo.read"}, Storage: clients, Folder: "clients",
-		}
-		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
-	}
 }
 
 // posting is the request that posts a form, each time anew.
@@ -102,15 +90,4 @@ func atProvider(b *servertest.Browser, p *authorizetest.Provider, change url.Val
 	q.Set("identity_provider", "hospital")
 	there := servertest.Location(b.T, b.Get(servertest.Location(b.T, b.Authorize(q)).String()))
 	return p.Authorize(b.T, there.String())
-}
-
-func registrationRequest(t testing.TB, method, uri, token string, m any) func() *http.Request {
-	text, err := json.Marshal(m)
-	servertest.NoError(t, err)
-	return func() *http.Request {
-		r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), bytes.NewReader(text))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+token)
-		return r
-	}
 }

@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"strings"
@@ -157,45 +156,8 @@ func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error)
 	return s.Memory.List(ctx, prefix)
 }
 
-// faultyClients is a storage of registered clients of which a call fails.
-type faultyClients struct {
-	servertest.ClientStorage
-	*faults
-}
-
-func (s *faultyClients) Load(ctx context.Context, key string) ([]byte, error) {
-	if err := s.next("clients.Load"); err != nil {
-		return nil, err
-	}
-	return s.ClientStorage.Load(ctx, key)
-}
-
-func (s *faultyClients) Store(ctx context.Context, key string, value []byte) error {
-	if err := s.next("clients.Store"); err != nil {
-		return err
-	}
-	return s.ClientStorage.Store(ctx, key, value)
-}
-
-func (s *faultyClients) Delete(ctx context.Context, key string) error {
-	if err := s.next("clients.Delete"); err != nil {
-		return err
-	}
-	return s.ClientStorage.Delete(ctx, key)
-}
-
-func (s *faultyClients) List(ctx context.Context, path string, recursive bool) ([]string, error) {
-	if err := s.next("clients.List"); err != nil {
-		return nil, err
-	}
-	return s.ClientStorage.List(ctx, path, recursive)
-}
-
-// stores are what a server keeps, and the storage of its clients.
-type stores struct {
-	store, durable *faultyStore
-	clients        *faultyClients
-}
+// stores are what a server keeps.
+type stores struct{ store, durable *faultyStore }
 
 // state is all that is stored, but for the counts of failures, for codes, which nobody
 // has where the answer failed, and for a second factor that was taken back.
@@ -209,9 +171,6 @@ func (s *stores) state(t *testing.T) map[string]string {
 				state[store.name+" "+key] = string(value)
 			}
 		}
-	}
-	for key, value := range s.clients.Files {
-		state[key] = string(bytes.Clone(value))
 	}
 	return state
 }

@@ -1,36 +1,19 @@
 package authorize_test
 
 import (
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
-
-// replicated makes a replica of a store that a test's server uses for everything.
-func replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
-	t.Helper()
-	g := storetest.NewShared(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
-	r := replica.New(g, replica.Config{
-		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
-	})
-	r.SetMaxLag(time.Hour)
-	go r.Run(t.Context())
-	return r, g
-}
 
 // accessToken is what the guard asks about a token.
 func accessToken(b *servertest.Browser, raw string) tokenclaim.AccessToken {
@@ -47,17 +30,13 @@ func accessToken(b *servertest.Browser, raw string) tokenclaim.AccessToken {
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
-	r, gateway := replicated(t)
+	r, gateway := servertest.Replicated(t)
 	const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 	server := servertest.New(t, func(c *authorize.Config) {
 		servertest.Refreshing(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
 		c.Store, c.Durable = r, r
 		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
-		c.Registration = &client.Registration{
-			InitialAccessToken: servertest.InitialAccessToken, Scopes: []string{"user/*.rs", "demo.read"},
-			Storage: new(authorizetest.Storage), Folder: "clients", Store: r,
-		}
 	})
 	b := servertest.NewBrowser(t, server)
 	service := b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
@@ -76,10 +55,6 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 		checkQuiet(t, gateway, "introspection of "+name, func() { b.Send(introspection.Clone(t.Context())) })
 		checkQuiet(t, gateway, "userinfo of "+name, func() { b.Send(userinfo.Clone(t.Context())) })
 	}
-	_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-	registered := accessToken(b, tokens["a local user"])
-	registered.ClientID = made.ID
-	checkQuiet(t, gateway, "the guard, for a registered client", guarding(t, server, registered))
 }
 
 // guarding asks what the guard asks about a token, which must be valid.
@@ -95,22 +70,7 @@ func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessTok
 
 func checkQuiet(t *testing.T, g *storetest.Gateway, what string, do func()) {
 	t.Helper()
-	if before := g.RoundTrips(); !quiet(g, do) {
+	if before := g.RoundTrips(); !servertest.Quiet(g, do) {
 		t.Errorf("%s takes round trips: %d so far", what, g.RoundTrips()-before)
 	}
-}
-
-// quiet reports whether a request takes no round trip, once the replica has heard of what this
-// process changed before.
-func quiet(g *storetest.Gateway, do func()) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range 200 {
-		before := g.RoundTrips()
-		if do(); g.RoundTrips() == before {
-			return true
-		}
-		<-tick.C
-	}
-	return false
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
@@ -38,14 +37,13 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		"/oauth2/authorize": servertest.Request(nil), "/oauth2/token": servertest.CodeForm("code", nil), "/oauth2/par": servertest.Request(nil),
 		"/oauth2/revoke": {"client_id": {"app"}, "token": {"t"}}, "/oauth2/introspect": {"client_id": {"service"}, "client_secret": {"hush"}, "token": {"t"}},
 		"/oauth2/login": {}, "/oauth2/login/hospital": {}, "/oauth2/callback/hospital": {}, "/oauth2/consent": {}, "/oauth2/select_account": {},
-		"/oauth2/logout": {}, "/oauth2/logout/hospital": {}, "/oauth2/userinfo": {}, "/oauth2/register": {}, "/oauth2/backchannel_logout/hospital": {},
+		"/oauth2/logout": {}, "/oauth2/logout/hospital": {}, "/oauth2/userinfo": {}, "/oauth2/backchannel_logout/hospital": {},
 	}
 	var log bytes.Buffer
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Users[1].TOTPSecret = totp.NewSecret()
-		c.Registration = &client.Registration{InitialAccessToken: servertest.InitialAccessToken, Storage: new(servertest.ClientStorage), Folder: "clients"}
 		c.Lockout.Off = true
 	}))
 	b.Answer(servertest.Request(nil))
@@ -89,13 +87,6 @@ func TestNothingTypedIsLogged(t *testing.T) {
 			b.Send(r)
 			check(path + " " + header)
 		}
-	}
-	for _, text := range []string{`{"` + marked + `":1}`, `{"client_name":"` + marked, `["` + marked + `"]`, `{"redirect_uris":["https://x.example/"],"scope":"` + marked + `"}`, `{"redirect_uris":"` + marked + `"}`, `{"jwks":"` + marked + `","token_endpoint_auth_method":"private_key_jwt","redirect_uris":["https://x.example/"]}`} {
-		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(text))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+servertest.InitialAccessToken)
-		b.Send(r)
-		check("register " + text)
 	}
 }
 

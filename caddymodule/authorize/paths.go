@@ -10,13 +10,12 @@ const (
 	TokenPath      = endpoint.Token
 	RevokePath     = endpoint.Revoke
 	IntrospectPath = endpoint.Introspect
-	RegisterPath   = endpoint.Register
 	AccountPath    = endpoint.Account
 	LaunchPagePath = endpoint.LaunchPage
 )
 
-// EndpointNames are all that [EndpointName] returns.
-var EndpointNames = endpoint.Names
+// EndpointNames returns all that [EndpointName] returns.
+func EndpointNames() []string { return endpoint.Names() }
 
 // EndpointName is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's name.
 func EndpointName(path string) string { return endpoint.Name(path) }

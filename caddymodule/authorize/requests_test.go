@@ -242,18 +242,6 @@ var requests = []request{
 	{"launch", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
 		return posting("/oauth2/launch", servertest.LaunchForm(nil))
 	}, expected{good: hasStatus(http.StatusCreated), during: unavailable}},
-	{"register", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return registrationRequest(b.T, http.MethodPost, servertest.Issuer+"/oauth2/register", servertest.InitialAccessToken, servertest.ClientMetadata(nil))
-	}, expected{good: hasStatus(http.StatusCreated)}},
-	{"registration, changed", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-		changed := servertest.ClientMetadata(map[string]any{"client_id": made.ID, "client_name": "New"})
-		return registrationRequest(b.T, http.MethodPut, made.URI, made.AccessToken, changed)
-	}, expected{good: ok}},
-	{"registration, deleted", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-		return registrationRequest(b.T, http.MethodDelete, made.URI, made.AccessToken, nil)
-	}, expected{good: hasStatus(http.StatusNoContent)}},
 
 	{"keys", document(endpoint.JWKS), expected{during: goesOn}},
 	{"openid-configuration", document("/.well-known/openid-configuration"), expected{during: goesOn}},

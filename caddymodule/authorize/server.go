@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
@@ -31,6 +30,7 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
+	registration string // endpoint, or ""
 	config       Config // complete
 	entries      *entries
 }
@@ -49,24 +49,27 @@ func New(c Config) (*Server, error) {
 
 // assemble returns the Server of a complete configuration and its users and clients.
 func assemble(c Config, of *entries) (*Server, error) {
-	a, err := newAssembly(&c, of)
+	a, err := newCore(&c, of)
 	if err != nil {
 		return nil, err
 	}
-	routes, err := a.routes(&c)
-	if err != nil {
+	if err := a.addRoutes(); err != nil {
 		return nil, err
 	}
 	return &Server{
-		routes: routes, crossOrigins: newCrossOrigins(of.origins, routes),
-		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c, of.directory),
-		config: c, entries: of,
+		routes: a.routes, crossOrigins: newCrossOrigins(of.origins, a.routes, a.public),
+		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
+		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, tokenClaims: tokenClaims(&c, of.directory),
+		config: c, entries: of, registration: a.RegistrationEndpoint,
 	}, nil
 }
 
 // Clients are those that may ask for tokens.
 func (s *Server) Clients() *client.Registry { return s.clients }
+
+// RegistrationEndpoint returns the URL of the client registration endpoint (RFC 7591 §3), or "" if clients cannot register
+// themselves.
+func (s *Server) RegistrationEndpoint() string { return s.registration }
 
 // AskProvider says why nobody can sign in by an identity provider.
 func (s *Server) AskProvider(ctx context.Context, key string) error {
@@ -93,13 +96,18 @@ func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 // Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.handler(path) != nil }
 
-// handler returns that of a path; nil if there is none. SCIM has paths below that of each provider.
+// handler returns that of a path, or else that of the folder, with a slash at the end, that the path is in; nil if there is
+// none.
 func (s *Server) handler(path string) http.Handler {
-	if below, ok := strings.CutPrefix(path, endpoint.SCIM); ok {
-		key, _, _ := strings.Cut(below, "/")
-		path = endpoint.SCIM + key + "/"
+	if h := s.routes[path]; h != nil {
+		return h
 	}
-	return s.routes[path]
+	for folder := path + "/"; strings.HasPrefix(folder, "/oauth2/"); folder = folder[:strings.LastIndexByte(folder[:len(folder)-1], '/')+1] {
+		if h := s.routes[folder]; h != nil {
+			return h
+		}
+	}
+	return nil
 }
 
 // ServeHTTP implements [http.Handler]. The answer for other paths than ours is 404.

@@ -20,8 +20,8 @@ func (o *offer) supportedScopes() []string {
 		scope string
 		known bool
 	}{
-		{"launch", o.launchesFromEHR() && o.allows("launch")},
-		{"launch/encounter", o.allows("launch/encounter") && (o.hasRecords || o.launchesFromEHR())},
+		{"launch", o.launchesFromEHR && o.allows("launch")},
+		{"launch/encounter", o.allows("launch/encounter") && (o.hasRecords || o.launchesFromEHR)},
 		{client.OfflineAccess, o.allowsRefresh(client.OfflineAccess)},
 		{client.OnlineAccess, o.allowsRefresh(client.OnlineAccess)},
 	} {

@@ -18,7 +18,7 @@ import (
 func TestMetricsDocumentLabels(t *testing.T) {
 	text := gatewaytest.ReadFile(t, "../../docs/operation.md")
 	for metric, want := range map[string][]string{
-		"caddy_fhir_endpoint_duration_seconds":     authorize.EndpointNames,
+		"caddy_fhir_endpoint_duration_seconds":     authorize.EndpointNames(),
 		"caddy_fhir_bearer_decisions_total":        wordsOf(bearer.Decisions),
 		"caddy_fhir_expand_requests_total":         wordsOf(front.Outcomes),
 		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),

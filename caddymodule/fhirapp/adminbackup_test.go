@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -49,22 +48,25 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 }
 
 // A gateway that starts with a backup, which was made while the first one was busy, goes on where that was: people are signed
-// in, apps refresh, registered clients are known, second factors can be read, and what was revoked stays so.
+// in, apps refresh, what features keep in Caddy's storage is there, second factors can be read, and what was revoked stays so.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.Folder(t)
-	registering := func(folder string) *gateway {
-		return newGatewayAt(t, gatewaytest.ExampleText(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token may-register-clients\n\t\t\tscope openid\n\t\t}"), folder)
+	at := func(folder string) *gateway {
+		return newGatewayAt(t, gatewaytest.ExampleText(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
 	}
-	before := registering(folder)
+	before := at(folder)
 	offline := gatewaytest.DemoRequest()
 	offline.Set("scope", "openid offline_access")
 	kept := before.exchange(gatewaytest.CodeForm(before.CodeOf(offline)))
 	revoked := before.exchange(gatewaytest.CodeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
 	before.Post("/oauth2/revoke", map[string][]string{"client_id": {"demo-app"}, "token": {revoked["refresh_token"].(string)}})
-	client := before.register(t)
 	app, err := fhirbase.Find[*App](before.Context)
 	if err != nil {
+		t.Fatal(err)
+	}
+	const inStorage = "fhir/clients/localhost-8443/registered-x.json"
+	if err := app.Storage().Store(t.Context(), inStorage, []byte("a client")); err != nil {
 		t.Fatal(err)
 	}
 	factor, err := app.keys.SealStored(t.Context(), "a second factor", "alice")
@@ -95,7 +97,7 @@ func TestBackupIsRestored(t *testing.T) {
 		}
 	}
 
-	after := registering(restored)
+	after := at(restored)
 	if r := after.Get("/oauth2/userinfo", kept["access_token"].(string)); r.StatusCode != http.StatusOK {
 		t.Errorf("an access token of before: %d", r.StatusCode)
 	}
@@ -108,12 +110,12 @@ func TestBackupIsRestored(t *testing.T) {
 	if r := after.Post("/oauth2/token", refreshForm(revoked["refresh_token"])); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a revoked refresh token: %d", r.StatusCode)
 	}
-	if r := after.Get("/oauth2/authorize?response_type=code&scope=openid&client_id="+client+"&redirect_uri=https%3A%2F%2Fapp.example.org%2Fcb&code_challenge_method=S256&code_challenge="+strings.Repeat("a", 43), ""); r.StatusCode != http.StatusFound {
-		t.Errorf("a registered client: %d", r.StatusCode)
-	}
 	app, err = fhirbase.Find[*App](after.Context)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if text, err := app.Storage().Load(t.Context(), inStorage); string(text) != "a client" {
+		t.Errorf("a file in Caddy's storage: %q, %v", text, err)
 	}
 	if text, err := app.keys.UnsealStored(t.Context(), factor, "alice"); text != "a second factor" {
 		t.Errorf("a second factor: %q, %v", text, err)
@@ -128,26 +130,6 @@ func codeAt(t *testing.T, r *http.Response) string {
 		t.Fatalf("no code: %v, %v", location, err)
 	}
 	return location.Query().Get("code")
-}
-
-// register registers a client, and returns its client_id.
-func (g *gateway) register(t *testing.T) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost:8443/oauth2/register",
-		strings.NewReader(`{"redirect_uris":["https://app.example.org/cb"],"token_endpoint_auth_method":"none"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer may-register-clients")
-	var registered struct {
-		ClientID string `json:"client_id"`
-	}
-	response := g.Send(r)
-	if err := json.NewDecoder(response.Body).Decode(&registered); err != nil || registered.ClientID == "" {
-		t.Fatalf("registration: %d, %v", response.StatusCode, err)
-	}
-	return registered.ClientID
 }
 
 // What is in a store of several gateways is not backed up here, and a backup that fails is not taken for whole.

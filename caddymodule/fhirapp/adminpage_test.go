@@ -15,8 +15,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-const adminPageToken = "0123456789abcdef0123456789abcdef"
-
 // adminPage is a gateway at whose page of administrators alice is.
 type adminPage struct {
 	*gateway
@@ -28,7 +26,7 @@ func newAdminPage(t *testing.T) adminPage {
 	g := adminPage{exampleGateway(t, echo,
 		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+servertest.TOTPSecret+"\n\t\t\tgroup admins\n",
 		"client demo-app {", "admin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs demo.read\n\t\t"+
-			"registration {\n\t\t\tinitial_access_token "+adminPageToken+"\n\t\t\tapproval required\n\t\t}\n\t\tclient demo-app {"), t}
+			"newcomers\n\t\tclient demo-app {"), t}
 	r := g.signInTo("/oauth2/admin", "alice", "alice-demo-password")
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d: %s", r.StatusCode, gatewaytest.Read(t, r))
@@ -139,29 +137,21 @@ func TestClientOnPage(t *testing.T) {
 
 func TestApprovalOnPage(t *testing.T) {
 	g := newAdminPage(t)
-	r := g.Ask(http.MethodPost, "/oauth2/register", `{"client_name":"New","redirect_uris":["https://app.example/"],"token_endpoint_auth_method":"client_secret_post"}`,
-		"Authorization", "Bearer "+adminPageToken, "Content-Type", "application/json")
-	var client struct {
-		ID string `json:"client_id"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&client); err != nil || client.ID == "" {
-		t.Fatalf("%d %v", r.StatusCode, err)
-	}
-	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, client.ID) > strings.Index(page, "demo-app") {
+	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, servertest.NewcomerID) > strings.Index(page, "demo-app") {
 		t.Errorf("the app that waits is not first: %s", page)
 	}
-	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusForbidden {
+	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusForbidden {
 		t.Errorf("before approval: %d", got)
 	}
-	g.must("approve", "clients", client.ID, nil)
-	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusFound {
+	g.must("approve", "clients", servertest.NewcomerID, nil)
+	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusFound {
 		t.Errorf("approved: %d", got)
 	}
-	if g.must("secret", "clients", client.ID, nil) == "" {
+	if g.must("secret", "clients", servertest.NewcomerID, nil) == "" {
 		t.Error("no new secret")
 	}
-	g.must("remove", "clients", client.ID, nil)
-	if got := g.starts(client.ID, "https://app.example/"); got != http.StatusBadRequest {
+	g.must("remove", "clients", servertest.NewcomerID, nil)
+	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusBadRequest {
 		t.Errorf("removed: %d", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
@@ -54,7 +54,7 @@ func (a *adminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.R
 // rosterError has the status of a refusal.
 func rosterError(err error) error {
 	for cause, status := range map[error]int{
-		roster.ErrUnknown: http.StatusNotFound, authorize.ErrNotRegistered: http.StatusNotFound,
+		roster.ErrUnknown: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
 		roster.ErrExists: http.StatusConflict, roster.ErrReadable: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
 		roster.ErrFull: http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
 	} {

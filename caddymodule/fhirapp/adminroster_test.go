@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
@@ -161,54 +162,41 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 	}
 }
 
-// A client that registers itself waits for the operator, and waits again once it has changed its registration.
+// A client that registered itself waits for the operator.
 func TestApproval(t *testing.T) {
-	const registration = "registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t\tapproval required\n\t\t}\n\t\t"
-	g := rosterGateway{exampleGateway(t, nil, "client demo-app {", registration+"client demo-app {"), t}
-	metadata := `{"redirect_uris":["https://app.example/"],"token_endpoint_auth_method":"client_secret_post"%s}`
-	register := func(method, target, token, more string) (c struct {
-		ID     string `json:"client_id"`
-		Secret string `json:"client_secret"`
-		Access string `json:"registration_access_token"`
-	}) {
-		r := g.Ask(method, target, fmt.Sprintf(metadata, more), "Authorization", "Bearer "+token, "Content-Type", "application/json")
-		if err := json.NewDecoder(r.Body).Decode(&c); err != nil || c.ID == "" {
-			t.Fatalf("%s: %d %v", method, r.StatusCode, err)
-		}
-		return c
-	}
-	client := register(http.MethodPost, "/oauth2/register", "0123456789abcdef0123456789abcdef", "")
+	g := rosterGateway{exampleGateway(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {"), t}
 	check := func(name string, want int) {
 		t.Helper()
-		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=https://app.example/&code_challenge_method=S256&code_challenge=" +
-			strings.Repeat("x", 43) + "&client_id=" + client.ID
+		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=" + servertest.Callback + "&code_challenge_method=S256&code_challenge=" +
+			strings.Repeat("x", 43) + "&client_id=" + servertest.NewcomerID
 		if got := g.Get(request, "").StatusCode; got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	check("registered", http.StatusForbidden)
-	for secret, want := range map[string]int{client.Secret: http.StatusForbidden, "guessed": http.StatusUnauthorized} {
-		form := url.Values{"client_id": {client.ID}, "client_secret": {secret}, "token": {"x"}}
+	introspects := func(name, secret string, want int) {
+		t.Helper()
+		form := url.Values{"client_id": {servertest.NewcomerID}, "client_secret": {secret}, "token": {"x"}}
 		if got := g.Post("/oauth2/introspect", form).StatusCode; got != want {
-			t.Errorf("before it is approved, with the secret %q: %d, want %d", secret, got, want)
+			t.Errorf("%s, with the secret %q: %d, want %d", name, secret, got, want)
 		}
 	}
-	approve := func() {
-		if _, status := g.ask(http.MethodPost, "/fhir/clients/"+client.ID+"/approve", ""); status != http.StatusOK {
-			t.Errorf("approval: %d", status)
-		}
+	check("registered", http.StatusForbidden)
+	introspects("registered", servertest.NewcomerSecret, http.StatusForbidden)
+	introspects("registered", "guessed", http.StatusUnauthorized)
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/approve", ""); status != http.StatusOK {
+		t.Errorf("approval: %d", status)
 	}
-	approve()
 	check("approved", http.StatusFound)
-	register(http.MethodPut, "/oauth2/register?client_id="+client.ID, client.Access, `,"client_id":"`+client.ID+`"`)
-	check("changed", http.StatusForbidden)
-	approve()
-	if rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+client.ID+"/secret", ""); status != http.StatusOK || rotated.Secret == "" {
+	rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/secret", "")
+	if status != http.StatusOK || rotated.Secret == "" {
 		t.Errorf("a new secret: %d", status)
 	}
-	check("approved again", http.StatusFound)
-	g.remove("/fhir/clients/" + client.ID)
+	introspects("a new secret", rotated.Secret, http.StatusOK)
+	g.remove("/fhir/clients/" + servertest.NewcomerID)
 	check("removed", http.StatusBadRequest)
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/approve", ""); status != http.StatusNotFound {
+		t.Errorf("approval of one that was removed: %d", status)
+	}
 }
 
 // Who is known stays when a record that cannot be read is replaced.

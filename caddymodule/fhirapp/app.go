@@ -48,9 +48,6 @@ type App struct {
 	// once. Default: all that the client may have.
 	ScopeLimits []authorize.ScopeLimit `json:"scope_limits,omitempty"`
 
-	// Dynamic client registration (RFC 7591). Default: off.
-	Registration *Registration `json:"registration,omitempty"`
-
 	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
 	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
 
@@ -75,9 +72,6 @@ type App struct {
 	// also counts from a restart, and from the end of an outage of the store. After that, using it again ends the whole
 	// grant (RFC 9700 §4.14.2). At most 1m; negative: off. Default: `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
-
-	// The organization that apps show to people (SMART App Launch 2.2, User-access Brands). Default: none.
-	UserAccessBrands *UserAccessBrands `json:"user_access_brands,omitempty"`
 
 	// Accept authorization requests by POST as well as GET (SMART App Launch 2.2, capability `authorize-post`).
 	// Default: GET only.
@@ -136,6 +130,11 @@ type App struct {
 	// are previous ones, which may still have sealed them. What Caddy's storage holds is taken over once. Placeholders are
 	// supported. Default: none, they are in Caddy's storage.
 	StoreKeys []string `json:"store_keys,omitempty"`
+
+	// Features of the authorization server, by the names of their modules. Default: none.
+	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.features"`
+
+	clientSources []ClientSource
 
 	stores *stores.Set
 	keys   *keyring.Keyring
@@ -204,12 +203,8 @@ func (a *App) AllowsOrigin(origin string) bool { return a.Server().AllowsOrigin(
 
 // OAuthURIs returns the endpoints for the CapabilityStatement.
 func (a *App) OAuthURIs() smart.OAuthURIs {
-	uris := smart.OAuthURIs{
+	return smart.OAuthURIs{
 		Authorize: a.Issuer + authorize.AuthorizePath, Token: a.Issuer + authorize.TokenPath, Introspect: a.Issuer + authorize.IntrospectPath,
-		Revoke: a.Issuer + authorize.RevokePath, Manage: a.Issuer + authorize.AccountPath,
+		Revoke: a.Issuer + authorize.RevokePath, Manage: a.Issuer + authorize.AccountPath, Register: a.Server().RegistrationEndpoint(),
 	}
-	if a.Registration != nil {
-		uris.Register = a.Issuer + authorize.RegisterPath
-	}
-	return uris
 }

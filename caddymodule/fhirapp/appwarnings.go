@@ -32,21 +32,21 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 }
 
 // warnWithoutClients logs that no app can request tokens. Clients in the store are not known yet when this is checked.
-func warnWithoutClients(logger *slog.Logger, a *App) {
-	if len(a.Clients) == 0 && a.Registration == nil && !a.LaunchPage {
+func warnWithoutClients(logger *slog.Logger, a *App, c *authorize.Config) {
+	if len(c.Clients)+len(clientSourcesOf(c)) == 0 && !a.LaunchPage {
 		logger.Warn("the configuration has no client, so no app can request tokens until you add one (client in the Caddyfile, or caddy fhir-client add)")
 	}
 }
 
 // warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or
 // could be taken for somebody else.
-func warnOfPeople(logger *slog.Logger, a *App) {
+func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)
 	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, a.AdminPage) }
 	if a.AdminPage != "" && !slices.ContainsFunc(a.ScopeLimits, givesPage) {
 		logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", a.AdminPage)
 	}
-	if !grantsUserScopes(a) {
+	if !grantsUserScopes(c) {
 		return
 	}
 	for _, p := range a.IdentityProviders {
@@ -87,8 +87,7 @@ func warnOfStrangers(logger *slog.Logger, a *App) {
 }
 
 // grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
-func grantsUserScopes(a *App) bool {
+func grantsUserScopes(c *authorize.Config) bool {
 	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
-	return a.Registration != nil && slices.ContainsFunc(a.Registration.Scopes, isUsers) ||
-		slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, isUsers) })
+	return couldBeGranted(c, isUsers)
 }

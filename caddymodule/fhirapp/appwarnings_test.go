@@ -3,10 +3,12 @@ package fhirapp
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
@@ -45,7 +47,7 @@ func TestWarnings(t *testing.T) {
 		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Registration: &Registration{Registration: authorize.Registration{Scopes: []string{"user/*.rs"}}}}, nil, "idp=hospital"},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}}, []authorize.Client{servertest.Newcomer(nil)}, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
@@ -64,8 +66,15 @@ func TestWarnings(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&text, nil))
+			var c authorize.Config
+			for _, configured := range tt.app.Clients {
+				c.Clients = append(c.Clients, configured.core())
+			}
+			if slices.ContainsFunc(tt.clients, func(c authorize.Client) bool { return c.Registered }) {
+				c.Features = append(c.Features, servertest.Newcomers(tt.clients))
+			}
 			warnOfClients(logger, tt.app.Issuer, tt.clients)
-			warnOfPeople(logger, &tt.app)
+			warnOfPeople(logger, &tt.app, &c)
 			logged := text.String()
 			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
 				t.Errorf("logged %q, want %q", logged, tt.want)
@@ -80,17 +89,18 @@ func TestWarningWithoutClients(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		app  App
+		from authorize.Config
 		want bool
 	}{
-		{"none", App{}, true},
-		{"a client", App{Clients: make([]Client, 1)}, false},
-		{"clients register themselves", App{Registration: new(Registration)}, false},
-		{"the launch page has apps", App{LaunchPage: true}, false},
+		{"none", App{}, authorize.Config{}, true},
+		{"a client", App{}, authorize.Config{Clients: make([]authorize.Client, 1)}, false},
+		{"clients register themselves", App{}, authorize.Config{Features: []authorize.Feature{servertest.Newcomers{}}}, false},
+		{"the launch page has apps", App{LaunchPage: true}, authorize.Config{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.app)
+			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.app, &tt.from)
 			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
 				t.Errorf("logged %q", text.String())
 			}

@@ -68,15 +68,13 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	taken := takenNames{}
-	err := option.ParseDirective(d, option.Block{
+	fields := option.Block{
 		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             option.Word(&a.FHIRBase, fhirbase.CheckBase),
 		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, taken.check("user")) }),
 		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
 		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
 		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
-		"registration":          parseRegistration(&a.Registration),
-		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
 		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
@@ -99,14 +97,17 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
 		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
-	}, "user", "idp", "client", "scope_limit", "quota")
+	}
+	configured := fields.Features(features)
+	err := option.ParseDirective(d, fields, configured.Repeatable("user", "idp", "client", "scope_limit", "quota")...)
+	a.FeaturesRaw = configured.Raw()
 	switch {
 	case err != nil:
 		return err
 	case a.Issuer == "":
 		return d.Err("fhir needs an issuer")
 	}
-	return a.checkParsed(d)
+	return a.checkParsed(d, configured)
 }
 
 var checkAuditUserName = option.OneOf("off")
@@ -122,7 +123,7 @@ func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 }
 
 // checkParsed checks the lines of the block against each other.
-func (a *App) checkParsed(d *caddyfile.Dispenser) error {
+func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) error {
 	idps := []string{authorize.LocalUsers}
 	for _, p := range a.IdentityProviders {
 		idps = append(idps, p.Key)
@@ -134,9 +135,11 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 			}
 		}
 	}
-	if b := a.UserAccessBrands; b != nil {
-		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, fhirbase.DefaultBase)); err != nil {
-			return b.at.Wrap(err)
+	for _, feature := range configured.Used() {
+		if checked, ok := feature.(CheckedFeature); ok {
+			if err := checked.CheckParsed(a.Issuer, a.Issuer+cmp.Or(a.FHIRBase, fhirbase.DefaultBase)); err != nil {
+				return err
+			}
 		}
 	}
 	_, err := authorize.New(a.unresolved())

@@ -40,10 +40,6 @@ func corsBackend(asked *int) http.Handler {
 	})
 }
 
-func allowedOrigin(r *http.Response) string {
-	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
-}
-
 // The FHIR API is open to scripts of the clients' origins, whatever the answer, and
 // metadata to all (Inferno's cors_metadata; the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
@@ -72,8 +68,8 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := g.fromOrigin(tt.origin, http.MethodGet, tt.path, tt.token)
-			if r.StatusCode != tt.status || allowedOrigin(r) != tt.allowed {
-				t.Errorf("%d, allowed %q: %v", r.StatusCode, allowedOrigin(r), r.Header)
+			if r.StatusCode != tt.status || gatewaytest.AllowedOrigin(r) != tt.allowed {
+				t.Errorf("%d, allowed %q: %v", r.StatusCode, gatewaytest.AllowedOrigin(r), r.Header)
 			}
 			if r.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Error("credentials allowed")
@@ -100,8 +96,8 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 		{"/fhir/R4/Patient", "null", ""},
 	} {
 		r := g.preflight(tt.path, tt.origin)
-		if r.StatusCode != http.StatusNoContent || allowedOrigin(r) != tt.allowed {
-			t.Errorf("%s from %s: %d, allowed %q", tt.path, tt.origin, r.StatusCode, allowedOrigin(r))
+		if r.StatusCode != http.StatusNoContent || gatewaytest.AllowedOrigin(r) != tt.allowed {
+			t.Errorf("%s from %s: %d, allowed %q", tt.path, tt.origin, r.StatusCode, gatewaytest.AllowedOrigin(r))
 		}
 		if text := gatewaytest.Read(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
 			t.Errorf("%s: went on: %v %s", tt.path, r.Header, text)
@@ -146,11 +142,11 @@ func TestCORSSetting(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGateway(t, tt.caddyfile)
 			const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender"
-			if got := allowedOrigin(g.fromOrigin(tt.origin, http.MethodGet, path, "")); got != tt.allowed {
+			if got := gatewaytest.AllowedOrigin(g.fromOrigin(tt.origin, http.MethodGet, path, "")); got != tt.allowed {
 				t.Errorf("allowed %q", got)
 			}
-			if r := g.preflight(path, tt.origin); allowedOrigin(r) != tt.allowed || r.StatusCode != http.StatusNoContent {
-				t.Errorf("preflight: %d, allowed %q", r.StatusCode, allowedOrigin(r))
+			if r := g.preflight(path, tt.origin); gatewaytest.AllowedOrigin(r) != tt.allowed || r.StatusCode != http.StatusNoContent {
+				t.Errorf("preflight: %d, allowed %q", r.StatusCode, gatewaytest.AllowedOrigin(r))
 			}
 		})
 	}
@@ -160,8 +156,8 @@ func TestCORSSetting(t *testing.T) {
 func TestExpandWithoutCORS(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
-	if r := g.preflight("/fhir/R4/ValueSet/$expand", "https://viewer.example"); r.StatusCode != http.StatusTeapot || allowedOrigin(r) != "" {
-		t.Errorf("%d, allowed %q", r.StatusCode, allowedOrigin(r))
+	if r := g.preflight("/fhir/R4/ValueSet/$expand", "https://viewer.example"); r.StatusCode != http.StatusTeapot || gatewaytest.AllowedOrigin(r) != "" {
+		t.Errorf("%d, allowed %q", r.StatusCode, gatewaytest.AllowedOrigin(r))
 	}
 }
 
@@ -298,7 +294,7 @@ func TestCORSWriter(t *testing.T) {
 // corsEndpoint is a path with the scripts that may call it.
 type corsEndpoint struct {
 	path, method string // a method that the endpoint has
-	from         string // allowed origins: clients, * or, if empty, none
+	from         string // as [gatewaytest.CheckCORS] takes it
 }
 
 // corsEndpoints are all endpoints of the authorization server, by [authorize.EndpointName], and of the FHIR API.
@@ -308,14 +304,12 @@ var corsEndpoints = map[string]corsEndpoint{
 	"introspect":                 {"/oauth2/introspect", http.MethodPost, "clients"},
 	"par":                        {"/oauth2/par", http.MethodPost, "clients"},
 	"userinfo":                   {"/oauth2/userinfo", http.MethodGet, "clients"},
-	"register":                   {"/oauth2/register", http.MethodPost, "*"},
 	"style.json":                 {"/oauth2/style.json", http.MethodGet, "*"},
 	"jwks.json":                  {"/.well-known/jwks.json", http.MethodGet, "*"},
 	"openid-configuration":       {"/.well-known/openid-configuration", http.MethodGet, "*"},
 	"oauth-authorization-server": {"/.well-known/oauth-authorization-server", http.MethodGet, "*"},
 	"oauth-protected-resource":   {"/.well-known/oauth-protected-resource/fhir/R4", http.MethodGet, "*"},
 	"smart-configuration":        {"/fhir/R4/.well-known/smart-configuration", http.MethodGet, "*"},
-	"user-access-brands":         {"/fhir/R4/.well-known/user-access-brands", http.MethodGet, "*"},
 
 	// browsers are sent there, or people use them, with cookies
 	"authorize": {"/oauth2/authorize", http.MethodGet, ""}, "login": {"/oauth2/login", http.MethodPost, ""}, "callback": {"/oauth2/callback/hospital", http.MethodGet, ""},
@@ -327,7 +321,6 @@ var corsEndpoints = map[string]corsEndpoint{
 
 	// servers call them
 	"launch": {"/oauth2/launch", http.MethodPost, ""}, "backchannel_logout": {"/oauth2/backchannel_logout/hospital", http.MethodPost, ""},
-	"events": {"/oauth2/events/hospital", http.MethodPost, ""}, "scim": {"/oauth2/scim/hospital/Users", http.MethodGet, ""},
 
 	"FHIR read":        {"/fhir/R4/Patient/1", http.MethodGet, "clients"},
 	"FHIR update":      {"/fhir/R4/Patient/1", http.MethodPut, "clients"},
@@ -342,75 +335,19 @@ var corsEndpoints = map[string]corsEndpoint{
 	"below the issuer": {"/oauth2/nothing", http.MethodGet, ""},
 }
 
-// appHeaders are request headers that scripts send, or that browsers and tracing tools add to their requests.
-const appHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
-	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
-
 // One policy holds for all endpoints: preflights, responses and errors, whichever handler sends them.
 func TestCORSOfEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	for _, name := range authorize.EndpointNames {
+	for _, name := range authorize.EndpointNames() {
 		if corsEndpoints[name].path == "" {
 			t.Errorf("no row for the endpoint %s", name)
 		}
 	}
-	const idp = "idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}\n\t\t"
-	g := exampleGateway(t, corsBackend(new(int)), "user alice {", idp+
-		"registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t}\n\t\t"+
-		"user_access_brands ../internal/brands/testdata/network.json {\n\t\t\tprimary https://hospital.example\n\t\t}\n\t\tuser alice {")
+	const idp = "idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t}\n\t\t"
+	g := exampleGateway(t, corsBackend(new(int)), "user alice {", idp+"user alice {")
 	token := g.Token()
 	for name, e := range corsEndpoints {
-		t.Run(name, func(t *testing.T) {
-			for origin, isClient := range map[string]bool{
-				"https://app.example.org": true, "http://localhost:3000": true,
-				"https://anybody.example": false, "https://app.example.org.attacker.example": false, "http://app.example.org": false, "null": false,
-			} {
-				allowed := ""
-				switch {
-				case e.from == "*":
-					allowed = "*"
-				case e.from == "clients" && isClient:
-					allowed = origin
-				}
-				ask := func(method string, headers ...string) *http.Response {
-					return g.NewBrowser().Ask(method, e.path, "", append(headers, "Origin", origin)...)
-				}
-				preflight := ask(http.MethodOptions, "Access-Control-Request-Method", e.method, "Access-Control-Request-Headers", appHeaders)
-				if got := preflight.Header; allowedOrigin(preflight) != allowed || allowed != "" && (preflight.StatusCode != http.StatusNoContent ||
-					got.Get("Access-Control-Allow-Methods") != e.method || got.Get("Access-Control-Allow-Headers") != appHeaders) {
-					t.Errorf("preflight from %s: %d %v", origin, preflight.StatusCode, got)
-				}
-				responses := map[string]*http.Response{
-					"preflight":                preflight,
-					"without a token":          ask(e.method),
-					"with a token":             ask(e.method, "Authorization", "Bearer "+token),
-					"with a wrong token":       ask(e.method, "Authorization", "Bearer x"),
-					"by a method that is none": ask("PURGE", "Authorization", "Bearer "+token),
-				}
-				for name, r := range responses {
-					checkCORS(t, name+" from "+origin, r, allowed, name == "preflight")
-				}
-			}
-		})
-	}
-}
-
-// checkCORS checks the CORS headers of a response. Without allowed, only a preflight may tell that the endpoint has a policy.
-func checkCORS(t *testing.T, name string, r *http.Response, allowed string, isPreflight bool) {
-	t.Helper()
-	if allowedOrigin(r) != allowed || r.Header.Get("Access-Control-Allow-Credentials") != "" {
-		t.Errorf("%s: %d, allowed %q, want %q: %v", name, r.StatusCode, allowedOrigin(r), allowed, r.Header)
-	}
-	if allowed != "" && allowed != "*" && !slices.Contains(gatewaytest.HeaderList(r.Header, "Vary"), "Origin") {
-		t.Errorf("%s: Vary %q", name, r.Header["Vary"])
-	}
-	exposed := gatewaytest.HeaderList(r.Header, "Access-Control-Expose-Headers")
-	for _, header := range []string{
-		"Www-Authenticate", "Location", "Content-Location", "Link", "Etag", "Last-Modified", "Date", "Retry-After", "X-Progress", "X-Request-Id", "X-Correlation-Id",
-	} {
-		if want := allowed != "" && !isPreflight; slices.Contains(exposed, header) != want {
-			t.Errorf("%s: exposes %s: %t: %q", name, header, !want, exposed)
-		}
+		t.Run(name, func(t *testing.T) { gatewaytest.CheckCORS(t, g.Gateway, e.method, e.path, e.from, token) })
 	}
 }
 
@@ -421,7 +358,7 @@ func TestPreflightForNoHeaderNames(t *testing.T) {
 	for _, path := range []string{"/oauth2/token", "/.well-known/jwks.json", "/fhir/R4/Patient", "/fhir/R4/ValueSet/$expand", "/fhir/R4/metadata"} {
 		for _, names := range []string{"a b", "a:b", "a;b", "<script>", "ä", strings.Repeat("a,", 3000)} {
 			r := g.Ask(http.MethodOptions, path, "", "Origin", "https://app.example.org", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", names)
-			if r.StatusCode != http.StatusBadRequest || allowedOrigin(r) != "" || r.Header.Get("Access-Control-Allow-Headers") != "" {
+			if r.StatusCode != http.StatusBadRequest || gatewaytest.AllowedOrigin(r) != "" || r.Header.Get("Access-Control-Allow-Headers") != "" {
 				t.Errorf("%s: %.20q: %d %v", path, names, r.StatusCode, r.Header)
 			}
 		}

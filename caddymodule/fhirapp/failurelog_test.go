@@ -38,7 +38,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	example := gatewaytest.ExampleText(t, "", "")
 	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")
 	const unknown, incomplete = "/fhir/R4/ValueSet/$expand?url=http://x.example/vs", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/observation-codes"
-	foreignToken := startKeycloak(t)
+	foreignToken := gatewaytest.NewIssuer(t)
 	foreignToken.URL = down.URL
 	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.NoBackend)
 	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.NoBackend + "\n" + outcome + "}\n"

@@ -33,6 +33,9 @@ type IdentityProvider struct {
 
 	// Ask the provider again, by its refresh token, whether people who signed in may still come. Default: every `5m`.
 	Revalidate *Revalidation `json:"revalidate,omitempty"`
+
+	// Features of this identity provider, by the names of their modules. Default: none.
+	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.idp"`
 }
 
 // Revalidation asks an identity provider again.
@@ -73,7 +76,7 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 		return none, fmt.Errorf("kind: %w", err)
 	}
 	c := p.complete()
-	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret, "scim": &c.SCIM}); err != nil {
+	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret}); err != nil {
 		return none, err
 	}
 	config, err := p.TLS.ClientConfig()
@@ -110,7 +113,6 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
 		"sub_issuer":          option.Word(&p.SubIssuer, upstream.CheckIssuer),
-		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
 		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), authorize.CheckMappedACR),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
@@ -121,7 +123,9 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"revalidate":          p.parseRevalidate,
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
-	err = fields.Parse(d, "claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow")
+	configured := fields.Features(providerFeatures)
+	err = fields.Parse(d, configured.Repeatable("claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow")...)
+	p.FeaturesRaw = configured.Raw()
 	switch {
 	case err != nil:
 		return err

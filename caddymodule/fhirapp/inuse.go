@@ -23,7 +23,7 @@ func (*stateInUse) Destruct() error { return nil }
 // loadKeys makes the keyring, with the keys that the previous configuration had at that place, and returns all that is
 // known from it. It reads nothing yet.
 func (a *App) loadKeys(place string) (*stateInUse, error) {
-	storage, err := a.keyStorage()
+	storage, err := keyStorage(a)
 	if err != nil {
 		return nil, err
 	}

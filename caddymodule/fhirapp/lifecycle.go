@@ -28,7 +28,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	place := a.keyPlace()
+	place := keyPlace(a)
 	if err := a.provisionStores(ctx); err != nil {
 		return err
 	}
@@ -50,10 +50,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
-	warnWithoutClients(a.logger, a)
+	warnWithoutClients(a.logger, a, &config)
 	appsInUse.Store(a, nil)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
-	warnOfPeople(a.logger, a)
+	warnOfPeople(a.logger, a, &config)
 	_, err = site.Checks(ctx)
 	return err
 }

@@ -9,11 +9,8 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/sample"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres"
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 

@@ -17,20 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
-)
-
-// Names of users and clients: badNames cannot be a sub anywhere, reservedNames only as others' tokens have them.
-var (
-	badNames = map[string]string{
-		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",
-		"DEL": "wendy\x7f", "300 bytes": strings.Repeat("x", 300), "not ASCII": "wéndy", "no-break space": "wendy\u00a0",
-	}
-	reservedNames = map[string]string{
-		"a client that registered itself": "registered-0123456789abcdef0123456789abcdef", "a person of an identity provider": strings.Repeat("A", 43),
-	}
-	goodNames = map[string]string{"plain": "wendy", "with a space": "Wendy Adams", "an address": "wendy@hospital.example", "255 bytes": strings.Repeat("x", 255)}
 )
 
 // An entrance takes a name, and reports whether the name could be the sub of a token.
@@ -84,14 +71,7 @@ func entrances(t *testing.T) map[string]entrance {
 		}
 		return false
 	}
-	converts := func(t *testing.T, realm map[string]any, head string) bool {
-		text, _, err := keycloakrealm.Convert([]byte(jsonOf(t, realm)), "https://x.example", checkCaddyfile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Contains(text, "\n\t\t"+head+" ")
-	}
-	foreign := startKeycloak(t)
+	foreign := gatewaytest.NewIssuer(t)
 	var introspected string
 	introspection := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -164,16 +144,6 @@ https://localhost:8443 {
 		"admin page, client": {takes: func(t *testing.T, name string) bool {
 			return addsOnPage(t, "clients", name, url.Values{"redirect_uris": {"https://a.example/cb"}})
 		}},
-		"Keycloak, user": {takes: func(t *testing.T, name string) bool {
-			password := map[string]any{
-				"type": "password", "secretData": `{"value":"AAAA","salt":"AAAA"}`,
-				"credentialData": `{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"hashLength":["32"],"memory":["7168"],"type":["id"],"version":["1.3"],"parallelism":["1"]}}`,
-			}
-			return converts(t, map[string]any{"realm": "r", "users": []any{map[string]any{"username": name, "enabled": true, "credentials": []any{password}}}}, "user")
-		}},
-		"Keycloak, client": {takes: func(t *testing.T, name string) bool {
-			return converts(t, map[string]any{"realm": "r", "clients": []any{map[string]any{"clientId": name, "publicClient": true, "redirectUris": []string{"https://x.example/cb"}}}}, "client")
-		}},
 		"identity provider, mapped sub": {spaces: true, takes: func(t *testing.T, name string) bool {
 			signIns++
 			idp.Change(func(s *authorizetest.Settings) {
@@ -189,10 +159,10 @@ https://localhost:8443 {
 			return browser.Get("/oauth2/callback/hospital?"+idp.Authorize(t, r.Header.Get("Location")).Encode(), "").StatusCode == http.StatusFound
 		}},
 		"trusted issuer, sub": {foreign: true, takes: func(t *testing.T, name string) bool {
-			return passes(t, foreign.sign(t, claims(name, nil)), name)
+			return passes(t, foreign.Sign(t, claims(name, nil)), name)
 		}},
 		"trusted issuer, client_id": {foreign: true, takes: func(t *testing.T, name string) bool {
-			return passes(t, foreign.sign(t, claims("u", map[string]any{"client_id": name})), "u")
+			return passes(t, foreign.Sign(t, claims("u", map[string]any{"client_id": name})), "u")
 		}},
 		"introspection, sub": {foreign: true, takes: func(t *testing.T, name string) bool {
 			signIns++
@@ -214,17 +184,17 @@ func TestNames(t *testing.T) {
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		e := all[at]
 		t.Run(at, func(t *testing.T) {
-			for name, text := range badNames {
+			for name, text := range gatewaytest.BadNames {
 				if e.takes(t, text) {
 					t.Errorf("%s is accepted", name)
 				}
 			}
-			for name, text := range reservedNames {
+			for name, text := range gatewaytest.ReservedNames {
 				if e.takes(t, text) != e.foreign {
 					t.Errorf("%s is accepted: %v", name, !e.foreign)
 				}
 			}
-			for name, text := range goodNames {
+			for name, text := range gatewaytest.GoodNames {
 				if want := !e.spaces || !strings.Contains(text, " "); e.takes(t, text) != want {
 					t.Errorf("%s is accepted: %v", name, !want)
 				}
@@ -249,7 +219,7 @@ func TestBadNamesInStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bad := slices.Concat(slices.Collect(maps.Values(badNames)), slices.Collect(maps.Values(reservedNames)))
+	bad := slices.Concat(slices.Collect(maps.Values(gatewaytest.BadNames)), slices.Collect(maps.Values(gatewaytest.ReservedNames)))
 	for _, name := range bad {
 		put(roster.Users, name, map[string]any{"name": name, "password_hash": bcryptOfX})
 		put(roster.Clients, name, map[string]any{"id": name})

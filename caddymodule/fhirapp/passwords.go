@@ -15,10 +15,11 @@ const hashCommand = "caddy hash-password --algorithm argon2id"
 
 var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: " + hashCommand)
 
-// passwords compares with Caddy's own hash modules, chosen by the hash's prefix.
-type passwords struct{}
+// Passwords compares with Caddy's own hash modules, chosen by the hash's prefix.
+type Passwords struct{}
 
-func (passwords) Compare(hash, password []byte) (bool, error) {
+// Compare implements [people.PasswordComparer].
+func (Passwords) Compare(hash, password []byte) (bool, error) {
 	if strings.HasPrefix(string(hash), "$argon2id$") {
 		return caddyauth.Argon2idHash{}.Compare(hash, password)
 	}

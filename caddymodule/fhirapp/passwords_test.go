@@ -50,7 +50,7 @@ func TestPasswordsOfExample(t *testing.T) {
 		t.Errorf("%d users", len(users))
 	}
 	for _, user := range users {
-		if ok, err := (passwords{}).Compare([]byte(user[2]), []byte(user[1]+"-demo-password")); !ok || err != nil {
+		if ok, err := (Passwords{}).Compare([]byte(user[2]), []byte(user[1]+"-demo-password")); !ok || err != nil {
 			t.Errorf("%s: %v", user[1], err)
 		}
 	}

@@ -19,7 +19,7 @@ const wardPolicies = `
 // TestPoliciesOfOtherIssuers: groups and claims are those of the token, also nested ones, and missing ones are empty.
 func TestPoliciesOfOtherIssuers(t *testing.T) {
 	t.Parallel()
-	k := startKeycloak(t)
+	k := gatewaytest.NewIssuer(t)
 	names := "\n\t\t\ttoken_claim groups realm_access.roles\n\t\t\ttoken_claim ward hospital.ward\n\t\t\ttoken_claim none"
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+k.URL+names+wardPolicies+"\n\t\t}\n"))
 	for _, tt := range []struct {
@@ -39,7 +39,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 			"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
 		}
 		maps.Copy(claims, tt.claims)
-		token := k.sign(t, claims)
+		token := k.Sign(t, claims)
 		for range 2 { // verified, and remembered
 			if r := g.Get("/fhir/R4/Patient", token); r.StatusCode != tt.status {
 				t.Errorf("%s: status %d, want %d", tt.name, r.StatusCode, tt.status)

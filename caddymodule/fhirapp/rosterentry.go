@@ -16,6 +16,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
@@ -103,14 +104,27 @@ func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
 	if c.kind != roster.Clients {
 		return entries, nil
 	}
-	registered, err := c.app.Server().Clients().Registered(ctx)
-	for _, c := range registered {
-		entries = append(entries, rosterEntry{
-			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
-			Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
-		})
+	for _, source := range c.app.clientSources {
+		registered, failed := source.Registered(ctx)
+		err = errors.Join(err, failed)
+		for _, c := range registered {
+			entries = append(entries, rosterEntry{
+				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
+				Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
+			})
+		}
 	}
 	return entries, err
+}
+
+// ofSource does something about a client of a feature.
+func (c rosterChange) ofSource(do func(ClientSource) error) error {
+	for _, source := range c.app.clientSources {
+		if err := do(source); !errors.Is(err, client.ErrNotRegistered) {
+			return err
+		}
+	}
+	return client.ErrNotRegistered
 }
 
 // configured are the entries of the configuration.
@@ -196,7 +210,7 @@ func (c rosterChange) remove(ctx context.Context) (rosterEntry, error) {
 	if errors.Is(err, roster.ErrUnknown) && c.kind == roster.Clients {
 		removed.From = "registration"
 		if err = c.revokeClient(ctx); err == nil {
-			err = c.app.Server().Clients().Remove(ctx, c.name)
+			err = c.ofSource(func(s ClientSource) error { return s.Remove(ctx, c.name) })
 		}
 	}
 	return removed, err
@@ -204,7 +218,8 @@ func (c rosterChange) remove(ctx context.Context) (rosterEntry, error) {
 
 // approve approves a client that registered itself.
 func (c rosterChange) approve(ctx context.Context) (rosterEntry, error) {
-	return rosterEntry{Name: c.name, From: "registration"}, c.app.Server().Clients().Approve(ctx, c.name)
+	err := c.ofSource(func(s ClientSource) error { return s.Approve(ctx, c.name) })
+	return rosterEntry{Name: c.name, From: "registration"}, err
 }
 
 // rotateSecret gives a client a new secret.
@@ -221,7 +236,10 @@ func (c rosterChange) rotateSecret(ctx context.Context) (rosterEntry, error) {
 	})
 	if errors.Is(err, roster.ErrUnknown) {
 		rotated.From = "registration"
-		rotated.Secret, err = c.app.Server().Clients().RotateSecret(ctx, c.name)
+		err = c.ofSource(func(s ClientSource) (err error) {
+			rotated.Secret, err = s.RotateSecret(ctx, c.name)
+			return err
+		})
 	}
 	return rotated, err
 }

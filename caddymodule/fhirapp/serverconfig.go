@@ -15,21 +15,18 @@ import (
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
-	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.stores.Store, a.stores.Durable
+	c.Passwords, c.Keys, c.Store, c.Durable = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
 	if a.quotas, err = quotaoption.New(a.Quotas, a.Issuer, a.stores.Store, a.keys); err != nil {
 		return c, err
 	}
 	c.CountToken = a.quotas.CountToken
-	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), clientStore(a.stores, a.StoreKeys)); err != nil {
-		return c, err
-	}
-	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.Issuer + a.FHIRBase); err != nil {
-		return c, err
-	}
 	if c.Branding, err = a.Branding.resolved(); err != nil {
 		return c, err
 	}
-	return c, a.resolve(&c)
+	if err := a.resolve(&c); err != nil {
+		return c, err
+	}
+	return c, loadFeatures(a, &c)
 }
 
 // resolve replaces the placeholders of secrets in copies: the configuration that Caddy shows and saves keeps them.

@@ -7,14 +7,13 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
-func (a *App) keyStorage() (keyring.Storage, error) {
+func keyStorage(a *App) (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
 	}
@@ -23,7 +22,7 @@ func (a *App) keyStorage() (keyring.Storage, error) {
 }
 
 // keyPlace tells where the keys are from other places.
-func (a *App) keyPlace() string {
+func keyPlace(a *App) string {
 	place := fmt.Sprintf("%p", a.ctx.Storage())
 	if settings, err := json.Marshal(a.ctx.Storage()); err == nil {
 		place = fmt.Sprintf("%T %s", a.ctx.Storage(), settings)
@@ -42,12 +41,4 @@ func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error)
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
 	return sharedkey.Resolve("store_key", configured, sealedstorage.NewKeys)
-}
-
-// clientStore is where registered clients are, or nil if in Caddy's storage.
-func clientStore(s *stores.Set, storeKeys []string) store.Store {
-	if len(storeKeys) == 0 {
-		return nil
-	}
-	return s.Durable
 }

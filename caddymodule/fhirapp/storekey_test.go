@@ -1,13 +1,11 @@
 package fhirapp
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,46 +72,6 @@ func TestStoreKeyTakesOverKeys(t *testing.T) {
 	}
 	if !newGateway(t, with).accepts(token) {
 		t.Error("another gateway refuses it")
-	}
-}
-
-// Registered clients too are in the store, those of before included.
-func TestStoreKeyTakesOverClients(t *testing.T) {
-	t.Parallel()
-	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
-	const registration = "\n\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}"
-	register := func(g *gateway) (uri, token string) {
-		response := g.Ask(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,
-			"Content-Type", "application/json", "Authorization", "Bearer sesame")
-		var client struct {
-			URI   string `json:"registration_client_uri"`
-			Token string `json:"registration_access_token"`
-		}
-		if err := json.NewDecoder(response.Body).Decode(&client); err != nil || client.Token == "" {
-			t.Fatalf("%+v %v", client, err)
-		}
-		return strings.TrimPrefix(client.URI, "https://localhost:8443"), client.Token
-	}
-	ask := func(g *gateway, method, uri, token string) int {
-		return g.Ask(method, uri, "", "Authorization", "Bearer "+token).StatusCode
-	}
-	before, beforeToken := register(newGatewayAt(t, sharing(t, path, registration), folder))
-	with := sharing(t, path, registration+"\n\t\tstore_key "+storeKey)
-	one, other := newGatewayAt(t, with, folder), newGateway(t, with)
-	if status := ask(one, http.MethodGet, before, beforeToken); status != http.StatusOK {
-		t.Errorf("one of before: %d", status)
-	}
-	since, sinceToken := register(one)
-	for uri, token := range map[string]string{before: beforeToken, since: sinceToken} {
-		if status := ask(other, http.MethodGet, uri, token); status != http.StatusOK {
-			t.Errorf("at another gateway: %d", status)
-		}
-		if status := ask(one, http.MethodDelete, uri, token); status != http.StatusNoContent {
-			t.Errorf("DELETE: %d", status)
-		}
-		if status := ask(other, http.MethodGet, uri, token); status != http.StatusUnauthorized {
-			t.Errorf("at another gateway, once it was deleted: %d", status)
-		}
 	}
 }
 

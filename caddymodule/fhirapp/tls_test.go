@@ -22,7 +22,7 @@ func TestPrivateAuthority(t *testing.T) {
 	file := func(name string) string { return filepath.Join(folder, name) }
 	own.Write(file("ca.pem"), "CERTIFICATE", own.Certificate.Raw)
 	clients.Issue("gateway", file("client.pem"), file("client.key"))
-	k := serveKeycloak(t, func(handler http.Handler) *httptest.Server { return serveTLS(t, own, clients, handler) })
+	k := gatewaytest.ServeIssuer(t, func(handler http.Handler) *httptest.Server { return serveTLS(t, own, clients, handler) })
 	ca := "\ntls_ca " + file("ca.pem")
 	both := ca + "\ntls_client " + file("client.pem") + " " + file("client.key")
 	for _, tt := range []struct {
@@ -84,9 +84,9 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 }
 
 // assertionForm is a token request of a client, authenticated with the issuer's key.
-func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
+func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Values {
 	t.Helper()
-	assertion := k.sign(t, map[string]any{
+	assertion := k.Sign(t, map[string]any{
 		"iss": client, "sub": client, "aud": "https://localhost:8443/oauth2/token", "jti": "1", "exp": time.Now().Add(time.Minute).Unix(),
 	})
 	return url.Values{

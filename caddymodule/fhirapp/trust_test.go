@@ -1,8 +1,6 @@
 package fhirapp
 
 import (
-	"crypto/elliptic"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -10,79 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
-
-// keycloak is another issuer: discovery, keys, introspection.
-type keycloak struct {
-	*httptest.Server
-	key     jose.JSONWebKey
-	fetched int
-}
-
-func startKeycloak(t *testing.T) *keycloak {
-	t.Helper()
-	return serveKeycloak(t, func(handler http.Handler) *httptest.Server {
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
-		return server
-	})
-}
-
-func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *keycloak {
-	t.Helper()
-	k := &keycloak{key: jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
-	mux := http.NewServeMux()
-	k.Server = serve(mux)
-	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"issuer": k.URL, "jwks_uri": k.URL + "/keys", "authorization_endpoint": k.URL + "/auth", "token_endpoint": k.URL + "/token",
-			"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
-		})
-	})
-	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		k.fetched++
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.key.Public()}})
-	})
-	mux.HandleFunc("/introspect", func(w http.ResponseWriter, r *http.Request) {
-		id, secret, _ := r.BasicAuth()
-		active := id == "gateway" && secret == "s3cret" && r.FormValue("token") == "opaque"
-		answer := map[string]any{"active": active}
-		if active {
-			answer = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix()}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer)
-	})
-	return k
-}
-
-func (k *keycloak) Token(t *testing.T, audience string) string {
-	t.Helper()
-	return k.sign(t, map[string]any{
-		"iss": k.URL, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1",
-		"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
-	})
-}
-
-func (k *keycloak) sign(t *testing.T, claims map[string]any) string {
-	t.Helper()
-	return josetest.SignClaims(t, jose.SigningKey{Algorithm: jose.ES256, Key: k.key}, josetest.Header{"typ": "JWT"}, claims)
-}
 
 // Beside our own tokens, and without the fhir app too, the guard accepts those of a
 // trusted issuer and those that an introspection endpoint says are active.
 func TestTrustedIssuer(t *testing.T) {
 	t.Parallel()
-	k := startKeycloak(t)
+	k := gatewaytest.NewIssuer(t)
 	trusting := "fhir_bearer {\n\t\t\ttrust " + k.URL + "\n\t\t\tintrospect " + k.URL + "/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"
 	beside := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", trusting))
 	alone := newGateway(t, `{
@@ -124,8 +62,8 @@ https://localhost:8443 {
 			}
 		})
 	}
-	if k.fetched != 1 && k.fetched != 2 {
-		t.Errorf("the keys of two gateways were fetched %d times", k.fetched)
+	if k.Fetched != 1 && k.Fetched != 2 {
+		t.Errorf("the keys of two gateways were fetched %d times", k.Fetched)
 	}
 }
 
@@ -133,7 +71,7 @@ https://localhost:8443 {
 // 9110 §15.6.4, §10.2.3).
 func TestIntrospectionDown(t *testing.T) {
 	t.Parallel()
-	k := startKeycloak(t)
+	k := gatewaytest.NewIssuer(t)
 	k.Close()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tintrospect "+k.URL+
 		"/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"))
@@ -152,7 +90,7 @@ func TestIntrospectionDown(t *testing.T) {
 // are released.
 func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
-	k := startKeycloak(t)
+	k := gatewaytest.NewIssuer(t)
 	token := k.Token(t, "api://fhir")
 	load := func() (*bearer.Bearer, error) {
 		ctx, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -194,7 +132,7 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 //
 // Not in parallel: Caddy's default logger is the process's.
 func TestWarningOfClaim(t *testing.T) {
-	k, file := startKeycloak(t), filepath.Join(t.TempDir(), "log")
+	k, file := gatewaytest.NewIssuer(t), filepath.Join(t.TempDir(), "log")
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+k.URL+" api://fhir\n\t\t}\n", gatewaytest.ExampleLog, "",
 		"\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+file+"\n\t}\n"))
 	for range 30 {

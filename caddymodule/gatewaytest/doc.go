@@ -4,6 +4,9 @@
 //
 //	gateway.go   New: a gateway, and the browser before it
 //	provision.go Adapt and Provision: a configuration, one at a time
+//	caddyfile.go what a Caddyfile is adapted to, and the errors of a wrong one
+//	cors.go      which scripts may call an endpoint
+//	pace.go      a body that comes slowly
 //	file.go      files that tests write and read
 //	log.go       what Caddy logs, shown where the test fails
 //	main.go      Main: a process that nothing set on the machine reaches

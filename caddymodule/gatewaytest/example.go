@@ -53,6 +53,9 @@ func ExampleAsIs(t testing.TB, oldnew ...string) string {
 		}
 		text = strings.Replace(text, pair[0], pair[1], 1)
 	}
+	if _, err := caddy.GetModule("http.handlers.fhir_sample"); err != nil {
+		text = strings.Replace(text, "\t\tfhir_sample\n", "", 1) // the tests do not link this feature
+	}
 	return text
 }
 

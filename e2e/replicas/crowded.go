@@ -15,8 +15,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"

@@ -148,20 +148,18 @@ func TestRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// TestBrowserRefusalsNameClient does the same for endpoints that browsers are sent to, for access tokens, refresh tokens without
-// a client_id, and registrations.
+// TestBrowserRefusalsNameClient does the same for endpoints that browsers are sent to, for access tokens, and refresh tokens without
+// a client_id.
 func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
-	registered := new(servertest.ClientStorage)
 	server := servertest.New(t, func(c *authorize.Config) {
-		servertest.Registering(registered)(c)
-		c.Registration.Approval, c.AuthorizePOST, c.Audit = true, true, trail.Record
+		servertest.WithNewcomers(servertest.Newcomer(func(c *client.Client) { c.Waits = true }))(c)
+		c.AuthorizePOST, c.Audit = true, trail.Record
 		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout}
 		c.Clients[2].RequirePushed = true
 	})
 	b := servertest.NewBrowser(t, server)
-	_, newcomer := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
@@ -170,12 +168,6 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		r := servertest.PostRequest(path, form)
 		r.Header.Set("Authorization", "Bearer "+token)
 		return r
-	}
-	management := func(method, token string) *http.Request {
-		r := httptest.NewRequest(method, strings.TrimPrefix(newcomer.URI, servertest.Issuer), strings.NewReader("{}"))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+token)
-		return servertest.Secure(r)
 	}
 	get := func(target string) *http.Request {
 		return servertest.Secure(httptest.NewRequest(http.MethodGet, target, nil))
@@ -200,7 +192,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"pushed request, twice", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x&request_uri=y"), false},
 		{"not pushed", "strict", authorize(url.Values{"client_id": {"strict"}}), false},
 		{"request object", "app", authorize(url.Values{"request": {"x.y.z"}}), false},
-		{"waits for approval", newcomer.ID, authorize(url.Values{"client_id": {newcomer.ID}}), false},
+		{"waits for approval", servertest.NewcomerID, authorize(url.Values{"client_id": {servertest.NewcomerID}}), false},
 		{"posted, twice", "app", servertest.PostRequest("/oauth2/authorize", url.Values{"client_id": {"app"}, "scope": {"a", "b"}}), false},
 		{"posted with a query", "app", servertest.PostRequest("/oauth2/authorize?x=y", url.Values{"client_id": {"app"}}), false},
 
@@ -213,12 +205,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"introspection by a token, no token named", "service", bearer("/oauth2/introspect", nil), false},
 
 		{"pushed, wrong redirect_uri", "app", servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"redirect_uri": {wrong}})), true},
-		{"pushed, waits for approval", newcomer.ID, servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})), false},
-
-		{"registration, read by another token", newcomer.ID, management(http.MethodGet, "x"), false},
-		{"registration, update by another token", newcomer.ID, management(http.MethodPut, "x"), false},
-		{"registration, removal by another token", newcomer.ID, management(http.MethodDelete, "x"), false},
-		{"registration, update that is refused", newcomer.ID, management(http.MethodPut, newcomer.AccessToken), false},
+		{"pushed, waits for approval", servertest.NewcomerID, servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"client_id": {servertest.NewcomerID}, "client_secret": {servertest.NewcomerSecret}})), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			response := servertest.NewBrowser(t, server).Send(tt.request)

@@ -58,7 +58,7 @@ func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Cli
 	}
 	audit.NoteClient(r.Context(), client.ID)
 	switch {
-	case client.waits:
+	case client.Waits:
 		return nil, errNotApproved
 	case !client.Public():
 		audit.NoteAuthenticated(r.Context())
@@ -183,7 +183,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	case p.Get("client_id") != "" && p.Get("client_id") != client.ID:
 		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
-	if err := verifyAssertion(r.Context(), client.keys, raw); err != nil {
+	if err := verifyAssertion(r.Context(), client.Keys, raw); err != nil {
 		return nil, err
 	}
 	audiences := []string{a.Issuer}
@@ -208,7 +208,7 @@ func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Clien
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case client == nil || client.keys == nil || client.RequestObjects.KeysOnly:
+	case client == nil || client.Keys == nil || client.RequestObjects.KeysOnly:
 		return nil, nil, invalidAssertion("no client with this sub has keys here")
 	case !slices.Contains(AssertionAlgorithms, header.Algorithm):
 		return nil, nil, invalidAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")

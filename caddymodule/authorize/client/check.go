@@ -23,7 +23,7 @@ func (c *Client) Complete(grants GrantTypes) error {
 		c.ResponseTypes = []string{"code"}
 	}
 	if c.Secret != "" {
-		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
+		c.secretDigest, c.guessable = Digest(c.Secret), IsGuessable(c.Secret)
 	} else if c.SecretSHA256 != nil {
 		c.secretDigest = c.SecretSHA256
 	}
@@ -39,7 +39,7 @@ func (c *Client) checkRequestObjects() error {
 	switch {
 	case !c.RequestObjects.Required:
 		return nil
-	case c.keys == nil:
+	case c.Keys == nil:
 		return errors.New("required request objects must be signed, which needs jwks or jwks_uri")
 	case c.RequestObjects.Algorithm == Unsigned:
 		return errors.New("required request objects must be signed: request_object_signing_alg must not be none")
@@ -50,7 +50,7 @@ func (c *Client) checkRequestObjects() error {
 func (c *Client) checkRedirectURIs() error {
 	check := CheckRedirectURI
 	if c.Native {
-		check = checkNativeRedirectURI
+		check = CheckNativeRedirectURI
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := check(uri); err != nil {

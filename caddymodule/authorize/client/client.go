@@ -132,10 +132,11 @@ type Client struct {
 	Links              Links  `json:"-"` // that people are shown
 	Registered         bool   `json:"-"` // it did register itself: only the digest of its secret is known
 
-	secretDigest []byte // nil without a secret
-	guessable    bool   // Secret is
-	keys         *upstream.KeySet
-	waits        bool                              // for the operator's approval
+	Waits bool             `json:"-"` // for the operator's approval
+	Keys  *upstream.KeySet `json:"-"` // of JWKS or JWKSURI. Default: made by [Client.Complete].
+
+	secretDigest []byte                            // nil without a secret
+	guessable    bool                              // Secret is
 	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
 
 	// Generation tells the client from earlier ones with its ID. Default: there are none.
@@ -185,7 +186,7 @@ const (
 
 // Public reports whether the client cannot authenticate (RFC 6749 §2.1).
 func (c *Client) Public() bool {
-	return c.Secret == "" && c.secretDigest == nil && (c.RequestObjects.KeysOnly || len(c.JWKS) == 0 && c.JWKSURI == "")
+	return c.Secret == "" && c.SecretSHA256 == nil && (c.RequestObjects.KeysOnly || len(c.JWKS) == 0 && c.JWKSURI == "")
 }
 
 // Title returns the name to show to people.
@@ -238,7 +239,7 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 // hasSecret compares digests, so that timing reveals neither the length of the secret nor
 // the first difference.
 func (c *Client) hasSecret(secret string) bool {
-	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
+	return c.secretDigest != nil && SameDigest(c.secretDigest, secret)
 }
 
 // ResponseTypes are those of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.

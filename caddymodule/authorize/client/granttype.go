@@ -62,13 +62,13 @@ func (gs GrantTypes) Configurable() []string {
 	return gs.names(func(g GrantType) bool { return g.Check != nil })
 }
 
-// registrable are the names of those that an app may list when it registers itself.
-func (gs GrantTypes) registrable() []string {
+// Registrable are the names of those that an app may list when it registers itself.
+func (gs GrantTypes) Registrable() []string {
 	return gs.names(func(g GrantType) bool { return g.Registrable })
 }
 
-// registeredFor are the names of those that the registration of an app lists.
-func (gs GrantTypes) registeredFor(c *Client) []string {
+// RegisteredFor are the names of those that the registration of an app lists.
+func (gs GrantTypes) RegisteredFor(c *Client) []string {
 	return gs.names(func(g GrantType) bool { return g.Registrable && g.offeredTo(c) })
 }
 

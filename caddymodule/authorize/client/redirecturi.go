@@ -71,8 +71,8 @@ var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::
 // dot (RFC 8252 §7.1). A host is optional.
 var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
-// checkNativeRedirectURI also accepts loopback and private-use schemes (RFC 8252 §7).
-func checkNativeRedirectURI(uri string) error {
+// CheckNativeRedirectURI also accepts loopback and private-use schemes (RFC 8252 §7).
+func CheckNativeRedirectURI(uri string) error {
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func CheckAnyRedirectURI(uri string) error {
 	if CheckRedirectURI(uri) == nil {
 		return nil
 	}
-	return checkNativeRedirectURI(uri)
+	return CheckNativeRedirectURI(uri)
 }
 
 // IsLocal reports whether a URI of http or https leads to the person's own computer, whatever

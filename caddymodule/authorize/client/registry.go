@@ -2,15 +2,43 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/http"
+	"slices"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
+
+// A Source finds clients that are not configured. A feature adds it to [Registry.Sources].
+type Source interface {
+	// Find returns the client with a client_id, or nil. It may wait for approval.
+	Find(ctx context.Context, id string) (*Client, error)
+
+	// IDs returns the client_ids of all clients.
+	IDs(ctx context.Context) ([]string, error)
+
+	// Any returns a client that is allowed what a client of this source can be allowed, for discovery documents.
+	Any() *Client
+}
+
+// ErrNotRegistered is returned for a client_id that no source has.
+var ErrNotRegistered = errors.New("no client with this client_id has registered itself")
+
+// RegisteredClient is a client that registered itself, as the operator sees it.
+type RegisteredClient struct {
+	Client   Client    // as registered, within what the configuration allows
+	IssuedAt time.Time // when it registered
+	Waits    bool      // for the operator's approval
+	Secret   bool      // it has one
+}
 
 // Registry finds clients.
 //
@@ -21,17 +49,22 @@ type Registry struct {
 	launching  int                      // clients with LaunchContext
 
 	GrantTypes GrantTypes // that clients may use
-	Registrar  *registrar // nil without registration
+	Sources    []Source   // of clients that are not configured
 
 	// Known is asked about a client that is not known, and says why there may be more, if so.
 	// Default: there are no more.
 	Known func(context.Context) error
 }
 
+// errNotApproved is the answer to a client that waits for approval.
+var errNotApproved = &oauth2.Error{
+	Code: "unauthorized_client", Description: "the operator of this server has not approved this app yet", Status: http.StatusForbidden,
+}
+
 // Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	c, err := r.named(ctx, id)
-	if err == nil && c != nil && c.waits {
+	if err == nil && c != nil && c.Waits {
 		return nil, errNotApproved
 	}
 	return c, err
@@ -42,9 +75,8 @@ func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 	if c := r.Configured(id); c != nil {
 		return c, nil
 	}
-	if r.Registrar != nil {
-		c, err := r.Registrar.find(ctx, id)
-		if c != nil || err != nil {
+	for _, source := range r.Sources {
+		if c, err := source.Find(ctx, id); c != nil || err != nil {
 			return c, err
 		}
 	}
@@ -69,8 +101,9 @@ func (r *Registry) Note(ctx context.Context, id string) bool {
 
 // IDs returns the client_ids of all clients.
 func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
-	if r.Registrar != nil {
-		ids, err = r.Registrar.shelf.ids(ctx)
+	for _, source := range r.Sources {
+		found, failed := source.IDs(ctx)
+		ids, err = append(ids, found...), errors.Join(err, failed)
 	}
 	for id := range r.configured.All() {
 		ids = append(ids, id)
@@ -78,11 +111,9 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// NewRegistry returns an issuer's registry without configured clients. Unless c is nil, clients
-// can register themselves.
-func NewRegistry(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*Registry, error) {
-	registrar, err := newRegistrar(issuer, c, grants, logger)
-	return &Registry{configured: new(persistent.Map[*Client]), GrantTypes: grants, Registrar: registrar}, err
+// NewRegistry returns a registry without clients.
+func NewRegistry(grants GrantTypes) *Registry {
+	return &Registry{configured: new(persistent.Map[*Client]), GrantTypes: grants}
 }
 
 // Clone returns a registry that can be changed.
@@ -128,7 +159,7 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if err := c.Complete(r.GrantTypes); err != nil {
 		return err
 	}
-	c.keys, _ = c.newKeys(logger, c.Transport) // again, with a logger: Complete has checked them
+	c.Keys, _ = c.NewKeys(logger, c.Transport) // again, with a logger: Complete has checked them
 	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
 	r.configured.Set(c.ID, &c)
 	r.launching += c.launches()
@@ -145,12 +176,12 @@ func (r *Registry) Offered() (offered GrantTypes) {
 	return offered
 }
 
-// Any reports whether a client matches, or one that registers itself could.
+// Any reports whether a client matches, or one of a source could.
 func (r *Registry) Any(is func(*Client) bool) bool {
 	for _, c := range r.AllConfigured() {
 		if is(c) {
 			return true
 		}
 	}
-	return r.Registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.Registrar.Scopes, RequestObjects: RequestObjects{Allowed: r.Registrar.RequestObjects}})
+	return slices.ContainsFunc(r.Sources, func(source Source) bool { return is(source.Any()) })
 }

@@ -92,10 +92,10 @@ func (c *Client) OpenRequestObject(ctx context.Context, object string) ([]byte, 
 }
 
 func (c *Client) verifyRequestObject(ctx context.Context, object string, alg jose.SignatureAlgorithm) ([]byte, error) {
-	if c.keys == nil || !slices.Contains(AssertionAlgorithms, alg) {
+	if c.Keys == nil || !slices.Contains(AssertionAlgorithms, alg) {
 		return nil, InvalidRequestObject("the client has no keys, or alg is not one of request_object_signing_alg_values_supported", nil)
 	}
-	claims, err := c.keys.VerifySignature(ctx, object)
+	claims, err := c.Keys.VerifySignature(ctx, object)
 	switch {
 	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
 		return nil, InvalidRequestObject("the request object is not signed by a registered key with this kid and alg", err)

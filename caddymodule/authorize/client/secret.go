@@ -48,12 +48,13 @@ func alphabet(secret string) (size float64) {
 	return size
 }
 
-func digestOf(secret string) []byte {
+// Digest is what is kept of a random secret, which needs no salt and no slow hash.
+func Digest(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
-// sameDigest compares a secret with a digest in constant time.
-func sameDigest(digest []byte, secret string) bool {
-	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
+// SameDigest compares a secret with a digest in constant time.
+func SameDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, Digest(secret)) == 1
 }

@@ -17,33 +17,9 @@ type Ending struct {
 	Logger   *slog.Logger      // gets what named nobody
 }
 
-// sessions ends those of a subject, or one of them.
-func (e *Ending) sessions(ctx context.Context, p *people.Provider, of subject) error {
-	if of.email == "" {
-		return e.Sessions.EndUpstream(ctx, p, of.sub, of.session)
-	}
-	found, err := e.known(ctx, p, of)
-	if err == nil && len(found) == 0 && of.session != "" {
-		return e.Sessions.EndUpstream(ctx, p, "", of.session)
-	}
-	for _, known := range found {
-		if err == nil {
-			err = e.Sessions.EndUpstream(ctx, p, known.Subject, of.session)
-		}
-	}
-	return err
-}
-
-func (e *Ending) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
-	if of.email != "" {
-		return e.People.ByName(ctx, p, of.email)
-	}
-	return e.People.BySubject(ctx, p, of.sub)
-}
-
-// accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
+// Accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
 // before can be repeated. Of people who are gone for good, a sub that was claimed may be another person's next.
-func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
+func (e *Ending) Accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
 	if len(found) == 0 {
 		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
 	}

@@ -6,13 +6,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Names are all that [Name] returns.
-var Names = []string{
+// names are those of the core and, by [Register], of features.
+var names = []string{
 	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account", "admin",
-	"launch", "launch_page", "sandbox_app", "style.json", "par", "register", "client_logo",
-	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout", "events", "scim",
-	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource", "user-access-brands",
+	"launch", "launch_page", "sandbox_app", "style.json", "par", "client_logo",
+	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
+	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource",
 }
+
+// Register adds the name of a feature's endpoint to [Names]. It must be called from init.
+func Register(name string) { names = append(names, name) }
+
+// Names returns all that [Name] returns.
+func Names() []string { return names }
 
 // Name is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's
 // name.

@@ -14,9 +14,6 @@ const (
 
 	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
 
-	SecurityEvents = "/oauth2/events/" // and the provider's key
-	SCIM           = "/oauth2/scim/"   // and the provider's key, a slash, and more
-
 	SelectAccount       = "/oauth2/select_account"
 	SelectPatient       = "/oauth2/select_patient"
 	SelectEncounter     = "/oauth2/select_encounter"
@@ -30,5 +27,4 @@ const (
 	Account             = "/oauth2/account"
 	Admin               = "/oauth2/admin"
 	PushedAuthorization = "/oauth2/par"
-	Register            = "/oauth2/register"
 )

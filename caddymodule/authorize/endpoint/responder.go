@@ -28,6 +28,9 @@ type Responder struct {
 	IsHTTPS func(*http.Request) bool // reports whether a request came over TLS
 	Logger  *slog.Logger             // gets refusals that are not on the audit trail
 	Trail   *audit.Recorder          // records the outcome of requests
+
+	// Kinds are the kinds of audit events for refusals by the path of an endpoint. Default: [audit.Token].
+	Kinds map[string]string
 }
 
 // WriteJSON sends a body that no cache may keep (RFC 6749 §5.1; Pragma is for HTTP/1.0).
@@ -96,12 +99,9 @@ func (rs *Responder) recordRefusal(r *http.Request, err error) {
 	if audit.FromContext(r.Context()).ClientID == "" && !errors.Is(err, store.ErrUnavailable) {
 		return
 	}
-	kind := audit.Token
-	switch r.URL.Path {
-	case PushedAuthorization:
-		kind = audit.Authorization
-	case Register:
-		kind = audit.Registration
+	kind, ok := rs.Kinds[r.URL.Path]
+	if !ok {
+		kind = audit.Token
 	}
 	rs.Trail.RecordRefusal(r, audit.Event{Kind: kind, Err: err})
 }
@@ -127,7 +127,7 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
-	if e.Code != "" && (r.URL.Path != Register || r.Header.Get("Authorization") != "") { // no code without a token (RFC 6750 §3.1)
+	if e.Code != "" && (rs.Kinds[r.URL.Path] != audit.Registration || r.Header.Get("Authorization") != "") { // no code without a token (RFC 6750 §3.1)
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
 	if e.Code == "insufficient_scope" {

@@ -63,7 +63,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
 	maps.Copy(endpoints, logoutEndpoints(&c, frame))
 	clients := c.Authenticator.Clients
-	if clients.Registrar != nil {
+	if len(clients.Sources) > 0 {
 		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(c.Responder, clients).serve, http.MethodGet)
 	}
 	if clients.LaunchesFromEHR() {

@@ -213,18 +213,3 @@ func TestFormActionOfNativeApps(t *testing.T) {
 		}
 	}
 }
-
-// Apps that register themselves as native ones may have these redirect URIs, too
-// (OpenID Connect Dynamic Client Registration §2, application_type).
-func TestRegisteredNativeApp(t *testing.T) {
-	t.Parallel()
-	s := servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))
-	for kind, status := range map[string]int{"native": http.StatusCreated, "web": http.StatusBadRequest, "other": http.StatusBadRequest} {
-		answer, c := servertest.Register(servertest.NewBrowser(t, s), servertest.ClientMetadata(map[string]any{
-			"redirect_uris": []string{"http://127.0.0.1/cb"}, "token_endpoint_auth_method": "none", "application_type": kind, "client_name": nil, "scope": nil,
-		}), servertest.InitialAccessToken)
-		if answer.StatusCode != status || status == http.StatusCreated && c.ApplicationType != "native" {
-			t.Errorf("%s: %d %+v", kind, answer.StatusCode, c)
-		}
-	}
-}

@@ -151,43 +151,27 @@ func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
 	app, asked := objectServer(t, func() string { return object + "\n" })
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) {
-		r.PKCE, r.RequestObjects, r.Transport = client.PKCEOptional, true, app.Client().Transport
-	})))
-	metadata := servertest.ClientMetadata(servertest.WithSecret)
-	maps.Copy(metadata, map[string]any{
-		"request_uris": []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, "request_object_signing_alg": "RS256",
-		"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256)),
+	newcomer := servertest.Newcomer(func(c *client.Client) {
+		c.PKCE, c.Transport, c.JWKS = client.PKCEOptional, app.Client().Transport, servertest.PublicKeys(jose.RS256)
+		c.RequestObjects = client.RequestObjects{
+			Allowed: true, Algorithm: "RS256", URIs: []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, KeysOnly: true,
+		}
 	})
-	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
-	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": c.ID, "iss": c.ID, "aud": servertest.Issuer}))
-	q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(newcomer)))
+	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": servertest.NewcomerID, "iss": servertest.NewcomerID, "aud": servertest.Issuer}))
+	q := url.Values{"client_id": {servertest.NewcomerID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
 		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
-	servertest.Equal(t, servertest.TryAssertion(b, c.ID, jose.RS256), "invalid_client", "by its keys alone")
+	servertest.Equal(t, servertest.TryAssertion(b, servertest.NewcomerID, jose.RS256), "invalid_client", "by its keys alone")
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
 		asked.Store(0)
 		q.Set("request_uri", uri)
 		if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != fetched {
 			t.Errorf("%s: %s, asked %d times", uri, u, asked.Load())
 		}
-	}
-}
-
-// RFC 9700 §4.10: a registered request_uri is no way into the network of the server.
-func TestRequestObjectIsNotFetchedFromInside(t *testing.T) {
-	t.Parallel()
-	inside, asked := objectServer(t, func() string { return unsigned(t, objectClaims(nil), "") })
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, true })))
-	metadata := servertest.ClientMetadata(servertest.WithSecret)
-	metadata["request_uris"] = []string{inside.URL}
-	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
-	q := servertest.Request(url.Values{"client_id": {c.ID}, "request_uri": {inside.URL}})
-	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != 0 {
-		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -15,8 +16,7 @@ import (
 // window of a browser, such as a frame of the app's own, is redirected.
 func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(servertest.Newcomer(nil))))
 	ask := func(destination, client string, change url.Values) *http.Response {
 		q := servertest.Request(servertest.PKCE())
 		q.Set("client_id", client)
@@ -31,7 +31,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 		"a launch that is known": {"launch": {"unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ask("document", c.ID, change)
+			r := ask("document", servertest.NewcomerID, change)
 			text := servertest.Body(t, r)
 			if r.StatusCode/100 == 3 || !strings.Contains(text, "nobody here has checked it") || strings.Contains(text, "<script>") {
 				t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
@@ -40,7 +40,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 				t.Errorf("no way on: %s", text)
 			}
 			if change.Get("response_mode") == "" {
-				servertest.WantStatus(t, ask("iframe", c.ID, change), http.StatusFound, "in a frame")
+				servertest.WantStatus(t, ask("iframe", servertest.NewcomerID, change), http.StatusFound, "in a frame")
 				servertest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
 			}
 		})
@@ -50,10 +50,9 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 // OpenID Connect Core §3.1.2.1: with prompt=none there is no page.
 func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(servertest.Newcomer(nil))))
 	q := servertest.Request(servertest.PKCE())
-	q.Set("client_id", c.ID)
+	q.Set("client_id", servertest.NewcomerID)
 	q.Set("prompt", "none")
 	r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
 	r.Header.Set("Sec-Fetch-Dest", "document")
@@ -66,11 +65,11 @@ func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 // Nor does a link to sign out, where nobody is signed in.
 func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	const after = "https://app.example.org/signed-out"
-	_, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{after}}), servertest.InitialAccessToken)
+	newcomer := servertest.Newcomer(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{after} })
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(newcomer)))
 	for destination, want := range map[string]int{"document": http.StatusOK, "empty": http.StatusFound} {
-		q := url.Values{"client_id": {c.ID}, "post_logout_redirect_uri": {after}}
+		q := url.Values{"client_id": {servertest.NewcomerID}, "post_logout_redirect_uri": {after}}
 		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/logout?"+q.Encode(), http.NoBody)
 		r.Header.Set("Sec-Fetch-Dest", destination)
 		answer := b.Send(r)

@@ -645,49 +645,6 @@ func TestSecretTriesOfOneClient(t *testing.T) {
 	}
 }
 
-// The tokens of registrations are counted as well.
-func TestRegistrationTokensAreCounted(t *testing.T) {
-	t.Parallel()
-	const here, there = "192.0.2.1", "198.51.100.1"
-	for _, tt := range []struct {
-		name, initial string
-		method, query string
-		refused       bool // the right one from the same network
-	}{
-		{"one that could be guessed", "open sesame", http.MethodPost, "", true},
-		{"one that cannot", strongSecret, http.MethodPost, "", false},
-		{"a client's own", strongSecret, http.MethodGet, "?client_id=registered-0123456789abcdef0123456789abcdef", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := servertest.New(t, func(c *authorize.Config) {
-				c.Registration = &client.Registration{InitialAccessToken: tt.initial, Storage: new(servertest.ClientStorage), Folder: "clients"}
-			})
-			send := func(address, method, query, token string) int {
-				r := httptest.NewRequest(method, "/oauth2/register"+query, strings.NewReader(`{"redirect_uris":["https://app.example.org/cb"]}`))
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Authorization", "Bearer "+token)
-				w := httptest.NewRecorder()
-				came(s, address).ServeHTTP(w, servertest.Secure(r))
-				return w.Code
-			}
-			for range 10 {
-				if status := send(here, tt.method, tt.query, "wrong"); status != http.StatusUnauthorized {
-					t.Fatalf("a free failure: %d", status)
-				}
-			}
-			if status := send(here, tt.method, tt.query, "wrong"); status != http.StatusTooManyRequests {
-				t.Errorf("status %d", status)
-			}
-			if status := send(here, http.MethodPost, "", tt.initial); (status == http.StatusTooManyRequests) != tt.refused || status == http.StatusUnauthorized {
-				t.Errorf("the right one: %d", status)
-			}
-			if status := send(there, http.MethodPost, "", tt.initial); status != http.StatusCreated {
-				t.Errorf("from another network: %d", status)
-			}
-		})
-	}
-}
-
 // Of fifty sign-ins at one moment over three gateways no more wrong passwords are compared
 // than at one, and all right ones get in.
 func TestLockoutAtSeveralGateways(t *testing.T) {

@@ -64,10 +64,6 @@ type IdentityProvider struct {
 	// records. Whoever runs the new issuer becomes these people. Default: the issuer.
 	SubIssuer string `json:"sub_issuer,omitempty"`
 
-	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Caddy's
-	// placeholders are supported. Default: none, it cannot.
-	SCIM string `json:"scim,omitempty"`
-
 	// Which class of sign-in here, `sfa` or `mfa`, the provider's `acr` values stand for. Their names are also how it is
 	// asked for the class that an app requires. Where the `acr` is not named, two methods of different kinds in `amr` are
 	// two factors. Default: by kind.

@@ -17,7 +17,7 @@
 //	federation.go     that way by an identity provider
 //	token.go          tokens: get, refresh, use and check them
 //	clientassertion.go   clients that prove who they are by keys (RFC 7523)
-//	registration.go   apps that register themselves (RFC 7591, RFC 7592)
+//	newcomer.go       apps that have registered themselves
 //	form.go           [ReadForm]: the form of a page
 //	account.go        the account page, and the factors that people enrol there
 //	launch.go         what apps are launched with: a [FHIRServer], EHRs and the launch page

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddyserver/certmagic"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -135,15 +133,14 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// The configuration's warnings are logged once, and each entry that is not in force.
+// Each entry that is not in force is logged once.
 func TestLog(t *testing.T) {
 	var log strings.Builder
 	shared := store.NewMemory(100, 0)
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
 	server, err := NewServer(authorize.Config{
 		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: shared, Durable: shared, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Clients:      []authorize.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
-		Registration: &authorize.Registration{InitialAccessToken: "guessable", Storage: &certmagic.FileStorage{Path: t.TempDir()}},
+		Clients: []authorize.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
 	}, New(shared, new(Known)), clientEntry)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +150,7 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(log.String(), "level="); n != 2 { // of the initial access token, and of the entry with a configured name
+	if n := strings.Count(log.String(), "level="); n != 1 { // of the entry with a configured name
 		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }

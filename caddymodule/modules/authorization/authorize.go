@@ -4,6 +4,7 @@ package authorization
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -62,6 +63,7 @@ func (h *Authorize) Provision(ctx caddy.Context) error {
 	}
 	h.app = app
 	h.issuer, h.fhirBase = app.Address()
+	endpoints() // so that those without requests are shown too
 	return nil
 }
 
@@ -79,12 +81,16 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 
 var (
 	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
-	endpoints         = metrics.ByLabel(authorize.EndpointNames, func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+
+	// endpoints is called when features have registered their names.
+	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {
+		return metrics.ByLabel(authorize.EndpointNames(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+	})
 )
 
 // served measures an answer of the authorization server.
 func served(r *http.Request, path string, since time.Time) {
-	if e, ok := endpoints[authorize.EndpointName(path)]; ok {
+	if e, ok := endpoints()[authorize.EndpointName(path)]; ok {
 		span.Observe(r.Context(), e, time.Since(since))
 	}
 }

@@ -1,0 +1,284 @@
+package authorize
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/account"
+	administration "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/administration"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// A Feature adds to a [Server] what its core does not have: endpoints, clients, and what discovery documents say of them.
+type Feature interface {
+	// Extend adds to a server that is being put together. It is called again for each server that takes the place of an
+	// earlier one with other users or clients, and does no I/O.
+	Extend(*Core) error
+}
+
+// Core is a [Server] that is being put together, as features see it.
+type Core struct {
+	Config *Config // complete
+
+	Trail         *audit.Recorder         // records audit events
+	Responder     *endpoint.Responder     // answers clients in JSON
+	Limiter       *lockout.Limiter        // slows down guessing
+	Accounts      *people.Accounts        // the users, and the people of identity providers
+	Factors       *factor.Factors         // second factors and passkeys
+	Clients       *client.Registry        // those that may ask for tokens; features add to its Sources
+	Authenticator *client.Authenticator   // authenticates clients
+	Revocations   *revocation.Revocations // revoked tokens and families
+	Consents      *consent.Consents       // what people consented to
+	Sessions      *session.Sessions       // who is signed in
+	Tokens        *token.Tokens           // issues, refreshes and revokes tokens
+	Launches      *launch.Launches        // launch contexts that EHRs registered
+	Patients      *launch.Patients        // finds patients that a person may choose
+	Pages         *page.Site              // the pages that people see
+	Ending        *deprovisioning.Ending  // ends what people of identity providers have
+
+	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
+	RegistrationEndpoint string
+
+	// LaunchesFromEHR makes discovery documents list EHR launch, beside clients with LaunchContext.
+	LaunchesFromEHR bool
+
+	routes    map[string]http.Handler
+	public    []string // paths that scripts of every origin may call
+	describe  []func(*Metadata)
+	configure []func(*smart.Configuration)
+}
+
+// Handle adds an endpoint of the path and those below it if the path ends with a slash. It requires https and one of the
+// methods.
+func (a *Core) Handle(path string, serve http.HandlerFunc, methods ...string) {
+	a.routes[path] = a.Responder.Handler(serve, methods...)
+}
+
+// HandlePublic is [Core.Handle] of an endpoint that scripts of every origin may call.
+func (a *Core) HandlePublic(path string, serve http.HandlerFunc, methods ...string) {
+	a.public = append(a.public, path)
+	a.Handle(path, serve, methods...)
+}
+
+// Describe adds to the discovery document (OpenID Connect Discovery §3, RFC 8414 §2), when it is first requested.
+func (a *Core) Describe(add func(*Metadata)) { a.describe = append(a.describe, add) }
+
+// DescribeSMART adds to the SMART configuration (SMART App Launch 2.2, Conformance), when it is first requested.
+func (a *Core) DescribeSMART(add func(*smart.Configuration)) { a.configure = append(a.configure, add) }
+
+func newCore(c *Config, of *entries) (*Core, error) {
+	a := &Core{Config: c, Trail: &audit.Recorder{Audit: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}}
+	a.Responder = &endpoint.Responder{
+		Issuer: c.Issuer, IsHTTPS: c.IsHTTPS, Logger: c.Logger, Trail: a.Trail,
+		Kinds: map[string]string{endpoint.PushedAuthorization: audit.Authorization},
+	}
+	a.Limiter = &lockout.Limiter{
+		Policy: c.Lockout, Store: c.Durable, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.Trail, Logger: c.Logger,
+	}
+	if err := a.addPeople(c, of); err != nil {
+		return nil, err
+	}
+	a.addFactors(c)
+	a.Authenticator = &client.Authenticator{
+		Issuer: c.Issuer, Clients: a.Clients, Durable: c.Durable, Limiter: a.Limiter, Logger: c.Logger,
+	}
+	a.Revocations = revocation.New(c.Store, c.Durable, c.Logger)
+	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, Between: a.between}
+	a.addSessions(c)
+	a.addTokens(c)
+	a.Accounts.EndPerson = a.Tokens.Revoker.EndPerson
+	var err error
+	if a.Pages, err = page.New(c.Issuer, c.Branding, c.Logger); err != nil {
+		return nil, err
+	}
+	a.Launches = launch.NewLaunches(c.Store)
+	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
+	a.Ending = &deprovisioning.Ending{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
+	a.Clients.Sources = nil // those of an earlier server
+	for _, f := range c.Features {
+		if err := f.Extend(a); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func (a *Core) addPeople(c *Config, of *entries) (err error) {
+	a.Clients = of.clients
+	a.Accounts = &people.Accounts{
+		Directory: of.directory, Clients: of.clients,
+		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
+		Searcher:      launch.Searcher{Records: c.Records, Trail: a.Trail},
+		Lifetime:      c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
+		OmitUserNames: c.OmitUserNames,
+	}
+	a.Trail.Person = people.Finder{Accounts: a.Accounts}.Describe
+	if a.Accounts.ScopeLimits, err = scopelimit.New(c.ScopeLimits); err != nil {
+		return err
+	}
+	for _, idp := range c.IdentityProviders {
+		if p := of.providers[idp.Key]; p != nil {
+			a.Accounts.Providers[idp.Key], a.Accounts.ProviderKeys = p, append(a.Accounts.ProviderKeys, idp.Key)
+			continue
+		}
+		if err := a.Accounts.AddProvider(idp, c.Issuer+endpoint.Callback+idp.Key); err != nil {
+			return err
+		}
+	}
+	return a.Accounts.ScopeLimits.CheckNames(tokenClaims(c, of.directory))
+}
+
+func (a *Core) addFactors(c *Config) {
+	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys, Generation: a.Accounts.Directory.Generation}
+	a.Limiter.Devices.Binding = a.bindingOf
+	a.Factors = &factor.Factors{
+		Directory: a.Accounts.Directory, Enrolments: enrolments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
+		Passkeys: factor.NewPasskeys(c.Issuer, enrolments, a.Accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
+	}
+}
+
+// between are the generations of a person and a client.
+func (a *Core) between(user, clientID string) consent.Between {
+	between := consent.Between{User: a.Accounts.Directory.Generation(user)}
+	if client := a.Clients.Configured(clientID); client != nil {
+		between.Client = client.Generation
+	}
+	return between
+}
+
+// bindingOf is what browsers are known for of an account.
+func (a *Core) bindingOf(ctx context.Context, account string) (string, error) {
+	user := a.Accounts.Directory.User(account)
+	if user == nil {
+		return "", nil
+	}
+	return a.Factors.Binding(ctx, user)
+}
+
+func (a *Core) addSessions(c *Config) {
+	signIns := revalidation.New(revalidation.Config{
+		Durable: c.Durable, Keys: c.Keys, Accounts: a.Accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
+		Refresh: c.RefreshTokenLifetime, Revocations: a.Revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
+		End: func(ctx context.Context, signIn revalidation.SignIn) error {
+			return a.Tokens.Revoker.EndSignIn(ctx, signIn)
+		},
+	})
+	a.Sessions = &session.Sessions{
+		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime, Idle: c.SessionIdle,
+		Accounts: a.Accounts, Devices: a.Limiter.Devices, SignIns: signIns, Revocations: a.Revocations,
+		Participants: &session.Participants{Clients: a.Clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
+		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.Trail, c.Logger),
+		Trail:        a.Trail, Logger: c.Logger,
+	}
+}
+
+func (a *Core) addTokens(c *Config) {
+	a.Tokens = token.New(token.Config{
+		Responder: a.Responder, FHIRBase: c.fhirBase(), Keys: c.Keys, Store: c.Store, Durable: c.Durable,
+		Lifetimes: token.Lifetimes{
+			AccessToken: c.AccessTokenLifetime, Code: c.CodeLifetime, Session: c.SessionLifetime,
+			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
+		},
+		Authenticator: a.Authenticator, Count: c.CountToken, Accounts: a.Accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,
+	})
+}
+
+// addRoutes adds the endpoints of the core.
+func (a *Core) addRoutes() error {
+	c := a.Config
+	maps.Copy(a.routes, a.Tokens.Endpoints)
+	a.HandlePublic(endpoint.SMARTStyle, a.Pages.SMARTStyle().ServeHTTP, http.MethodGet, http.MethodHead)
+	if logo := a.Pages.Logo(); logo != nil {
+		a.Handle(endpoint.Logo, logo.ServeHTTP, http.MethodGet, http.MethodHead)
+	}
+	a.addFlow()
+	a.routes[endpoint.Account] = account.New(account.Config{
+		Responder: a.Responder, Pages: a.Pages, Keys: c.Keys, Accounts: a.Accounts, Factors: a.Factors, Sessions: a.Sessions,
+		Patients: a.Patients, Apps: a.Tokens.Apps, Revoker: a.Tokens.Revoker, Limiter: a.Limiter, Describe: flow.Describe,
+	})
+	if c.LaunchPage {
+		a.addSandbox()
+	}
+	a.addDocuments()
+	return a.addAdministration()
+}
+
+func (a *Core) addAdministration() error {
+	c := a.Config
+	if c.Administration == nil {
+		return nil
+	}
+	a.routes[endpoint.Admin] = administration.New(administration.Config{
+		Responder: a.Responder, Settings: *c.Administration, Pages: a.Pages, Keys: c.Keys, Accounts: a.Accounts, Factors: a.Factors, Sessions: a.Sessions,
+	})
+	return c.Administration.Check()
+}
+
+func (a *Core) addSandbox() {
+	c := a.Config
+	a.LaunchesFromEHR = true
+	a.routes[endpoint.LaunchPage] = sandbox.LaunchPage(sandbox.Config{
+		Responder: a.Responder, Pages: a.Pages, Keys: c.Keys, Sessions: a.Sessions, Factors: a.Factors, Clients: a.Clients,
+		Launches: a.Launches, Patients: a.Patients,
+	})
+	a.Handle(endpoint.SandboxApp, sandbox.ServeApp(a.Pages, c.Issuer, c.fhirBase()), http.MethodGet)
+}
+
+func (a *Core) addFlow() {
+	c := a.Config
+	maps.Copy(a.routes, flow.Endpoints(flow.Config{
+		Responder: a.Responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer, FrameAncestors: c.FrameAncestors,
+		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.Limiter, Authenticator: a.Authenticator,
+		Accounts: a.Accounts, Factors: a.Factors, Consents: a.Consents, Sessions: a.Sessions, Tokens: a.Tokens,
+		RefreshLifetime: c.RefreshTokenLifetime,
+		Launches:        a.Launches, Patients: a.Patients,
+	}))
+	backchannel := &session.BackchannelLogout{Responder: a.Responder, Store: c.Store, Sessions: a.Sessions}
+	for key, p := range a.Accounts.Providers {
+		a.Handle(endpoint.BackchannelLogout+key, p.Endpoint(backchannel.Serve), http.MethodPost)
+	}
+}
+
+func (a *Core) addDocuments() {
+	c := a.Config
+	discovery := &discovery{
+		Responder: a.Responder, omitIssuer: c.OmitIssuer, keys: c.Keys, fhirBase: c.fhirBase(), describe: a.describe, configure: a.configure, registration: a.RegistrationEndpoint,
+		offer: &offer{
+			clients: a.Clients, hasRecords: c.Records != nil, authorizePOST: c.AuthorizePOST,
+			launchesFromEHR: a.LaunchesFromEHR || a.Clients.LaunchesFromEHR(),
+		},
+	}
+	openid := discovery.document(func() any { return discovery.metadata() })
+	smart := discovery.document(func() any { return discovery.smartConfiguration() })
+	resource := discovery.document(discovery.protectedResource)
+	for path, document := range map[string]http.HandlerFunc{
+		endpoint.JWKS:                                       discovery.jwks,
+		"/.well-known/openid-configuration":                 openid,
+		"/.well-known/oauth-authorization-server":           openid,
+		oauth2.ProtectedResourcePath + c.FHIRBasePath:       resource,
+		c.FHIRBasePath + "/.well-known/smart-configuration": smart,
+	} {
+		a.HandlePublic(path, document, http.MethodGet, http.MethodHead)
+	}
+}

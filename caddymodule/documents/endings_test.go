@@ -1,0 +1,373 @@
+package documents
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/securityevents"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+// endings is a person at a browser, with all that can be ended.
+type endings struct {
+	*servertest.Browser
+	t        *testing.T
+	config   func(*authorize.Config) // of all servers of the test
+	change   func(*authorize.Config) // by a reload
+	store    store.Store
+	provider *authorizetest.Provider // nil where the password was checked here
+
+	sid             string
+	code            string
+	online, offline servertest.TokenResponse
+}
+
+// Columns of the table.
+const (
+	onlineToken  = 2
+	offlineToken = 5
+)
+
+const (
+	onlineScope  = "openid user/*.rs demo.read online_access"
+	offlineScope = "openid user/*.rs demo.read offline_access"
+)
+
+func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.Config)) *endings {
+	e := &endings{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
+	durable := store.NewMemory(0, 0)
+	e.config = func(c *authorize.Config) {
+		servertest.Refreshing(c)
+		servertest.ResourceServer(c)
+		c.Store, c.Durable = e.store, durable
+		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
+		if p != nil {
+			c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+			c.Features = append(c.Features, new(securityevents.Events))
+		} else {
+			c.Clients[0].Consent = client.ConsentRequired
+		}
+		if e.change != nil {
+			e.change(c)
+		}
+	}
+	e.Browser = servertest.NewBrowser(t, servertest.New(t, e.config))
+	return e
+}
+
+// reload has another configuration in force.
+func (e *endings) reload(change func(*authorize.Config)) {
+	e.change = change
+	e.Server = servertest.New(e.t, e.config)
+}
+
+// restart empties the store in memory.
+func (e *endings) restart() {
+	e.store = store.NewMemory(0, 0)
+	e.Server = servertest.New(e.t, e.config)
+}
+
+func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) }
+
+// begin signs in and, after some time, gets all there is.
+func (e *endings) begin(wait time.Duration) {
+	e.t.Helper()
+	if e.provider == nil {
+		e.Allow(e.SignIn(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
+	} else {
+		servertest.Federate(e.Browser, url.Values{"scope": {onlineScope}})
+	}
+	time.Sleep(wait)
+	get := func(scope string) string {
+		return servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"scope": {scope}}))).Query().Get("code")
+	}
+	exchange := func(scope string) servertest.TokenResponse {
+		return e.RequestTokens(servertest.CodeForm(get(scope), nil))
+	}
+	e.online, e.offline, e.code = exchange(onlineScope), exchange(offlineScope), get(onlineScope)
+	e.sid, _ = e.Claims(e.online.IDToken)["sid"].(string)
+	if got := e.state(); slices.Contains(got, "ends") {
+		e.t.Fatalf("to begin with: %v", got)
+	}
+	e.code = get(onlineScope) // that one was used
+}
+
+// state says what has ended, in the order of the table's columns. It uses up the code,
+// and takes nothing else.
+func (e *endings) state() []string {
+	e.t.Helper()
+	refresh := func(of *servertest.TokenResponse) bool {
+		if next := e.Refresh(of.Refresh, nil); next.AccessToken != "" {
+			of.Refresh = next.Refresh
+			return true
+		}
+		return false
+	}
+	// Those that might change others' state come last.
+	state := []bool{
+		servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
+		servertest.Decode[servertest.TokenResponse](e.t, e.Post("/oauth2/token", servertest.CodeForm(e.code, nil))).AccessToken != "",
+		e.good(e.online.AccessToken), refresh(&e.online), refresh(&e.offline), e.good(e.offline.AccessToken),
+	}
+	words := make([]string, len(state))
+	for i, alive := range state {
+		if words[i] = "ends"; alive {
+			words[i] = "stays"
+		}
+	}
+	return words
+}
+
+// good reports whether an access token is good, by all that decide so, which must agree.
+func (e *endings) good(raw string) bool {
+	e.t.Helper()
+	claims := e.Claims(raw)
+	text := func(name string) string { value, _ := claims[name].(string); return value }
+	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
+	holder, err2 := e.run().Holder(e.t.Context(), tokenclaim.AccessToken{
+		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
+	})
+	guarded := !revoked && holder != nil
+	asked := servertest.AskAboutToken(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
+	introspected := servertest.Decode[map[string]any](e.t, asked)["active"] == true
+	if told := e.TokenWorks(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
+		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
+	}
+	return guarded
+}
+
+// must fails the test where an event could not take place.
+func (e *endings) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// events are the rows of the table in docs/authorization.md.
+var events = []struct {
+	name      string
+	federated bool
+	bubble    bool // the clock is moved to just before the session's end
+	before    func(*authorize.Config)
+	happen    func(*endings)
+}{
+	{"the person signs out", false, false, nil, func(e *endings) {
+		e.Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+	}},
+	{"an app's server signs them out by `id_token_hint`", false, false, nil, func(e *endings) {
+		servertest.NewBrowser(e.t, e.Server).Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+	}},
+	{"somebody else signs in at that browser", false, false, nil, func(e *endings) {
+		alices := e.Cookies["__Host-fhir-session"]
+		e.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		e.Cookies["__Host-fhir-session"] = alices
+	}},
+	{"they sign out at their identity provider (back-channel logout)", true, false, nil, func(e *endings) {
+		if r := servertest.NotifyBackchannelLogout(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
+			e.t.Fatal(r.StatusCode)
+		}
+	}},
+	{"their provider's event `session-revoked`", true, false, nil, func(e *endings) { e.push("caep", "session-revoked") }},
+	{"its events `account-disabled`, `account-purged`, `credential-change`, `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *endings) {
+		e.push("risc", "account-disabled")
+	}},
+	{"its SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *endings) {
+		provision := func(method, target string) *http.Response {
+			r := httptest.NewRequest(method, target, nil)
+			r.Header.Set("Authorization", "Bearer scim")
+			return servertest.NewBrowser(e.t, e.Server).Send(r)
+		}
+		var found struct{ Resources []struct{ ID string } }
+		filter := url.QueryEscape(`externalId eq "` + authorizetest.Alice.Subject + `"`)
+		e.must(json.NewDecoder(provision(http.MethodGet, "/oauth2/scim/hospital/Users?filter="+filter).Body).Decode(&found))
+		if len(found.Resources) != 1 {
+			e.t.Fatal(found)
+		}
+		if answer := provision(http.MethodDelete, "/oauth2/scim/hospital/Users/"+found.Resources[0].ID); answer.StatusCode != http.StatusNoContent {
+			e.t.Fatal(answer.StatusCode)
+		}
+	}},
+	{"the session's time is over", false, true, nil, func(e *endings) { time.Sleep(2 * time.Minute) }},
+	{"`DELETE /fhir/sessions/{sid}`", false, false, nil, func(e *endings) {
+		n, err := e.run().EndSession(e.t.Context(), e.sid)
+		if e.must(err); n != 1 {
+			e.t.Errorf("%d sessions", n)
+		}
+	}},
+	{"`DELETE /fhir/sessions?user=…`", false, false, nil, func(e *endings) {
+		n, err := e.run().EndSessions(e.t.Context(), "alice")
+		if e.must(err); n != 1 {
+			e.t.Errorf("%d sessions", n)
+		}
+	}},
+	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *endings) {
+		e.ended(token.RevokedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+	}},
+	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *endings) {
+		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
+	}},
+	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *endings) {
+		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
+	}},
+	{"another password", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
+	}},
+	{"another `totp_secret`, or a first one", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = totp.NewSecret() })
+	}},
+	{"the user is disabled", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].Disabled = true })
+	}},
+	{"the user is removed", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users = c.Users[1:] })
+	}},
+	{"their identity provider is removed, or no longer admits them", true, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.IdentityProviders[0].Allow = []people.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
+		})
+	}},
+	{"their link to a user here is removed, or leads to another", true, false, linkingAlice, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "other@hospital.example"
+		})
+	}},
+	{"the client no longer allows the way that they signed in", true, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{people.Local} })
+	}},
+	{"the client requires a further factor (`acr`) that they did not show", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Clients[0].ACR = oauth2.ACRMultiFactor })
+	}},
+	{"the client loses a scope that was granted", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.Clients[0].Scopes = slices.DeleteFunc(c.Clients[0].Scopes, func(scope string) bool { return scope == "demo.read" })
+		})
+	}},
+	{"the client is removed", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.Clients[0].ID = "another"
+		})
+	}},
+	{"the person takes back a scope (client with `consent required`)", false, false, nil, func(e *endings) {
+		e.Allow(e.Authorize(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
+			"user/*.rs", "online_access", "offline_access")
+	}},
+}
+
+// push has the provider tell of an event.
+func (e *endings) push(profile, name string) {
+	e.t.Helper()
+	token := e.provider.LogoutToken(func(t *authorizetest.IDToken) {
+		t.Type = "secevent+jwt"
+		t.Claims["events"] = map[string]any{"https://schemas.openid.net/secevent/" + profile + "/event-type/" + name: map[string]any{}}
+	})
+	r := servertest.PostRequest("/oauth2/events/hospital", nil)
+	r.Header.Set("Content-Type", "application/secevent+jwt")
+	r.Body = io.NopCloser(strings.NewReader(token))
+	if answer := servertest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusAccepted {
+		e.t.Fatal(answer.StatusCode)
+	}
+}
+
+func withSCIM(c *authorize.Config) {
+	c.Features = append(c.Features, &scim.SCIM{Token: "scim", Provider: "hospital"})
+}
+
+func linkingAlice(c *authorize.Config) {
+	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
+}
+
+func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
+	e.t.Helper()
+	if got, err := e.run().RevokeGrants(e.t.Context(), user, clientID); err != nil || got != want {
+		e.t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What each event ends is what docs/authorization.md says, cell by cell: at once, for all who
+// ask whether a token is good, and over a restart.
+func TestWhatEnds(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/authorization.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events {
+		t.Run(event.name, func(t *testing.T) {
+			happens := func(t *testing.T) {
+				var p *authorizetest.Provider
+				if event.federated {
+					p = authorizetest.Start(t)
+				}
+				e := newEndings(t, p, event.before)
+				var wait time.Duration
+				if event.bubble {
+					wait = authorize.DefaultSessionLifetime - time.Minute
+				}
+				e.begin(wait)
+				event.happen(e)
+				got := e.state()
+				if row := "| " + event.name + " | " + strings.Join(got, " | ") + " |\n"; !strings.Contains(string(page), row) {
+					t.Errorf("not in docs/authorization.md:\n%s", row)
+				}
+				e.restart()
+				for i, after := range e.state() {
+					if after != got[i] && (got[i] == "ends" || i == onlineToken || i == offlineToken) {
+						t.Errorf("after a restart: %v", after)
+					}
+				}
+			}
+			if event.bubble {
+				synctest.Test(t, happens)
+				return
+			}
+			t.Parallel()
+			happens(t)
+		})
+	}
+}
+
+// What a configuration ends is not ended in the store: it returns with the user, unless an
+// operator has ended it as well.
+func TestGrantsReturnWithTheirUser(t *testing.T) {
+	t.Parallel()
+	disabled := func(c *authorize.Config) { c.Users[0].Disabled = true }
+	for name, tt := range map[string]struct {
+		revoked bool
+		want    string
+	}{"disabled alone": {false, "stays"}, "revoked too": {true, "ends"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEndings(t, nil, nil)
+			e.begin(0)
+			e.reload(disabled)
+			if tt.revoked {
+				e.ended(token.RevokedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+			}
+			e.reload(nil)
+			if got := slices.Compact(e.state()); !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("enabled again: %v", got)
+			}
+		})
+	}
+}

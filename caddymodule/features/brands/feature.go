@@ -1,0 +1,112 @@
+package brands
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+func init() {
+	caddy.RegisterModule(new(UserAccessBrands))
+	endpoint.Register("user-access-brands")
+}
+
+// UserAccessBrands is the organization behind the FHIR API, as apps show it to people who look for their records (SMART
+// App Launch 2.2, User-access Brands). It is served at `{fhir_base}/.well-known/user-access-brands`, to which the SMART
+// configuration links.
+type UserAccessBrands struct {
+	// A User Access Brands Bundle. It is checked by the rules of its profiles. Required.
+	Bundle json.RawMessage `json:"bundle,omitempty"`
+
+	// The identifier of this server's brand in the Bundle. Default: that of the brand to which the Endpoint with the
+	// address of this FHIR API belongs.
+	Primary *smart.Identifier `json:"primary,omitempty"`
+
+	at     option.Position // in the Caddyfile
+	bundle *Bundle         // Bundle, checked
+}
+
+// CaddyModule returns the Caddy module information.
+func (*UserAccessBrands) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.user_access_brands", New: func() caddy.Module { return new(UserAccessBrands) }}
+}
+
+// Subdirectives implements [option.Feature]. Syntax:
+//
+//	user_access_brands <file> {
+//		primary [<system>] <value>
+//	}
+func (b *UserAccessBrands) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"user_access_brands": b.parse}, nil
+}
+
+// parse reads the Bundle in a file into the configuration.
+func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
+	b.at = option.PositionOf(d)
+	var file string
+	err := option.Word(&file, nil)(d)
+	if err != nil {
+		return err
+	}
+	if b.Bundle, err = os.ReadFile(file); err != nil {
+		return d.Errf("user_access_brands: %v", err)
+	}
+	// The adapted configuration is JSON and contains the Bundle.
+	if err := CheckJSON(b.Bundle); err != nil {
+		return d.Errf("user_access_brands %s: %v", file, err)
+	}
+	return option.Block{"primary": func(d *caddyfile.Dispenser) error {
+		identifier, err := parseIdentifier(d)
+		b.Primary = &identifier
+		return err
+	}}.Parse(d)
+}
+
+// parseIdentifier reads an identifier, which is a URL unless a system is named.
+func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
+	first, second, err := option.OneOrTwo(d)
+	if second == "" {
+		return smart.Identifier{System: URISystem, Value: first}, err
+	}
+	return smart.Identifier{System: first, Value: second}, err
+}
+
+// CheckParsed implements [fhirapp.CheckedFeature].
+func (b *UserAccessBrands) CheckParsed(_, fhirBase string) error {
+	if _, err := Read(b.Bundle, fhirBase, b.Primary); err != nil {
+		return b.at.Wrap(fmt.Errorf("user_access_brands: %w", err))
+	}
+	return nil
+}
+
+// Configure implements [fhirapp.Feature].
+func (b *UserAccessBrands) Configure(app *fhirapp.App, c *authorize.Config) (err error) {
+	c.Features = append(c.Features, b)
+	b.bundle, err = Read(b.Bundle, app.Issuer+app.FHIRBase, b.Primary)
+	return err
+}
+
+// Extend implements [authorize.Feature].
+func (b *UserAccessBrands) Extend(core *authorize.Core) error {
+	core.HandlePublic(core.Config.FHIRBasePath+Path, b.bundle.ServeHTTP, http.MethodGet, http.MethodHead)
+	core.DescribeSMART(func(c *smart.Configuration) {
+		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = core.Config.Issuer+core.Config.FHIRBasePath+Path, b.bundle.Primary()
+	})
+	return nil
+}
+
+var (
+	_ option.Feature         = (*UserAccessBrands)(nil)
+	_ fhirapp.Feature        = (*UserAccessBrands)(nil)
+	_ fhirapp.CheckedFeature = (*UserAccessBrands)(nil)
+)

@@ -1,0 +1,228 @@
+package keycloakimport
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+var (
+	// ownClients are Keycloak's own.
+	ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
+
+	// quietScopes are Keycloak's own that every client has here, or that mean nothing here.
+	quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
+
+	knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
+)
+
+func (c *conversion) clients() {
+	for _, app := range c.realm.Clients {
+		if slices.Contains(ownClients, app.ClientID) {
+			continue
+		}
+		reason := cmp.Or(c.unconvertible(app), c.realm.requirement(app), c.realm.lifespans.shorter(app.Attributes))
+		if c.add("client", app.ClientID, reason, func() { c.client(app) }) {
+			c.clientIDs[app.ClientID] = true
+		}
+	}
+}
+
+// isOn reads a member that is true unless it says otherwise.
+func isOn(b *bool) bool { return b == nil || *b }
+
+// unconvertible returns the reason why an app cannot work here; "" if it can. The admin console masks secrets.
+func (c *conversion) unconvertible(app client) string {
+	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
+	switch {
+	case app.Protocol != "" && app.Protocol != "openid-connect":
+		return "its protocol is " + app.Protocol
+	case !isOn(app.Enabled):
+		return "it is disabled"
+	case app.BearerOnly:
+		return "it only takes tokens, and needs no registration here"
+	case app.ClientID == "" || isReplaced(app.ClientID):
+		return "the client_id is empty, or has braces"
+	case subject.CheckConfigured(app.ClientID) != nil:
+		return fmt.Sprintf("the client_id %v", subject.CheckConfigured(app.ClientID))
+	case c.clientIDs[app.ClientID]:
+		return "another client has its client_id"
+	case !app.Public && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":
+		return "it authenticates by " + app.Authenticator + ", which this server does not support; register it with keys (jwks, jwks_uri)"
+	case app.usesKeys() && app.jwks() == "" && app.jwksURI() == "":
+		return "its key is a certificate, or missing; register it with jwks or jwks_uri"
+	case app.usesKeys() && app.jwks() != "" && !isLiteralJSON(app.jwks()):
+		return "its jwks.string is not JSON that can stand in a Caddyfile; register it with jwks in a file"
+	case !app.Public && !app.usesKeys() && !hasSecret:
+		return "its secret is masked in this export, or has braces; without it, it would be a public client"
+	case len(app.goodRedirectURIs()) == 0 && !app.usesCredentials():
+		return "it has no redirect URI that is valid here, and no service account"
+	}
+	return ""
+}
+
+// usesCredentials reports whether the client gets tokens of its own.
+func (app client) usesCredentials() bool { return app.ServiceAccount && !app.Public }
+
+// usesKeys reports whether the client authenticates by private_key_jwt.
+func (app client) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
+
+// redirectURIs are those of a client that has the authorization code flow.
+func (app client) redirectURIs() []string {
+	if !isOn(app.StandardFlow) {
+		return nil
+	}
+	return app.absolute(app.RedirectURIs)
+}
+
+func (app client) goodRedirectURIs() []string {
+	return slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil })
+}
+
+func (app client) absolute(uris []string) (all []string) {
+	for _, uri := range uris {
+		if strings.HasPrefix(uri, "/") {
+			uri = strings.TrimSuffix(app.RootURL, "/") + uri
+		}
+		all = append(all, uri)
+	}
+	return all
+}
+
+// jwks is the JWK Set of a client whose export has it, in one line.
+func (app client) jwks() string {
+	text := app.Attributes["jwks.string"]
+	if app.Attributes["use.jwks.url"] == "true" || app.Attributes["use.jwks.string"] != "true" {
+		return ""
+	}
+	var line bytes.Buffer
+	if json.Compact(&line, []byte(text)) != nil {
+		return text
+	}
+	return line.String()
+}
+
+func (app client) jwksURI() string {
+	if app.Attributes["use.jwks.url"] != "true" {
+		return ""
+	}
+	return app.Attributes["jwks.url"]
+}
+
+// isLiteralJSON reports whether Caddy reads JSON between back-quotes as it is.
+func isLiteralJSON(text string) bool {
+	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
+}
+
+func (c *conversion) client(app client) {
+	c.option("name", nil, app.Name)
+	switch {
+	case app.usesKeys() && app.jwks() != "":
+		c.line("jwks", app.jwks())
+	case app.usesKeys():
+		c.option("jwks_uri", nil, app.jwksURI())
+	case !app.Public:
+		c.option("secret", nil, app.Secret)
+	}
+	c.option("redirect_uri", checkRedirectURI, app.redirectURIs()...)
+	c.option("scope", nil, c.scopes(app)...)
+	if app.usesCredentials() {
+		c.raw("grant_type client_credentials")
+	}
+	c.requirements(app)
+	c.option("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
+	c.option("backchannel_logout_uri", authorize.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
+	c.native(slices.Concat(app.redirectURIs(), app.logoutURIs()))
+	c.differences(app)
+}
+
+// native writes the option that a client with URIs of a native app needs.
+func (c *conversion) native(uris []string) {
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return !isNative(uri) })
+	if len(uris) > 0 {
+		c.raw("native")
+	}
+	for _, uri := range uris {
+		if u, err := url.Parse(uri); err == nil && u.Port() != "" {
+			c.changed("%s matches with any port (RFC 8252 section 7.3)", uri)
+		}
+	}
+}
+
+// logoutURIs are where a browser may go after signing out.
+func (app client) logoutURIs() []string {
+	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
+	case "+":
+		return app.goodRedirectURIs()
+	case "", "-":
+		return nil
+	default:
+		return app.absolute(strings.Split(uris, "##"))
+	}
+}
+
+// isNative reports whether only a native app can have a URI here: a loopback address or a private-use scheme (RFC 8252 §7).
+func isNative(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && checkRedirectURI(uri) == nil && u.Scheme != "https" && u.Hostname() != "localhost"
+}
+
+// differences notes the settings of a client that have no counterpart here, also those of later versions of Keycloak.
+func (c *conversion) differences(app client) {
+	for _, difference := range []struct {
+		text string
+		is   bool
+	}{
+		{"the implicit flow is off; response_type allows it", app.ImplicitFlow},
+		{"direct access grants are off: apps do not get people's passwords here", app.DirectGrants},
+		{"authorization services (resources, policies, permissions) are not enforced", app.Authorization},
+	} {
+		if difference.is {
+			c.changed("%s", difference.text)
+		}
+	}
+	for _, mapper := range app.Mappers {
+		c.changed("mapper omitted: %s", mapper.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(app.Attributes)) {
+		if value := app.Attributes[name]; !slices.Contains(readAttributes, name) && !slices.Contains([]string{"", "false", "any"}, value) {
+			c.changed("setting omitted, without counterpart: %s (%s)", name, value)
+		}
+	}
+}
+
+// scopes are those that mean something here. A scope that Keycloak gives by role would be everybody's here.
+func (c *conversion) scopes(app client) (scopes []string) {
+	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
+		_, isResource := smart.ParseResourceScope(scope)
+		switch {
+		case slices.Contains(quietScopes, scope), slices.Contains(scopes, scope):
+		case c.byRole[scope]:
+			c.changed("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
+		case slices.Contains([]string{"offline_access", "online_access"}, scope) && app.Attributes["use.refresh.tokens"] == "false":
+			c.changed("scope %s omitted: use.refresh.tokens is false", scope)
+		case isResource || slices.Contains(knownScopes, scope):
+			scopes = append(scopes, scope)
+		default:
+			c.changed("scope %s omitted: it means nothing on a FHIR API", scope)
+		}
+	}
+	return scopes
+}
+
+// checkRedirectURI also refuses Keycloak's wildcards.
+func checkRedirectURI(uri string) error {
+	if strings.Contains(uri, "*") {
+		return fmt.Errorf("%q: addresses must match exactly here; list each", uri)
+	}
+	return authorize.CheckRedirectURI(uri)
+}

@@ -1,0 +1,74 @@
+package keycloakimport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
+)
+
+func init() { command.RegisterConverter(convertKeycloakCommand) }
+
+func convertKeycloakCommand() *cobra.Command {
+	var issuer string
+	cmd := &cobra.Command{
+		Use:   "keycloak --issuer <url> <realm.json>",
+		Short: "Converts a realm that Keycloak exported",
+		Long: `
+Prints the fhir global option of a Caddyfile with the people and apps of a realm:
+passwords whose hashes are argon2id, authenticator apps, redirect and logout URIs,
+scopes, secrets, keys, required PKCE, PAR and request objects, and lifetimes.
+
+Apps and people that would be protected less than at Keycloak, or that this server
+rejects, are omitted. A summary on stderr, and comments in the Caddyfile, list what
+was omitted or changed, and why. Read them before you use it.
+
+Export the realm with its people, and with secrets, while Keycloak is stopped:
+
+	kc.sh export --realm <name> --users same_file --file realm.json
+
+--issuer
+    The address of this server, such as https://fhir.hospital.example.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return convertKeycloak(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], issuer)
+		},
+	}
+	cmd.Flags().StringVar(&issuer, "issuer", "", "address of this server")
+	return cmd
+}
+
+// convertKeycloak prints the fhir block of a file's realm, and a summary of omissions and differences.
+func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
+	if err := authorize.CheckIssuer(issuer); err != nil {
+		return fmt.Errorf("--issuer: %w", err)
+	}
+	export, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	converted, summary, err := Convert(export, issuer, checkCaddyfile)
+	if err != nil {
+		return fmt.Errorf("converting %s: %w", file, err)
+	}
+	_, err = io.WriteString(out, converted)
+	for _, line := range summary {
+		_, writeErr := fmt.Fprintln(summaries, line)
+		err = errors.Join(err, writeErr)
+	}
+	return err
+}
+
+// checkCaddyfile returns the error of a Caddyfile that does not adapt.
+func checkCaddyfile(text string) error {
+	adapter := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}
+	_, _, err := adapter.Adapt([]byte(text), nil)
+	return err
+}

@@ -1,0 +1,98 @@
+package keycloakimport_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/keycloakimport"
+)
+
+// accept is a check of entries. Package caddymodule tests with the Caddyfile's parser.
+func accept(string) error { return nil }
+
+const issuer = "https://fhir.hospital.example"
+
+// A realm that Keycloak 26.7.3 exported. That Caddy reads the result is tested with the Caddyfile's parser.
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	export, err := os.ReadFile("testdata/general.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/general.Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := keycloakimport.Convert(export, issuer, accept)
+	if err != nil || got != string(want) {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestConvertParts(t *testing.T) {
+	t.Parallel()
+	const password = `{"type": "password", "secretData": "{\"value\":\"a2V5\",\"salt\":\"c2FsdA==\"}",
+		"credentialData": "{\"hashIterations\":5,\"algorithm\":\"argon2\",\"additionalParameters\":{\"memory\":[\"7168\"],\"type\":[\"id\"],\"version\":[\"1.3\"],\"parallelism\":[\"1\"]}}"}`
+	otp := func(data string) string {
+		return `{"users": [{"username": "ada", "enabled": true, "credentials": [` + password + `,
+			{"type": "otp", "secretData": "{\"value\":\"abcdefghijklmnopqrst\"}", "credentialData": "` + data + `"}]}]}`
+	}
+	app := func(members string) string {
+		return `{"clients": [{"clientId": "app", "redirectUris": ["https://app.example/cb"], ` + members + `}]}`
+	}
+	tests := []struct{ name, realm, want string }{
+		{"argon2i", `{"users": [{"username": "ada", "credentials": [` + strings.Replace(password, `\"id\"`, `\"i\"`, 1) + `]}]}`, "ada: their password's hash is argon2, not argon2id"},
+		{"a password that cannot be read", `{"users": [{"username": "ada", "credentials": [{"type": "password"}]}]}`, "ada: their password's hash cannot be read"},
+		{"a person of another provider", `{"users": [{"username": "ada", "federatedIdentities": [{"identityProvider": "national"}]}]}`, "ada: they sign in by national"},
+		{"a name with a placeholder", `{"users": [{"username": "{env.HOME}", "credentials": [` + password + `]}]}`, "the name is empty, or has braces"},
+		{"a name in several words", `{"users": [{"username": "ada # b", "credentials": [` + password + `]}]}`, `user "ada # b" {`},
+		{"a required action", `{"users": [{"username": "ada", "requiredActions": ["UPDATE_PASSWORD"], "credentials": [` + password + `]}]}`, "the required actions UPDATE_PASSWORD"},
+		{"a passkey alone beside the password", `{"users": [{"username": "ada", "credentials": [` + password + `, {"type": "webauthn"}]}]}`, "Omitted: user ada: their second factor cannot be converted"},
+		{"fhirUser", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Practitioner/ada"]}, "credentials": [` + password + `]}]}`, "fhir_user Practitioner/ada\n"},
+		{"fhirUser of nobody", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Device/1"]}, "credentials": [` + password + `]}]}`, `fhir_user omitted: "Device/1"`},
+		{"an app of eight digits", otp(`{\"subType\":\"totp\",\"digits\":8,\"period\":30,\"algorithm\":\"HmacSHA1\"}`), "it is totp with 8 digits"},
+		{"an app of SHA-256", otp(`{\"subType\":\"totp\",\"digits\":6,\"period\":30,\"algorithm\":\"HmacSHA256\"}`), "HmacSHA256; here"},
+		{"an app by counter", otp(`{\"subType\":\"hotp\",\"digits\":6}`), "it is hotp"},
+		{"a key in base32", strings.Replace(otp(`{\"subType\":\"totp\",\"secretEncoding\":\"BASE32\"}`), "abcdefghijklmnopqrst", "MFRGGZDFMZTWQ2LKNNWG23TPOBYXE43U", 1), "totp_secret MFRGGZDFMZTWQ2LKNNWG23TPOBYXE43U\n"},
+		{"a masked secret", app(`"secret": "**********"`), "app: its secret is masked"},
+		{"no secret", app(`"publicClient": false`), "app: its secret is masked"},
+		{"keys by address", app(`"clientAuthenticatorType": "client-jwt", "attributes": {"use.jwks.url": "true", "jwks.url": "https://app.example/jwks"}`), "jwks_uri https://app.example/jwks\n"},
+		{"keys by certificate", app(`"clientAuthenticatorType": "client-jwt"`), "app: its key is a certificate, or missing"},
+		{"disabled", app(`"publicClient": true, "enabled": false`), "app: it is disabled"},
+		{"takes tokens only", app(`"publicClient": true, "bearerOnly": true`), "app: it only takes tokens"},
+		{"no flow", app(`"publicClient": true, "standardFlowEnabled": false`), "app: it has no redirect URI"},
+		{"a wildcard", `{"clients": [{"clientId": "app", "publicClient": true, "redirectUris": ["*"]}]}`, "app: it has no redirect URI"},
+		{"logout as the redirect URIs", app(`"publicClient": true, "attributes": {"post.logout.redirect.uris": "+"}`), "post_logout_redirect_uri https://app.example/cb\n"},
+		{"consent", app(`"publicClient": true, "consentRequired": true`), "consent required\n"},
+		{"the implicit flow", app(`"publicClient": true, "implicitFlowEnabled": true`), "the implicit flow is off"},
+		{"SMART scopes", app(`"publicClient": true, "optionalClientScopes": ["launch/patient", "patient/Observation.rs", "vendor"]`), "scope vendor omitted"},
+		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "the realm has none\n\t}\n"},
+		{"a quote after a backslash", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\\\" x"]}, "credentials": [` + password + `]}]}`, "phone `1\\\" x`\n"},
+		{"lines in a value", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\ngroup admins"]}, "credentials": [` + password + `]}]}`, "phone omitted"},
+		{"a group with a wide space", `{"users": [{"username": "ada", "groups": ["/a\u00a0b"], "credentials": [` + password + `]}]}`, "group \"a\u00a0b\"\n"},
+		{"groups of one name", `{"users": [{"username": "ada", "groups": ["/a/admins", "/b/admins", "/c"], "credentials": [` + password + `]}]}`, "group a/admins b/admins c\n"},
+		{"a variable in a remark", `{"clients": [{"clientId": "{$X", "protocol": "saml"}]}`, "client ($X: its protocol"},
+		{"a line end in a remark", `{"clients": [{"clientId": "a\n}", "protocol": "saml"}]}`, "client a ): its protocol"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := keycloakimport.Convert([]byte(strings.Replace(tt.realm, "{", `{"realm": "general", `, 1)), issuer, accept)
+			if err != nil || !strings.Contains(got, tt.want) {
+				t.Errorf("%v\n%s", err, got)
+			}
+		})
+	}
+}
+
+func TestConvertRefuses(t *testing.T) {
+	t.Parallel()
+	for name, export := range map[string]string{
+		"not JSON": "realm", "not a realm": `{"resourceType": "Bundle"}`, "a list of realms": `[{"realm": "general"}]`,
+	} {
+		if got, _, err := keycloakimport.Convert([]byte(export), issuer, accept); err == nil {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package keycloakimport
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// realm is what is read of a RealmRepresentation, as `kc.sh export` and the admin console write it.
+type realm struct {
+	Realm             string   `json:"realm"`
+	Users             []user   `json:"users"`
+	Clients           []client `json:"clients"`
+	IdentityProviders []struct {
+		Alias string `json:"alias"`
+	} `json:"identityProviders"`
+	Groups       []group `json:"groups"`
+	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
+	VerifyEmail  bool    `json:"verifyEmail"`        // people sign in after they have verified their address
+
+	roleMappings
+	lifespans lifespans // top-level members, too
+
+	BrowserFlow string `json:"browserFlow"`
+	Flows       flows  `json:"authenticationFlows"`
+
+	ClientPolicies struct {
+		Policies []clientPolicy `json:"policies"`
+	} `json:"clientPolicies"`
+}
+
+// clientPolicy applies profiles, such as required PKCE, to the clients that meet its conditions.
+type clientPolicy struct {
+	Name     string   `json:"name"`
+	Enabled  bool     `json:"enabled"`
+	Profiles []string `json:"profiles"`
+}
+
+// group is a group of the realm.
+type group struct {
+	Path        string              `json:"path"`
+	RealmRoles  []string            `json:"realmRoles"`
+	ClientRoles map[string][]string `json:"clientRoles"`
+	SubGroups   []group             `json:"subGroups"`
+}
+
+// user is a person of the realm.
+type user struct {
+	Username      string              `json:"username"`
+	Enabled       bool                `json:"enabled"`
+	Email         string              `json:"email"`
+	EmailVerified bool                `json:"emailVerified"`
+	FirstName     string              `json:"firstName"`
+	LastName      string              `json:"lastName"`
+	Attributes    map[string][]string `json:"attributes"`
+	Groups        []string            `json:"groups"` // paths
+	Required      []string            `json:"requiredActions"`
+	Credentials   []credential        `json:"credentials"`
+	Federated     []struct {
+		Provider string `json:"identityProvider"`
+	} `json:"federatedIdentities"`
+	ServiceAccount string              `json:"serviceAccountClientId"`
+	FederationLink string              `json:"federationLink"` // the LDAP directory or the like that the person comes from
+	RealmRoles     []string            `json:"realmRoles"`
+	ClientRoles    map[string][]string `json:"clientRoles"`
+}
+
+// credential is what somebody proves themselves by. Its two parts are JSON in a string.
+type credential struct {
+	Type           string `json:"type"`
+	SecretData     string `json:"secretData"`
+	CredentialData string `json:"credentialData"`
+}
+
+// credentialData are both parts.
+type credentialData struct {
+	Value          string              `json:"value"`
+	Salt           string              `json:"salt"`
+	Algorithm      string              `json:"algorithm"`
+	HashIterations int                 `json:"hashIterations"`
+	Parameters     map[string][]string `json:"additionalParameters"`
+	SubType        string              `json:"subType"`
+	Digits         int                 `json:"digits"`
+	Period         int                 `json:"period"`
+	Encoding       string              `json:"secretEncoding"`
+}
+
+func (c credential) decode() (*credentialData, error) {
+	data := new(credentialData)
+	return data, errors.Join(json.Unmarshal([]byte(c.SecretData), data), json.Unmarshal([]byte(c.CredentialData), data))
+}
+
+// client is an app of the realm.
+type client struct {
+	ClientID        string            `json:"clientId"`
+	Name            string            `json:"name"`
+	Protocol        string            `json:"protocol"`
+	Enabled         *bool             `json:"enabled"`
+	BearerOnly      bool              `json:"bearerOnly"`
+	Public          bool              `json:"publicClient"`
+	StandardFlow    *bool             `json:"standardFlowEnabled"`
+	ImplicitFlow    bool              `json:"implicitFlowEnabled"`
+	DirectGrants    bool              `json:"directAccessGrantsEnabled"`
+	ServiceAccount  bool              `json:"serviceAccountsEnabled"`
+	ConsentRequired bool              `json:"consentRequired"`
+	Authenticator   string            `json:"clientAuthenticatorType"`
+	Secret          string            `json:"secret"`
+	RootURL         string            `json:"rootUrl"`
+	RedirectURIs    []string          `json:"redirectUris"`
+	Attributes      map[string]string `json:"attributes"`
+	FlowOverrides   map[string]string `json:"authenticationFlowBindingOverrides"`
+	Authorization   bool              `json:"authorizationServicesEnabled"`
+	DefaultScopes   []string          `json:"defaultClientScopes"`
+	OptionalScopes  []string          `json:"optionalClientScopes"`
+	Mappers         []struct {
+		Name string `json:"name"`
+	} `json:"protocolMappers"`
+}
+
+// read decodes an export.
+func read(export []byte) (*realm, error) {
+	r := new(realm)
+	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))
+	if err == nil && r.Realm == "" {
+		err = errors.New("it has no member \"realm\"")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("this is no realm as Keycloak exports it: %w", err)
+	}
+	return r, nil
+}
+
+// sharedNames are the names that several groups have in which somebody is.
+func (r *realm) sharedNames() map[string]bool {
+	paths, shared := map[string]string{}, map[string]bool{}
+	for _, u := range r.Users {
+		for _, path := range u.Groups {
+			name := groupName(path)
+			shared[name] = shared[name] || cmp.Or(paths[name], path) != path
+			paths[name] = path
+		}
+	}
+	return shared
+}
+
+func groupName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,0 +1,48 @@
+package postgres_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+func TestAdapt(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d golden files: %v", len(files), err)
+	}
+	for _, file := range files {
+		gatewaytest.CheckGolden(t, file, *update)
+	}
+}
+
+// A wrong option is an error that names the line.
+func TestCaddyfileErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, caddyfile string
+		line            int
+		word            string // in the error
+	}{
+		{"PostgreSQL nowhere", gatewaytest.AppBlock("store postgres"), 4, "dsn or a host"},
+		{"PostgreSQL said twice", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn postgres://db\n\t\t\thost db\n\t\t}"), 7, "one or the other"},
+		{"PostgreSQL with an unknown word", gatewaytest.AppBlock("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
+		{"table that is none", gatewaytest.AppBlock("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
+		{"commit at times", gatewaytest.AppBlock("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
+		{"password without its end", gatewaytest.AppBlock("store postgres {\n\t\t\tpassword {env.PGPASSWORD\n\t\t}"), 5, "no closing brace"},
+		{"store's certificate without a key", gatewaytest.AppBlock("store postgres {\n\t\t\thost db\n\t\t\ttls {\n\t\t\t\tcertificate x.pem\n\t\t\t}\n\t\t}"), 8, "both a certificate and its key"},
+		{"store's tls with a word", gatewaytest.AppBlock("store postgres {\n\t\t\ttls on\n\t\t}"), 5, "on"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
+	}
+}

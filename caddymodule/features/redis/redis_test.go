@@ -1,0 +1,160 @@
+package redis_test
+
+import (
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+)
+
+func TestRedisStoreFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		store redis.Store
+		want  string // in the error
+	}{
+		{"two ways", redis.Store{Address: "a:1", Cluster: []string{"b:1"}}, "exclude each other"},
+		{"no nodes", redis.Store{Sentinel: &redis.Sentinel{Master: "m"}}, "sentinel needs a master and nodes"},
+		{"a node without a port", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a"}}}, `"a" is not host:port`},
+		{"a database of a cluster", redis.Store{Cluster: []string{"a:1"}, Database: 1}, "no database but 0"},
+		{"a password that is not set", redis.Store{Password: "{env.NO_SUCH_PASSWORD}"}, "password: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
+		{"a password of Sentinels that is not set", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a:1"}, Password: "{env.NO_SUCH_PASSWORD}"}}, "password of sentinel: {env.NO_SUCH_PASSWORD}"},
+		{"an authority that is not there", redis.Store{TLS: &stores.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := tt.store.Provision(caddy.Context{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "store redis: ") {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if err := tt.store.Cleanup(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An address in a placeholder is checked when it is known.
+func TestRedisStoreAddressInPlaceholder(t *testing.T) {
+	t.Setenv("REDIS_ADDRESS", "redis.example")
+	r := redis.Store{Address: "{env.REDIS_ADDRESS}"}
+	if err := r.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), `"redis.example" is not host:port`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A URL in place of an address is refused, and not shown: it may have a password.
+func TestRedisStoreURLIsNotTold(t *testing.T) {
+	for _, url := range []string{"redis://:hunter2@h/0", "rediss://fhir:hunter2@h:6379", "fhir:hunter2@h:6379", "hunter2@h:6379", "redis://h:6379?password=hunter2"} {
+		t.Setenv("REDIS_URL", url)
+		for option, r := range map[string]*redis.Store{
+			"address in a placeholder": {Address: "{env.REDIS_URL}"}, "address": {Address: url},
+			"sentinel": {Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{url}}}, "cluster": {Cluster: []string{url}},
+		} {
+			err := r.Provision(caddy.Context{})
+			if err == nil || !strings.Contains(err.Error(), "an address is host:port, and no URL") || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s %s: %v", option, url, err)
+			}
+		}
+	}
+}
+
+// Two configurations share connections if all their settings are equal, what placeholders and
+// files hold included.
+func TestRedisStoreIsPooled(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	writeAuthority(t, ca, "")
+	socket := filepath.Join(t.TempDir(), "socket")
+	provision := func(password string) *redis.Store {
+		t.Setenv("REDIS_PASSWORD", password)
+		r := &redis.Store{Address: socket, Password: "{env.REDIS_PASSWORD}", TLS: &stores.TLS{CA: ca}}
+		if err := r.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Cleanup() })
+		return r
+	}
+	first := provision("a")
+	if again := provision("a"); again.Shared != first.Shared {
+		t.Error("equal settings have two stores")
+	}
+	if other := provision("b"); other.Shared == first.Shared {
+		t.Error("another password has the same store")
+	}
+	writeAuthority(t, ca, "another\n")
+	if other := provision("a"); other.Shared == first.Shared {
+		t.Error("another authority has the same store")
+	}
+}
+
+// A gateway starts while the server is away, within seconds, and says so.
+func TestRedisStoreStartsWithoutServer(t *testing.T) {
+	t.Parallel()
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(ctx)
+	defer cancel()
+	settings := caddyconfig.JSON(map[string]string{"store": "redis", "address": filepath.Join(t.TempDir(), "socket")}, nil)
+	set, err := stores.Load(ctx, stores.Config{Issuer: "https://x.example", StoreRaw: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	var mu sync.Mutex // what follows goes on in the background
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return log.Write(b) }), nil))
+	if err := set.Start(ctx, logger, "https://x.example", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Store.Put(t.Context(), "k", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(log.String(), "starting without the store") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// writeAuthority writes a file with a certificate, and something else.
+func writeAuthority(t *testing.T, name, more string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(name, append(text, more...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is the default can be said.
+func TestRedisStoreTakesZero(t *testing.T) {
+	t.Parallel()
+	for block, ok := range map[string]bool{"database 0\nwait_replicas 0": true, "database 1\nwait_replicas 1": true, "database -1": false, "wait_replicas none": false} {
+		var r redis.Store
+		if err := r.UnmarshalCaddyfile(caddyfile.NewTestDispenser("redis {\n" + block + "\n}")); (err == nil) != ok {
+			t.Errorf("%s: %v", block, err)
+		}
+	}
+}

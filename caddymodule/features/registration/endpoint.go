@@ -1,0 +1,216 @@
+package registration
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. It only has a secret
+// that is new.
+type clientInformation struct {
+	ID              string `json:"client_id"`
+	Secret          string `json:"client_secret,omitempty"`
+	IssuedAt        int64  `json:"client_id_issued_at"`
+	SecretExpiresAt *int64 `json:"client_secret_expires_at,omitempty"`
+	AccessToken     string `json:"registration_access_token,omitempty"`
+	URI             string `json:"registration_client_uri"`
+	clientMetadata
+}
+
+// Path is that of the client registration endpoint and the client configuration endpoint.
+const Path = "/oauth2/register"
+
+// registrationEndpoint is the client registration endpoint (RFC 7591) and the client
+// configuration endpoint (RFC 7592).
+type registrationEndpoint struct {
+	*endpoint.Responder
+	clients *Registration
+	limiter *lockout.Limiter // counts wrong tokens
+}
+
+// serve handles a request of either endpoint.
+func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch r.Method {
+	case http.MethodPost:
+		err = e.register(w, r)
+	case http.MethodGet:
+		err = e.read(w, r)
+	case http.MethodPut:
+		err = e.update(w, r)
+	default:
+		err = e.deregister(w, r)
+	}
+	if err != nil {
+		e.WriteError(w, r, err)
+	}
+}
+
+// registrationToken returns the bearer token of a request (RFC 6750 §2.1), or "".
+func registrationToken(r *http.Request) string {
+	headers := r.Header.Values("Authorization")
+	scheme, token, _ := strings.Cut(strings.Join(headers, ", "), " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(headers) > 1 {
+		return ""
+	}
+	return token
+}
+
+// checkToken checks the token of a client's registration, or the initial access token if
+// whose is empty. A request without one does not count as an attempt.
+func (e *registrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+	token := registrationToken(r)
+	if token == "" {
+		return errRegistrationToken
+	}
+	err := error(errRegistrationToken)
+	if client.SameDigest(digest, token) {
+		err = nil
+	}
+	return e.limiter.AttemptSecret(r, "registration "+whose, err, guessable)
+}
+
+func (e *registrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {
+	initial := e.clients.InitialAccessToken
+	if err := e.checkToken(r, "", client.Digest(initial), client.IsGuessable(initial)); err != nil {
+		return err
+	}
+	m, described, err := e.clients.readClient(w, r)
+	if err != nil {
+		return err
+	}
+	made, secret, access := newRegistered(described, m.Method)
+	if err := e.clients.store(r.Context(), made); err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
+	info := e.information(made)
+	info.Secret, info.AccessToken = secret, access
+	e.WriteJSON(w, http.StatusCreated, info)
+	return nil
+}
+
+func (e *registrationEndpoint) information(c *registered) clientInformation {
+	info := clientInformation{
+		ID: c.Client.ID, IssuedAt: c.IssuedAt.Unix(),
+		URI: e.Responder.Issuer + Path + "?client_id=" + url.QueryEscape(c.Client.ID),
+		clientMetadata: clientMetadata{
+			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
+			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
+			GrantTypes: e.clients.grants.RegisteredFor(&c.Client), ResponseTypes: []string{"code"},
+			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
+			Scope:                  strings.Join(slices.Concat(smart.ReservedScopes, c.Client.Scopes), " "),
+			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
+			LogoURI: c.Client.Links.Logo, PolicyURI: c.Client.Links.Policy, TermsURI: c.Client.Links.Terms,
+			RequestAlgorithm: c.Client.RequestObjects.Algorithm, RequestURIs: c.Client.RequestObjects.URIs,
+			RequireRequestObject: c.Client.RequestObjects.Required,
+			UserinfoAlgorithm:    c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSession,
+		},
+	}
+	if c.Client.Native {
+		info.ApplicationType = applicationNative
+	}
+	if c.SecretDigest != nil {
+		info.SecretExpiresAt = new(int64) // never
+	}
+	return info
+}
+
+// authenticate returns the client that a request names and has the token of.
+func (e *registrationEndpoint) authenticate(r *http.Request) (*registered, error) {
+	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.clients.load(r.Context(), p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	var digest []byte // of none that there is
+	if c != nil {
+		digest = c.AccessDigest
+		audit.NoteClient(r.Context(), c.Client.ID)
+	}
+	if err := e.checkToken(r, p.Get("client_id"), digest, false); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (e *registrationEndpoint) read(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.authenticate(r)
+	if err == nil {
+		e.writeInformation(w, r, c, "")
+	}
+	return err
+}
+
+// writeInformation sends the registration, the token of the request, and a new secret if
+// there is one (RFC 7592 §3).
+func (e *registrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
+	info := e.information(c)
+	info.Secret, info.AccessToken = secret, registrationToken(r)
+	e.WriteJSON(w, http.StatusOK, info)
+}
+
+// update replaces a client's metadata (RFC 7592 §2.2): omitted members get their defaults. A
+// client that still needs a secret keeps it.
+func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.authenticate(r)
+	if err != nil {
+		return err
+	}
+	m, described, err := e.clients.readClient(w, r)
+	if err != nil {
+		return err
+	}
+	var secret string
+	changed, err := e.clients.change(r.Context(), c.Client.ID, func(c *registered) error {
+		if err := m.checkIdentity(c); err != nil {
+			return err
+		}
+		secret = c.replace(described, m.Method)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
+	e.writeInformation(w, r, changed, secret)
+	return nil
+}
+
+// checkIdentity refuses an update that names another client or secret (RFC 7592 §2.2).
+func (m *registrationRequest) checkIdentity(c *registered) error {
+	switch {
+	case m.ID != c.Client.ID:
+		return invalidMetadata("client_id must be that of the client")
+	case m.Secret != "" && (c.SecretDigest == nil || !client.SameDigest(c.SecretDigest, m.Secret)):
+		return invalidMetadata("client_secret must be that of the client, or left out")
+	}
+	return nil
+}
+
+// deregister deletes a client (RFC 7592 §2.3). Its tokens end with it.
+func (e *registrationEndpoint) deregister(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.authenticate(r)
+	if err != nil {
+		return err
+	}
+	if err := e.clients.remove(r.Context(), c.Client.ID); err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

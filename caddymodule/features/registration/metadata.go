@@ -1,0 +1,253 @@
+package registration
+
+import (
+	"cmp"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2.
+// Other members are ignored.
+type clientMetadata struct {
+	RedirectURIs           []string        `json:"redirect_uris"`
+	ApplicationType        string          `json:"application_type,omitempty"`
+	Method                 string          `json:"token_endpoint_auth_method"`
+	Algorithm              string          `json:"token_endpoint_auth_signing_alg,omitempty"`
+	JWKS                   json.RawMessage `json:"jwks,omitempty"`
+	JWKSURI                string          `json:"jwks_uri,omitempty"`
+	GrantTypes             []string        `json:"grant_types"`
+	ResponseTypes          []string        `json:"response_types"`
+	Name                   string          `json:"client_name,omitempty"`
+	LogoURI                string          `json:"logo_uri,omitempty"`
+	PolicyURI              string          `json:"policy_uri,omitempty"`
+	TermsURI               string          `json:"tos_uri,omitempty"`
+	Scope                  string          `json:"scope"`
+	PostLogoutRedirectURIs []string        `json:"post_logout_redirect_uris,omitempty"`
+	RequirePushed          bool            `json:"require_pushed_authorization_requests,omitempty"`
+	SubjectType            string          `json:"subject_type,omitempty"`
+	IDTokenAlgorithm       string          `json:"id_token_signed_response_alg,omitempty"`
+	UserinfoAlgorithm      string          `json:"userinfo_signed_response_alg,omitempty"`
+	RequestAlgorithm       string          `json:"request_object_signing_alg,omitempty"`
+	RequestURIs            []string        `json:"request_uris,omitempty"`
+	RequireRequestObject   bool            `json:"require_signed_request_object,omitempty"` // RFC 9101 §10.5
+	BackchannelLogoutURI   string          `json:"backchannel_logout_uri,omitempty"`
+	BackchannelSession     bool            `json:"backchannel_logout_session_required,omitempty"`
+}
+
+const (
+	maxRedirectURIs   = 20
+	maxClientName     = 100 // characters
+	applicationNative = "native"
+)
+
+// registrationRequest is the body of a request. ID and Secret are for updates (RFC 7592 §2.2).
+type registrationRequest struct {
+	ID     string `json:"client_id"`
+	Secret string `json:"client_secret"`
+	clientMetadata
+}
+
+// readClient reads a request, and the client that it describes.
+func (r *Registration) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, client.Client, error) {
+	m, err := r.readMetadata(w, request)
+	if err != nil {
+		return nil, client.Client{}, err
+	}
+	described, err := r.newClient(&m.clientMetadata)
+	if err == nil {
+		err = r.checkForeign(m.RedirectURIs, m.PostLogoutRedirectURIs, []string{m.BackchannelLogoutURI})
+	}
+	return m, described, err
+}
+
+// checkForeign refuses addresses of this server: a response or logout token there would be taken
+// for something else.
+func (r *Registration) checkForeign(lists ...[]string) error {
+	issuer, err := url.Parse(r.issuer)
+	if err != nil {
+		return err
+	}
+	for _, uri := range slices.Concat(lists...) {
+		u, err := url.Parse(uri)
+		if err == nil && u.Scheme == issuer.Scheme && strings.EqualFold(hostWithPort(u), hostWithPort(issuer)) {
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is this server's own"}
+		}
+	}
+	return nil
+}
+
+func hostWithPort(u *url.URL) string {
+	return strings.TrimSuffix(u.Hostname(), ".") + ":" + cmp.Or(u.Port(), "443")
+}
+
+func (r *Registration) readMetadata(w http.ResponseWriter, request *http.Request) (*registrationRequest, error) {
+	if kind, _, _ := mime.ParseMediaType(request.Header.Get("Content-Type")); kind != "application/json" {
+		return nil, invalidMetadata("the body must be application/json")
+	}
+	body, err := oauth2.ReadBody(w, request)
+	if err != nil {
+		return nil, err
+	}
+	m := new(registrationRequest)
+	if err := strictjson.Unmarshal(body, m); err != nil {
+		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
+	}
+	if m.Method == "" {
+		m.Method = "client_secret_basic"
+	}
+	if string(m.JWKS) == "null" {
+		m.JWKS = nil
+	}
+	return m, m.check(r.grants.Registrable())
+}
+
+func invalidMetadata(description string) *oauth2.Error {
+	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
+}
+
+// check refuses what an app would ask for and not get, such as other grant types than these.
+func (m *clientMetadata) check(grantTypes []string) error {
+	only := func(values []string, known ...string) bool {
+		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
+	}
+	switch {
+	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", client.PrivateKeyJWT}, m.Method):
+		return invalidMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
+	case m.Algorithm != "" && !slices.Contains(client.AssertionAlgorithms, jose.SignatureAlgorithm(m.Algorithm)):
+		return invalidMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
+	case !only(m.ResponseTypes, "code"):
+		return invalidMetadata("response_types must be code")
+	case !only(m.GrantTypes, grantTypes...) || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, client.AuthorizationCode):
+		return invalidMetadata("grant_types must be authorization_code")
+	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
+		return invalidMetadata("application_type must be web or native")
+	case m.SubjectType != "" && m.SubjectType != "public":
+		return invalidMetadata("subject_type must be public")
+	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
+		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case m.UserinfoAlgorithm != "" && !slices.Contains(keyring.IDTokenAlgorithms, jose.SignatureAlgorithm(m.UserinfoAlgorithm)):
+		return invalidMetadata("userinfo_signed_response_alg is not one of userinfo_signing_alg_values_supported")
+	case m.RequestAlgorithm != "" && !slices.Contains(client.RequestObjectAlgorithms(), m.RequestAlgorithm):
+		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
+	case m.RequireRequestObject && m.RequestAlgorithm == client.Unsigned:
+		return invalidMetadata("require_signed_request_object and request_object_signing_alg none exclude each other")
+	case len(m.RequestURIs) > maxRedirectURIs || slices.ContainsFunc(m.RequestURIs, func(uri string) bool { uri, _, _ = strings.Cut(uri, "#"); return !isFetchable(uri) }):
+		return invalidMetadata("request_uris must be at most 20, each https and absolute")
+	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
+		return invalidMetadata("backchannel_logout_uri must be https, absolute and without a fragment")
+	case m.Name != "" && strings.TrimSpace(m.Name) == "":
+		return invalidMetadata("client_name must not be blank")
+	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return invalidMetadata("client_name must be at most 100 printable characters")
+	}
+	if err := m.checkKeys(); err != nil {
+		return err
+	}
+	return m.checkAddresses()
+}
+
+// usesKeys reports whether the client authenticates by keys, or signs request objects by them.
+// Otherwise keys are ignored.
+func (m *clientMetadata) usesKeys() bool {
+	return m.Method == client.PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != client.Unsigned
+}
+
+// checkKeys refuses keys that cannot be used.
+func (m *clientMetadata) checkKeys() error {
+	switch {
+	case m.JWKS != nil && m.JWKSURI != "":
+		return invalidMetadata("jwks and jwks_uri must not both be there")
+	case !m.usesKeys():
+		return nil
+	case m.JWKSURI != "":
+		if !isFetchable(m.JWKSURI) {
+			return invalidMetadata("jwks_uri must be https, absolute and without a fragment")
+		}
+	case m.JWKS == nil:
+		return invalidMetadata("private_key_jwt and signed request objects need jwks or jwks_uri")
+	case client.HoldsPrivateKey(m.JWKS):
+		return invalidMetadata("jwks holds a private key: register the public part alone, and make a new key")
+	default:
+		if _, err := upstream.NewInlineKeySet(m.JWKS); err != nil {
+			return invalidMetadata("jwks must be a JWK Set with a public key for signatures")
+		}
+	}
+	return nil
+}
+
+// isFetchable reports whether this server may send requests to an address that an app
+// registered. Which hosts it then reaches is up to [Registration].Transport.
+func isFetchable(uri string) bool {
+	return client.CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameter
+}
+
+func (m *clientMetadata) checkAddresses() error {
+	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
+		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
+	}
+	check := client.CheckRedirectURI
+	if m.ApplicationType == applicationNative {
+		check = client.CheckNativeRedirectURI
+	}
+	for name, uri := range map[string]string{"logo_uri": m.LogoURI, "policy_uri": m.PolicyURI, "tos_uri": m.TermsURI} {
+		if uri, _, _ := strings.Cut(uri, "#"); uri != "" && !isFetchable(uri) {
+			return invalidMetadata(name + " must be https and absolute")
+		}
+	}
+	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
+		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameter {
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
+		}
+	}
+	return nil
+}
+
+// newClient makes a client of its metadata. It refuses scopes that are not allowed, rather
+// than drop them.
+func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
+	c := client.Client{
+		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
+		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes, UserinfoAlgorithm: m.UserinfoAlgorithm,
+		Links:                client.Links{Logo: m.LogoURI, Policy: m.PolicyURI, Terms: m.TermsURI},
+		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
+	}
+	switch {
+	case r.RequestObjects:
+		c.RequestObjects = client.RequestObjects{
+			Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.Method != client.PrivateKeyJWT, Required: m.RequireRequestObject,
+		}
+	case m.RequireRequestObject:
+		return c, invalidMetadata("require_signed_request_object: this server does not accept request objects of clients that register themselves")
+	}
+	if m.Method == client.PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
+		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm
+	}
+	if m.Scope == "" {
+		return c, nil
+	}
+	c.Scopes = nil
+	for scope := range strings.FieldsSeq(m.Scope) {
+		switch {
+		case slices.Contains(smart.ReservedScopes, scope):
+		case slices.Contains(r.Scopes, scope):
+			c.Scopes = append(c.Scopes, scope)
+		default:
+			return c, invalidMetadata("scope holds more than clients that register may have")
+		}
+	}
+	return c, nil
+}

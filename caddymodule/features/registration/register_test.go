@@ -1,0 +1,125 @@
+package registration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
+)
+
+// clientStorage is a client.Storage in memory.
+type clientStorage struct {
+	authorizetest.Storage
+
+	Loaded []string // the keys of what was loaded
+}
+
+// Load implements client.Storage.
+func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
+	s.Loaded = append(s.Loaded, key)
+	return s.Storage.Load(ctx, key)
+}
+
+// initialAccessToken is what apps need to register themselves.
+const initialAccessToken = "initial-access-token"
+
+// registering lets apps register themselves.
+func registering(storage *clientStorage) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		c.Features = append(c.Features, &registration.Registration{
+			InitialAccessToken: initialAccessToken, Scopes: []string{"user/*.rs", "demo.read"}, MaxClients: 3,
+			Storage: storage, Folder: "fhir/clients/x",
+		})
+	}
+}
+
+// clientMetadata is that of an app; change alters it: a value replaces, nil removes.
+func clientMetadata(change map[string]any) map[string]any {
+	m := map[string]any{"redirect_uris": []string{servertest.Callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
+	maps.Copy(m, change)
+	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
+	return m
+}
+
+// registrationResponse is what the registration endpoint says.
+type registrationResponse struct {
+	ID              string          `json:"client_id"`                       // the client_id
+	Secret          string          `json:"client_secret"`                   // the client_secret of a client that has one
+	IssuedAt        int64           `json:"client_id_issued_at"`             // when, in seconds since 1970
+	Expires         *int64          `json:"client_secret_expires_at"`        // when Secret expires; 0: never
+	AccessToken     string          `json:"registration_access_token"`       // for the client configuration endpoint
+	URI             string          `json:"registration_client_uri"`         // that of the client configuration endpoint
+	Scope           string          `json:"scope"`                           // what the client may have
+	Method          string          `json:"token_endpoint_auth_method"`      // how the client authenticates
+	Redirects       []string        `json:"redirect_uris"`                   // its redirect URIs
+	GrantTypes      []string        `json:"grant_types"`                     // its grant types
+	Algorithm       string          `json:"token_endpoint_auth_signing_alg"` // what its assertions must be signed by
+	JWKSURI         string          `json:"jwks_uri"`                        // where its keys are
+	Name            string          `json:"client_name"`                     // what people see
+	ApplicationType string          `json:"application_type"`                // web or native
+	Error           string          `json:"error"`                           // the error code
+	JWKS            json.RawMessage `json:"jwks"`                            // its keys
+}
+
+// register sends metadata to the registration endpoint, with an initial access token
+// unless that is empty.
+func register(b *servertest.Browser, metadata any, token string) (*http.Response, registrationResponse) {
+	b.T.Helper()
+	return sendMetadata(b, http.MethodPost, servertest.Issuer+"/oauth2/register", token, metadata)
+}
+
+// updateClient sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
+func updateClient(b *servertest.Browser, c registrationResponse, metadata any) (*http.Response, registrationResponse) {
+	b.T.Helper()
+	return sendMetadata(b, http.MethodPut, c.URI, c.AccessToken, metadata)
+}
+
+func sendMetadata(b *servertest.Browser, method, uri, token string, metadata any) (*http.Response, registrationResponse) {
+	b.T.Helper()
+	response := b.Send(metadataRequest(b, method, uri, token, metadata))
+	return response, servertest.Decode[registrationResponse](b.T, response)
+}
+
+// metadataRequest is a request with metadata, and a token unless that is empty.
+func metadataRequest(b *servertest.Browser, method, uri, token string, metadata any) *http.Request {
+	b.T.Helper()
+	text, err := json.Marshal(metadata)
+	servertest.NoError(b.T, err)
+	r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), bytes.NewReader(text))
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// manageClient reads or deletes a registration (RFC 7592).
+func manageClient(b *servertest.Browser, method, uri, token string) *http.Response {
+	r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	return b.Send(r)
+}
+
+// registeringWith lets apps register themselves; change alters how.
+func registeringWith(change func(*registration.Registration)) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		registering(new(clientStorage))(c)
+		change(optionsOf(c))
+	}
+}
+
+// optionsOf are the options of the feature that [registering] has added.
+func optionsOf(c *authorize.Config) *registration.Registration {
+	return c.Features[len(c.Features)-1].(*registration.Registration)
+}
+
+// withSecret is metadata of an app that has a secret.
+var withSecret = map[string]any{"token_endpoint_auth_method": "client_secret_post"}

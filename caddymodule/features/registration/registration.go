@@ -1,0 +1,313 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// Registration lets clients register themselves at `/oauth2/register` (RFC 7591), and read, update and delete their
+// registration (RFC 7592). They may use the authorization code flow, with PKCE unless pkce says otherwise, and people are
+// asked for consent. Registered clients are in Caddy's storage or, with store keys, in the durable store, shared by all
+// gateways that use it.
+type Registration struct {
+	// The initial access token, which must be sent as a bearer token (RFC 7591 §3): without it, anybody could fill the
+	// storage. Required. Caddy's placeholders are supported.
+	InitialAccessToken string `json:"initial_access_token,omitempty"`
+
+	// The scopes that registered clients may be granted beside openid, email, phone and profile. They lose what is
+	// removed here. Default: none.
+	Scopes []string `json:"scopes,omitempty"`
+
+	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
+	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
+	// `required`.
+	PKCE string `json:"pkce,omitempty"`
+
+	// Let clients put authorization requests into request objects (OpenID Connect Core §6), by value and, at addresses that
+	// they registered, by reference, which this server then fetches. Default: they are refused.
+	RequestObjects bool `json:"request_objects,omitempty"`
+
+	// Let nobody use a client before the operator has approved it (`caddy fhir-client approve`). One that changes its
+	// registration waits again. Default: false.
+	Approval bool `json:"approval,omitempty"`
+
+	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback,
+	// private and link-local addresses too, and use the proxy of the environment. Whoever registers a client can then make
+	// this server send requests to its own network. Default: public addresses only.
+	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
+
+	MaxClients int     `json:"-"` // the limit of registered clients. Default: [DefaultMaxClients].
+	Storage    Storage `json:"-"` // keeps them. Required.
+	Folder     string  `json:"-"` // in Storage, without a slash at the end. Required.
+
+	// Store keeps them in place of Storage, for all gateways that share it. They copy those
+	// in Storage once. Default: none.
+	Store store.Store `json:"-"`
+
+	// Transport makes the requests to addresses that clients register, such as their jwks_uri and
+	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
+	Transport http.RoundTripper `json:"-"`
+
+	issuer string // whose own addresses nobody may register; "" before the first server
+	grants client.GrantTypes
+	shelf  shelf
+	keys   registeredKeys // of the clients that have some
+}
+
+// registered is a client as stored. Its secrets are random, so their digests need no salt
+// and no slow hash.
+type registered struct {
+	Client client.Client `json:"-"`
+
+	Stored       storedClient `json:"client"` // is Client
+	Method       string       `json:"token_endpoint_auth_method"`
+	SecretDigest []byte       `json:"secret_sha256,omitempty"`
+	AccessDigest []byte       `json:"registration_access_token_sha256"`
+	IssuedAt     time.Time    `json:"issued_at"`
+	Approved     bool         `json:"approved,omitempty"` // by the operator, as it is now
+}
+
+// storedClient is what a client that registered itself has said, by the names under which it has always been stored.
+type storedClient struct {
+	ID, Name, JWKSURI, AssertionAlgorithm, BackchannelLogoutURI string
+
+	JWKS                                                        []byte
+	Native, RequirePushed                                       bool
+	RedirectURIs, PostLogoutRedirectURIs, ResponseTypes, Scopes []string
+
+	BackchannelSession bool                  `json:",omitempty"`
+	UserinfoAlgorithm  string                `json:",omitempty"`
+	Links              client.Links          `json:",omitzero"`
+	RequestObjects     client.RequestObjects `json:",omitzero"`
+}
+
+var registeredID = regexp.MustCompile("^" + subject.RegisteredPrefix + "[0-9a-f]{32}$")
+
+var errRegistrationToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "send the access token of the registration, as Authorization: Bearer",
+}
+
+// CheckScope refuses a scope that apps cannot have by registration.
+func CheckScope(scope string) error {
+	if client.IsSystemScope(scope) {
+		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
+	}
+	return smart.CheckScope(scope)
+}
+
+// Extend implements [authorize.Feature].
+func (r *Registration) Extend(core *authorize.Core) error {
+	if r.issuer == "" {
+		if err := r.complete(core.Config.Issuer, core.Clients.GrantTypes, core.Config.Logger); err != nil {
+			return fmt.Errorf("registration: %w", err)
+		}
+	}
+	core.Clients.Sources = append(core.Clients.Sources, r)
+	core.Responder.Kinds[Path] = audit.Registration
+	e := &registrationEndpoint{Responder: core.Responder, clients: r, limiter: core.Limiter}
+	core.HandlePublic(Path, e.serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
+	core.RegistrationEndpoint = core.Config.Issuer + Path
+	core.Describe(func(m *authorize.Metadata) {
+		m.UserinfoAlgorithms = authorize.AlgorithmNames(keyring.IDTokenAlgorithms)
+		m.RequestURIParameter, m.RequestURIsRegistered = r.RequestObjects, r.RequestObjects
+	})
+	return nil
+}
+
+// complete sets defaults, and returns an error if the configuration is invalid.
+func (r *Registration) complete(issuer string, grants client.GrantTypes, logger *slog.Logger) error {
+	if r.InitialAccessToken == "" || r.Storage == nil {
+		return errors.New("it needs an initial_access_token and a storage")
+	}
+	if !slices.Contains([]string{"", client.PKCERequired, client.PKCEOptional}, r.PKCE) {
+		return fmt.Errorf("pkce %q is not known: use %s or %s", r.PKCE, client.PKCERequired, client.PKCEOptional)
+	}
+	for _, scope := range r.Scopes {
+		if err := CheckScope(scope); err != nil {
+			return err
+		}
+	}
+	if client.IsGuessable(r.InitialAccessToken) {
+		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + client.SecretCommand)
+	}
+	inStorage := newFolder(r.Storage, r.Folder)
+	if r.shelf = inStorage; r.Store != nil {
+		r.shelf = newSharedShelf(r.Store, inStorage)
+	}
+	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
+	if r.Transport == nil {
+		r.Transport = upstream.PublicTransport()
+	}
+	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
+	r.issuer, r.grants = issuer, grants
+	return nil
+}
+
+// Any implements [client.Source].
+func (r *Registration) Any() *client.Client {
+	return &client.Client{ResponseTypes: []string{"code"}, Scopes: r.Scopes, RequestObjects: client.RequestObjects{Allowed: r.RequestObjects}}
+}
+
+// IDs implements [client.Source].
+func (r *Registration) IDs(ctx context.Context) ([]string, error) { return r.shelf.ids(ctx) }
+
+// parseRegistered reads a client as stored.
+func parseRegistered(value []byte) (*registered, error) {
+	c := new(registered)
+	if err := json.Unmarshal(value, c); err != nil {
+		return nil, err
+	}
+	s := c.Stored
+	c.Client = client.Client{
+		ID: s.ID, Name: s.Name, JWKS: s.JWKS, JWKSURI: s.JWKSURI, AssertionAlgorithm: s.AssertionAlgorithm, BackchannelLogoutURI: s.BackchannelLogoutURI,
+		Native: s.Native, RequirePushed: s.RequirePushed, RedirectURIs: s.RedirectURIs, PostLogoutRedirectURIs: s.PostLogoutRedirectURIs,
+		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSession: s.BackchannelSession, UserinfoAlgorithm: s.UserinfoAlgorithm,
+		Links: s.Links, RequestObjects: s.RequestObjects,
+	}
+	return c, nil
+}
+
+// text is a client as it is to be stored.
+func (c *registered) text() ([]byte, error) {
+	s := &c.Client
+	c.Stored = storedClient{
+		ID: s.ID, Name: s.Name, JWKS: s.JWKS, JWKSURI: s.JWKSURI, AssertionAlgorithm: s.AssertionAlgorithm, BackchannelLogoutURI: s.BackchannelLogoutURI,
+		Native: s.Native, RequirePushed: s.RequirePushed, RedirectURIs: s.RedirectURIs, PostLogoutRedirectURIs: s.PostLogoutRedirectURIs,
+		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSession: s.BackchannelSession, UserinfoAlgorithm: s.UserinfoAlgorithm,
+		Links: s.Links, RequestObjects: s.RequestObjects,
+	}
+	return json.Marshal(c)
+}
+
+// load returns a client, or nil. It checks the id first, which becomes part of a file name.
+func (r *Registration) load(ctx context.Context, id string) (*registered, error) {
+	if !registeredID.MatchString(id) {
+		return nil, nil
+	}
+	value, err := r.shelf.load(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var c *registered
+	if err == nil {
+		c, err = parseRegistered(value)
+	}
+	switch {
+	case err != nil:
+		return nil, r.loadError(id, err)
+	case c.Client.ID != id:
+		return nil, nil
+	}
+	return c, r.loadError(id, r.apply(c))
+}
+
+// Find implements [client.Source].
+func (r *Registration) Find(ctx context.Context, id string) (*client.Client, error) {
+	c, err := r.load(ctx, id)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	c.Client.Waits = r.Approval && !c.Approved
+	return &c.Client, nil
+}
+
+// loadError names the place of a bad entry to the operator.
+func (r *Registration) loadError(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", r.shelf.location(id), err)
+}
+
+// apply applies the present configuration to a client.
+func (r *Registration) apply(c *registered) (err error) {
+	c.Client.SecretSHA256 = c.SecretDigest
+	c.Client.Registered, c.Client.ErrorDescription = true, true
+	c.Client.PKCE, c.Client.Consent, c.Client.Transport = client.PKCERequired, client.ConsentRequired, r.Transport
+	c.Client.RequestObjects.Allowed = r.RequestObjects
+	if r.PKCE == client.PKCEOptional && !c.Client.Public() {
+		c.Client.PKCE = client.PKCEOptional
+	}
+	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
+	if c.Client.Keys, err = r.keys.get(&c.Client); err != nil {
+		return err
+	}
+	return c.Client.Complete(r.grants)
+}
+
+// store keeps a new client, or returns temporarily_unavailable if there are too many.
+func (r *Registration) store(ctx context.Context, c *registered) error {
+	value, err := c.text()
+	if err != nil {
+		return err
+	}
+	if err := r.shelf.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
+		return fmt.Errorf("storing a registered client: %w", err)
+	}
+	return nil
+}
+
+// change alters a client as stored.
+func (r *Registration) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
+	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
+		if changed, err = parseRegistered(value); err != nil {
+			return nil, r.loadError(id, err)
+		}
+		if err := alter(changed); err != nil {
+			return nil, err
+		}
+		return changed.text()
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errRegistrationToken
+	case err != nil:
+		return nil, err
+	}
+	return changed, nil
+}
+
+func (r *Registration) remove(ctx context.Context, id string) error { return r.shelf.remove(ctx, id) }
+
+// newRegistered makes a client and its credentials. The secret may be empty.
+func newRegistered(c client.Client, method string) (made *registered, secret, access string) {
+	access = oauth2.RandomToken()
+	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.Digest(access)}
+	made.Client.ID = subject.RegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
+	return made, made.replace(c, method), access
+}
+
+// replace replaces the metadata of a client, and returns its new secret, if any.
+func (c *registered) replace(given client.Client, method string) (secret string) {
+	given.ID = c.Client.ID
+	c.Client, c.Method, c.Approved = given, method, false
+	switch {
+	case method == "none" || method == client.PrivateKeyJWT:
+		c.SecretDigest = nil
+	case c.SecretDigest == nil:
+		secret = oauth2.RandomToken()
+		c.SecretDigest = client.Digest(secret)
+	}
+	return secret
+}

@@ -1,0 +1,163 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// shelves are those of gateways on one store. The first had clients of its own before.
+func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
+	t.Helper()
+	shared := storetest.NewShared(clientKind)
+	var all []*sharedShelf
+	for i := range n {
+		before := newFolder(new(authorizetest.Storage), "fhir/clients/fhir.example.org")
+		if i == 0 {
+			for _, id := range earlier {
+				if err := before.add(t.Context(), id, []byte(id), 1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		all = append(all, newSharedShelf(shared.Gateway(), before))
+	}
+	return all
+}
+
+// Any number of gateways register as many clients as may be, and no more. Clients from before
+// the store was used are moved first: they may come on top of what others have added by then.
+func TestLimitOverGateways(t *testing.T) {
+	t.Parallel()
+	all := shelves(t, 3, "earlier")
+	if _, err := all[0].load(t.Context(), "earlier"); err != nil {
+		t.Fatal(err)
+	}
+	var added, refused atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 3 { // one at each gateway at a time, as in life
+		wg.Go(func() {
+			for j := range 10 {
+				switch err := all[i].add(t.Context(), fmt.Sprint(i, "-", j), []byte("v"), 12); {
+				case err == nil:
+					added.Add(1)
+				case errors.Is(err, errTooMany):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if added.Load() != 11 || refused.Load() != 19 {
+		t.Errorf("%d added, %d refused", added.Load(), refused.Load())
+	}
+	if err := all[1].remove(t.Context(), "earlier"); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[2].add(t.Context(), "next", []byte("v"), 12); err != nil {
+		t.Errorf("after one was removed: %v", err)
+	}
+}
+
+// A client is known, changed and gone at all gateways at once.
+func TestRegisteredClientAtAllGateways(t *testing.T) {
+	t.Parallel()
+	ctx, all := t.Context(), shelves(t, 3)
+	if err := all[0].add(ctx, "x", []byte("0"), 9); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			for range 5 {
+				err := s.change(ctx, "x", func(value []byte) ([]byte, error) { return append(value, '+'), nil })
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, s := range all {
+		if value, err := s.load(ctx, "x"); string(value) != "0"+strings.Repeat("+", 15) {
+			t.Errorf("gateway %d: %s, %v", i, value, err)
+		}
+	}
+	if err := all[1].remove(ctx, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range all {
+		if _, err := s.load(ctx, "x"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("removed, gateway %d: %v", i, err)
+		}
+		if err := s.change(ctx, "x", func(value []byte) ([]byte, error) { return value, nil }); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("changed after it was removed, gateway %d: %v", i, err)
+		}
+	}
+}
+
+// Clients of before are moved once: one that was removed since does not come back with a
+// gateway that starts again.
+func TestClientsAreMovedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, all := t.Context(), shelves(t, 2, "a", "b")
+	if _, err := all[1].load(ctx, "a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("before it was moved: %v", err)
+	}
+	for _, id := range []string{"a", "b"} {
+		if value, err := all[0].load(ctx, id); string(value) != id || err != nil {
+			t.Errorf("%s: %s, %v", id, value, err)
+		}
+	}
+	if err := all[1].remove(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	again := newSharedShelf(all[0].store, all[0].earlier)
+	if _, err := again.load(ctx, "a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it came back: %v", err)
+	}
+	if _, err := again.load(ctx, "b"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whether the clients of before are there cannot be told while the store fails.
+func TestClientsAreNotMovedHalf(t *testing.T) {
+	t.Parallel()
+	shared := storetest.NewShared(clientKind)
+	before := newFolder(&failingList{Storage: new(authorizetest.Storage)}, "fhir/clients/x")
+	if err := before.storage.Store(t.Context(), before.key("a"), []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	s := newSharedShelf(shared.Gateway(), before)
+	if _, err := s.load(t.Context(), "a"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("while the storage fails: %v", err)
+	}
+	if value, err := s.load(t.Context(), "a"); string(value) != "a" || err != nil {
+		t.Errorf("afterwards: %s, %v", value, err)
+	}
+}
+
+// failingList fails to list once.
+type failingList struct {
+	*authorizetest.Storage
+	failed bool
+}
+
+func (f *failingList) List(ctx context.Context, path string, recursive bool) ([]string, error) {
+	if !f.failed {
+		f.failed = true
+		return nil, errors.New("disk on fire")
+	}
+	return f.Storage.List(ctx, path, recursive)
+}

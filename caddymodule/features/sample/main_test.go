@@ -1,0 +1,18 @@
+package sample_test
+
+import (
+	"os"
+	"testing"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
+)
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

@@ -1,0 +1,7 @@
+// Package scim is the feature by which identity providers deactivate and delete people here: the part of SCIM 2.0 that says
+// who has left (RFC 7643, RFC 7644).
+//
+//	scim.go    the Caddy module, and the endpoints of an identity provider
+//	user.go    SCIM's User, and filters that find one: nothing of it is stored until it is renamed, its id holds its names
+//	person.go  whom the id of a User was given for, whatever they are called by now
+package scim

@@ -1,0 +1,413 @@
+package scim_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
+)
+
+const (
+	scimPath = "/oauth2/scim/hospital"
+	secret   = "5f0c6b1d4e8a4b7c9d2e3f405162738495a6b7c8d9eaf0b1"
+)
+
+// scim sends a request with the right token.
+func request(t *testing.T, s http.Handler, method, below, body string) (int, map[string]any) {
+	t.Helper()
+	r := servertest.PostRequest(scimPath+below, nil)
+	r.Method = method
+	r.Header.Set("Content-Type", "application/scim+json")
+	r.Header.Set("Authorization", "Bearer "+secret)
+	answer := servertest.SendBody(t, s, r, body)
+	if answer.StatusCode == http.StatusNoContent {
+		return answer.StatusCode, nil
+	}
+	if kind := answer.Header.Get("Content-Type"); kind != "application/scim+json" {
+		t.Errorf("%s %s: Content-Type %q", method, below, kind)
+	}
+	return answer.StatusCode, servertest.Decode[map[string]any](t, answer)
+}
+
+func withSCIM(idp *people.IdentityProvider, c *authorize.Config) {
+	servertest.Refreshing(c)
+	c.Features = append(c.Features, &scim.SCIM{Token: secret, Provider: idp.Key})
+}
+
+// RFC 7644 §3.5, §3.6: active false, in the forms of Entra ID and Okta, and DELETE end everything of who is meant.
+func TestSCIM(t *testing.T) {
+	t.Parallel()
+	const (
+		byName    = `{"userName":"alice@hospital.example","externalId":"aadams"}`
+		bySubject = `{"userName":"someone","externalId":"248289761001"}`
+		byOID     = `{"userName":"someone","externalId":"0b1"}`
+	)
+	oid := func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); idp.Sub = "oid" }
+	operations := func(operation string) string {
+		return `{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[` + operation + `]}`
+	}
+	for _, tt := range []struct {
+		name, created, method, body string
+		change                      func(*people.IdentityProvider, *authorize.Config)
+		status                      int
+		left                        string
+	}{
+		{"DELETE", byName, http.MethodDelete, "", withSCIM, 204, "nothing"},
+		{"DELETE by the subject", bySubject, http.MethodDelete, "", withSCIM, 204, "nothing"},
+		{"DELETE by the sub here", byOID, http.MethodDelete, "", oid, 204, "nothing"},
+		{"DELETE of what is no sub here", byOID, http.MethodDelete, "", withSCIM, 204, "all"},
+		{"DELETE of an unknown person", `{"userName":"x"}`, http.MethodDelete, "", withSCIM, 204, "all"},
+		{"PATCH of Entra ID", byName, http.MethodPatch, operations(`{"op":"Replace","path":"active","value":"False"}`), withSCIM, 200, "nothing"},
+		{"PATCH of Entra ID, as a boolean", byName, http.MethodPatch, operations(`{"op":"replace","path":"active","value":false}`), withSCIM, 200, "nothing"},
+		{"PATCH of Okta", byName, http.MethodPatch, operations(`{"op":"replace","value":{"active":false}}`), withSCIM, 200, "nothing"},
+		{"PATCH of the name in full", byName, http.MethodPatch, operations(`{"op":"add","path":"urn:ietf:params:scim:schemas:core:2.0:User:active","value":false}`), withSCIM, 200, "nothing"},
+		{"PATCH among others", byName, http.MethodPatch, operations(`{"op":"remove","path":"title"},{"op":"replace","path":"displayName","value":"A"},{"op":"replace","value":{"name":{},"active":"false"}}`), withSCIM, 200, "nothing"},
+		{"PATCH to active", byName, http.MethodPatch, operations(`{"op":"replace","path":"active","value":true}`), withSCIM, 200, "all"},
+		{"PATCH of something else", byName, http.MethodPatch, operations(`{"op":"replace","path":"userName","value":"false"}`), withSCIM, 200, "all"},
+		{"PATCH of nothing", byName, http.MethodPatch, operations(""), withSCIM, 200, "all"},
+		{"PATCH of a group of words", byName, http.MethodPatch, operations(`{"op":"replace","path":"active","value":"no"}`), withSCIM, 400, "all"},
+		{"PATCH of another kind", byName, http.MethodPatch, operations(`{"op":"move","path":"active","value":false}`), withSCIM, 400, "all"},
+		{"PATCH without a path or object", byName, http.MethodPatch, operations(`{"op":"replace","value":false}`), withSCIM, 400, "all"},
+		{"PATCH that is no JSON", byName, http.MethodPatch, "active=false", withSCIM, 400, "all"},
+		{"PUT", byName, http.MethodPut, `{"userName":"alice@hospital.example","active":false}`, withSCIM, 200, "nothing"},
+		{"PUT with another name", byName, http.MethodPut, `{"userName":"other","active":false}`, withSCIM, 200, "nothing"},
+		{"PUT of an active one", byName, http.MethodPut, `{"userName":"alice@hospital.example","active":true}`, withSCIM, 200, "all"},
+		{"PUT without a name", byName, http.MethodPut, `{"active":false}`, withSCIM, 400, "all"},
+		{"GET", byName, http.MethodGet, "", withSCIM, 200, "all"},
+		{"POST", byName, http.MethodPost, byName, withSCIM, 405, "all"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), tt.change)
+			alice := servertest.SignInFederated(t, s)
+			status, made := request(t, s, http.MethodPost, "/Users", tt.created)
+			id, _ := made["id"].(string)
+			if status != http.StatusCreated || id == "" || made["active"] != true {
+				t.Fatalf("POST: %d %v", status, made)
+			}
+			status, shown := request(t, s, tt.method, "/Users/"+id, tt.body)
+			if status != tt.status || status == http.StatusOK && (shown["id"] != id || shown["active"] != (tt.left == "all")) {
+				t.Errorf("%d %v", status, shown)
+			}
+			if left := alice.Left(); left != tt.left {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
+
+// staff signs people in at a provider whose user names pass from one to another, and provisions them.
+type staff struct {
+	t *testing.T
+	p *authorizetest.Provider
+	s http.Handler
+}
+
+func (st staff) signIn(subject, userName string) *servertest.FederatedPerson {
+	st.p.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: subject, Claims: map[string]any{"preferred_username": userName, "employee": subject + "-number"}}}
+	})
+	return servertest.SignInFederated(st.t, st.s)
+}
+
+func (st staff) create(userName string) string {
+	status, made := request(st.t, st.s, http.MethodPost, "/Users", `{"userName":"`+userName+`"}`)
+	if status != http.StatusCreated {
+		st.t.Fatalf("POST %s: %d %v", userName, status, made)
+	}
+	return "/Users/" + made["id"].(string)
+}
+
+func (st staff) rename(id, userName string) {
+	status, shown := request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"userName","value":"`+userName+`"}]}`)
+	if status != http.StatusOK || shown["userName"] != userName || "/Users/"+shown["id"].(string) != id {
+		st.t.Errorf("rename: %d %v", status, shown)
+	}
+}
+
+func (st staff) delete(id string) {
+	if status, _ := request(st.t, st.s, http.MethodDelete, id, ""); status != http.StatusNoContent {
+		st.t.Errorf("DELETE: %d", status)
+	}
+}
+
+// The id of a User is one person's, whatever they are called by now, and whoever is called as they were.
+func TestSCIMAfterRename(t *testing.T) {
+	t.Parallel()
+	for name, rename := range map[string]func(st staff) (gone, stays *servertest.FederatedPerson){
+		"who was here when the id was given": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			st.signIn("ann", "alice")
+			id := st.create("alice")
+			ann := st.signIn("ann", "alice2")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came later": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			id := st.create("alice")
+			st.signIn("ann", "alice")
+			ann := st.signIn("ann", "alice2")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came later, under another name": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			id := st.create("alice")
+			st.rename(id, "alice2")
+			ben := st.signIn("ben", "alice")
+			ann := st.signIn("ann", "alice2")
+			st.delete(id)
+			return ann, ben
+		},
+		"who has not come back since": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			ann := st.signIn("ann", "alice")
+			st.rename(st.create("alice"), "alice2")
+			id := st.create("alice")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ben, ann
+		},
+		"twice": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			id := st.create("alice")
+			ann := st.signIn("ann", "alice")
+			st.delete(id)
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came back": func(st staff) (gone, stays *servertest.FederatedPerson) {
+			st.signIn("ann", "alice")
+			st.delete(st.create("alice"))
+			id := st.create("alice")
+			ann := st.signIn("ann", "alice")
+			st.delete(id)
+			return ann, st.signIn("ben", "alice")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := authorizetest.Start(t)
+			gone, stays := rename(staff{t, p, servertest.NewFederated(t, p, withSCIM)})
+			if left := gone.Left(); left != "nothing" {
+				t.Errorf("of who is gone: %s", left)
+			}
+			if left := stays.Left(); left != "all" {
+				t.Errorf("of the other: %s", left)
+			}
+		})
+	}
+}
+
+// Nobody is guessed among several.
+func TestSCIMOfSeveral(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	s := servertest.NewFederated(t, p, withSCIM)
+	st := staff{t, p, s}
+	ann, ben := st.signIn("ann", "ward"), st.signIn("ben", "ward")
+	if status, answer := request(t, s, http.MethodPost, "/Users", `{"userName":"ward","active":false}`); status != http.StatusConflict || answer["scimType"] != "uniqueness" {
+		t.Errorf("%d %v", status, answer)
+	}
+	if a, b := ann.Left(), ben.Left(); a != "all" || b != "all" {
+		t.Errorf("left: %s, %s", a, b)
+	}
+}
+
+// Of who is gone for good, another person may get the sub that was claimed.
+func TestSCIMReleasesSub(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
+		p, kept := authorizetest.Start(t), store.NewMemory(0, 0)
+		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			withSCIM(idp, c)
+			idp.Sub, c.Store = "employee", kept
+		})
+		st := staff{t, p, s}
+		ann := st.signIn("ann", "alice")
+		status, _ := request(t, s, method, st.create("alice"), `{"userName":"alice","active":false}`)
+		owner, err := kept.Get(t.Context(), store.Key("sub-owner", "ann-number"))
+		if left := ann.Left(); status >= 300 || left != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
+			t.Errorf("%s: %d, left: %s, owner %s, %v", method, status, left, owner, err)
+		}
+	}
+}
+
+// RFC 7644 §3.4.2.2: who has an account here is found by name or id, and nobody else.
+func TestSCIMFilter(t *testing.T) {
+	t.Parallel()
+	s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), withSCIM)
+	servertest.SignInFederated(t, s)
+	for _, tt := range []struct {
+		filter        string
+		status, found int
+	}{
+		{`userName eq "alice@hospital.example"`, 200, 1},
+		{`USERNAME EQ "ALICE@hospital.example"`, 200, 1},
+		{` userName  eq  "a.adams@hospital.example" `, 200, 1},
+		{`urn:ietf:params:scim:schemas:core:2.0:User:userName eq "alice@hospital.example"`, 200, 1},
+		{`externalId eq "248289761001"`, 200, 1},
+		{`externalId eq "alice@hospital.example"`, 200, 0},
+		{`userName eq "248289761001"`, 200, 0},
+		{`userName eq "bob"`, 200, 0},
+		{`userName eq "alice"`, 200, 0}, // a local user
+		{`userName eq "x\" or userName eq \"y"`, 200, 0},
+		{``, 200, 0},
+		{`userName eq ""`, 400, 0},
+		{`userName eq "` + strings.Repeat("x", 256) + `"`, 400, 0},
+		{`userName eq alice`, 400, 0},
+		{`userName sw "a"`, 400, 0},
+		{`userName eq "a" or userName eq "b"`, 400, 0},
+		{`not (userName eq "a")`, 400, 0},
+		{`userName pr`, 400, 0},
+		{`displayName eq "Alice"`, 400, 0},
+		{`"`, 400, 0},
+	} {
+		target := "/Users?" + url.Values{"filter": {tt.filter}}.Encode()
+		if tt.filter == "" {
+			target = "/Users?startIndex=1&count=100"
+		}
+		status, answer := request(t, s, http.MethodGet, target, "")
+		found, _ := answer["totalResults"].(float64)
+		if status != tt.status || int(found) != tt.found || status == http.StatusBadRequest && answer["schemas"].([]any)[0] != "urn:ietf:params:scim:api:messages:2.0:Error" {
+			t.Errorf("%s: %d %v", tt.filter, status, answer)
+		}
+		if tt.found == 0 {
+			continue
+		}
+		id := answer["Resources"].([]any)[0].(map[string]any)["id"].(string)
+		if status, shown := request(t, s, http.MethodGet, "/Users/"+id, ""); status != http.StatusOK || shown["id"] != id || shown["userName"] == "" {
+			t.Errorf("%s: %d %v", tt.filter, status, shown)
+		}
+	}
+}
+
+// Only the token opens it, and wrong ones are counted.
+func TestSCIMToken(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, servertest.Named)
+	s := servertest.NewFederated(t, p, withSCIM)
+	alice := servertest.SignInFederated(t, s)
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
+	remove := func(s http.Handler, authorization string) *http.Response {
+		r := servertest.PostRequest(scimPath+"/Users/"+made["id"].(string), nil)
+		r.Method = http.MethodDelete
+		r.Header.Set("Authorization", authorization)
+		return servertest.SendBody(t, s, r, "")
+	}
+	for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic " + secret, secret, "Bearer " + secret + "x", "Bearer " + alice.Access} {
+		r := remove(s, authorization)
+		if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" || servertest.Decode[map[string]any](t, r)["status"] != "401" {
+			t.Errorf("%q: %d", authorization, r.StatusCode)
+		}
+	}
+	if left := alice.Left(); left != "all" {
+		t.Errorf("left: %s", left)
+	}
+	s = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		c.Features = append(c.Features, &scim.SCIM{Token: "guessable", Provider: idp.Key})
+		c.Lockout = lockout.Policy{Failures: 3}
+	})
+	for i := range 4 {
+		if r := remove(s, "Bearer wrong"); (r.StatusCode == http.StatusTooManyRequests) != (i == 3) || (r.Header.Get("Retry-After") != "") != (i == 3) {
+			t.Errorf("try %d: %d", i, r.StatusCode)
+		}
+	}
+	if r := remove(servertest.NewFederated(t, p, nil), "Bearer "); r.StatusCode != http.StatusNotFound {
+		t.Errorf("without the option: %d", r.StatusCode)
+	}
+}
+
+// Nothing else is there, whatever the path.
+func TestSCIMPaths(t *testing.T) {
+	t.Parallel()
+	s := servertest.NewFederated(t, authorizetest.Start(t), withSCIM)
+	for _, tt := range []struct {
+		method, below string
+		status        int
+	}{
+		{http.MethodGet, "/ServiceProviderConfig", 200},
+		{http.MethodPost, "/ServiceProviderConfig", 405},
+		{http.MethodGet, "/ServiceProviderConfig/x", 405},
+		{http.MethodDelete, "/Users", 405},
+		{http.MethodGet, "/Groups", 404},
+		{http.MethodGet, "/", 404},
+		{http.MethodGet, "", 404},
+		{http.MethodGet, "/Users/", 404},
+		{http.MethodDelete, "/Users/eA", 404}, // no separator
+		{http.MethodDelete, "/Users/AA", 404}, // no names
+		{http.MethodDelete, "/Users/YQBi/", 404},
+		{http.MethodDelete, "/Users/*", 404},
+	} {
+		if status, answer := request(t, s, tt.method, tt.below, ""); status != tt.status {
+			t.Errorf("%s %s: %d %v", tt.method, tt.below, status, answer)
+		}
+	}
+}
+
+// What fails is 503, and can be sent again.
+func TestSCIMFails(t *testing.T) {
+	t.Parallel()
+	fails := false
+	kept := storetest.NewIntercepted(func(_, key string) error {
+		if fails && strings.HasPrefix(key, "sessions:") {
+			return errors.New("the store is away")
+		}
+		return nil
+	})
+
+	s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), func(idp *people.IdentityProvider, c *authorize.Config) {
+		withSCIM(idp, c)
+		c.Store = kept
+	})
+	alice := servertest.SignInFederated(t, s)
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
+	target := "/Users/" + made["id"].(string)
+	fails = true
+	if status, answer := request(t, s, http.MethodDelete, target, ""); status != http.StatusServiceUnavailable || answer["status"] != "503" {
+		t.Errorf("%d %v", status, answer)
+	}
+	fails = false
+	if status, _ := request(t, s, http.MethodDelete, target, ""); status != http.StatusNoContent || alice.Left() != "nothing" {
+		t.Errorf("again: %d, left: %s", status, alice.Left())
+	}
+}
+
+// A sign-in that is being stored while SCIM deletes its person ends too, and the next one does not.
+func TestSCIMWhileSigningIn(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, servertest.Named)
+	var s http.Handler
+	var once sync.Once
+	armed := false
+	kept := storetest.NewIntercepted(func(method, key string) error {
+		if armed && method == "Put" && strings.HasPrefix(key, "session:") {
+			once.Do(func() {
+				if status, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example","active":false}`); status != http.StatusCreated {
+					t.Errorf("%d %v", status, made)
+				}
+			})
+		}
+		return nil
+	})
+	s = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
+	servertest.SignInFederated(t, s) // has an account
+	armed = true
+	b := servertest.NewBrowser(t, s)
+	if back := servertest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
+		t.Errorf("%v, signed in: %v", back, b.SignedIn())
+	}
+	if left := servertest.SignInFederated(t, s).Left(); left != "all" {
+		t.Errorf("the next: %s", left)
+	}
+}

@@ -1,0 +1,145 @@
+package scim
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// SCIM's schemas (RFC 7643 §8.7, RFC 7644 §3).
+const (
+	userSchema   = "urn:ietf:params:scim:schemas:core:2.0:User"
+	configSchema = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
+	listSchema   = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+	errorSchema  = "urn:ietf:params:scim:api:messages:2.0:Error"
+)
+
+// scimType says why a request is refused (RFC 7644 §3.12). It is the cause of an [oauth2.Error].
+type scimType string
+
+// Error implements error.
+func (t scimType) Error() string { return string(t) }
+
+func invalidValue(detail string) error {
+	return &oauth2.Error{Code: "invalid_request", Description: detail, Err: scimType("invalidValue")}
+}
+
+// names are what a provider calls a person. The id of a User holds them: nothing of it is stored until it is renamed.
+type names struct {
+	ExternalID string `json:"e,omitempty"`
+	UserName   string `json:"u,omitempty"`
+
+	// Subject is the person's at the provider, if they had an account here when they were named so. If not, they are
+	// the first to come by the name since Named, in nanoseconds.
+	Subject string `json:"s,omitempty"`
+	Named   int64  `json:"t,omitempty"`
+}
+
+const maxName = 255 // bytes
+
+func (n names) check() error {
+	if n.ExternalID+n.UserName == "" || len(n.ExternalID) > maxName || len(n.UserName) > maxName || strings.ContainsFunc(n.ExternalID+n.UserName, unicode.IsControl) {
+		return invalidValue("userName or externalId is missing, too long or malformed")
+	}
+	return nil
+}
+
+func (n names) id() string {
+	text, _ := json.Marshal(n) // nothing in it fails
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// parseID reads an id that names.id made.
+func parseID(id string) (n names, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(id)
+	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.Named == 0 {
+		return n, &oauth2.Error{Code: "invalid_request", Description: "no such user", Status: http.StatusNotFound}
+	}
+	return n, nil
+}
+
+// user is a User (RFC 7643 §4.1).
+type user struct {
+	Schemas    []string          `json:"schemas"`
+	ID         string            `json:"id"`
+	ExternalID string            `json:"externalId,omitempty"`
+	UserName   string            `json:"userName"`
+	Active     bool              `json:"active"`
+	Meta       map[string]string `json:"meta"`
+}
+
+// sentUser is a User as a provider sends it, or a PATCH of one (RFC 7644 §3.5.2). The rest has no effect.
+type sentUser struct {
+	ExternalID string          `json:"externalId"`
+	UserName   string          `json:"userName"`
+	Active     json.RawMessage `json:"active"`
+	Operations []operation     `json:"Operations"`
+}
+
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value"`
+}
+
+func (u *sentUser) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
+
+// set sets an attribute, by its name alone or after that of the schema.
+func (u *sentUser) set(attribute string, value json.RawMessage) error {
+	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
+	case "active":
+		u.Active = value
+	case "username":
+		return json.Unmarshal(value, &u.UserName)
+	case "externalid":
+		return json.Unmarshal(value, &u.ExternalID)
+	}
+	return nil
+}
+
+// patched is what a PATCH sets. Okta names attributes in the value, Entra ID in the path.
+func (u *sentUser) patched() (set sentUser, err error) {
+	for _, o := range u.Operations {
+		members := map[string]json.RawMessage{o.Path: o.Value}
+		switch op := strings.ToLower(o.Op); {
+		case op == "remove":
+			continue
+		case op != "add" && op != "replace":
+			return set, &oauth2.Error{Code: "invalid_request", Description: "op is none of add, replace and remove", Err: scimType("invalidSyntax")}
+		case o.Path == "" && json.Unmarshal(o.Value, &members) != nil:
+			return set, invalidValue("value must be an object where there is no path")
+		}
+		for name, value := range members {
+			if set.set(name, value) != nil {
+				return set, invalidValue("userName and externalId must be texts")
+			}
+		}
+	}
+	return set, nil
+}
+
+// isInactive reads active, if it is there. Entra ID has sent it as "False".
+func (u *sentUser) isInactive() (bool, error) {
+	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
+	case "", "true":
+		return false, nil
+	case "false":
+		return true, nil
+	}
+	return false, invalidValue("active must be true or false")
+}
+
+// parseFilter reads userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2). Providers send no other to find a person.
+func parseFilter(text string) (names, error) {
+	attribute, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	operator, literal, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	var sought sentUser
+	if err := sought.set(attribute, json.RawMessage(literal)); err != nil || !strings.EqualFold(operator, "eq") || sought.names() == (names{}) {
+		return names{}, &oauth2.Error{Code: "invalid_request", Description: `only userName eq "…" and externalId eq "…" are understood`, Err: scimType("invalidFilter")}
+	}
+	return sought.names(), sought.names().check()
+}

@@ -1,0 +1,191 @@
+package securityevents
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// endsAccount says of each type of event that has an effect whether it ends everything of an account, or sessions alone
+// (CAEP 1.0 §3, RISC 1.0 §2).
+var endsAccount = map[string]bool{
+	"https://schemas.openid.net/secevent/caep/event-type/session-revoked":                    false,
+	"https://schemas.openid.net/secevent/risc/event-type/sessions-revoked":                   false,
+	"https://schemas.openid.net/secevent/caep/event-type/credential-change":                  true,
+	"https://schemas.openid.net/secevent/risc/event-type/credential-compromise":              true,
+	"https://schemas.openid.net/secevent/risc/event-type/account-credential-change-required": true,
+	"https://schemas.openid.net/secevent/risc/event-type/account-disabled":                   true,
+	"https://schemas.openid.net/secevent/risc/event-type/account-purged":                     true,
+}
+
+// folder is the path of the endpoints, each below the key of its identity provider.
+const folder = "/oauth2/events/"
+
+func init() {
+	caddy.RegisterModule(new(Events))
+	endpoint.Register("events")
+}
+
+// Events receives Security Event Tokens by push (RFC 8417, RFC 8935) at `/oauth2/events/{idp}`: an identity provider says that
+// sessions or accounts of people end. It is on for each identity provider, and needs no option.
+type Events struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*Events) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.security_events", New: func() caddy.Module { return new(Events) }}
+}
+
+// AlwaysOn implements [fhirapp.AlwaysOn].
+func (*Events) AlwaysOn() {}
+
+// Configure implements [fhirapp.Feature].
+func (e *Events) Configure(_ *fhirapp.App, c *authorize.Config) error {
+	c.Features = append(c.Features, e)
+	return nil
+}
+
+// Extend implements [authorize.Feature].
+func (*Events) Extend(core *authorize.Core) error {
+	e := &receiver{Responder: core.Responder, durable: core.Config.Durable, ending: core.Ending}
+	for key, p := range core.Accounts.Providers {
+		core.Handle(folder+key, p.Endpoint(e.serve), http.MethodPost)
+	}
+	return nil
+}
+
+// receiver serves the endpoints.
+type receiver struct {
+	*endpoint.Responder
+	durable store.Store // holds the used tokens
+	ending  *deprovisioning.Ending
+}
+
+// serve is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a
+// stream, is accepted.
+func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	if err := e.receive(w, r, p); err != nil {
+		e.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/secevent+jwt" {
+		return upstream.InvalidEvent("the body must be application/secevent+jwt")
+	}
+	body, err := oauth2.ReadBody(w, r)
+	if err != nil {
+		return upstream.InvalidEvent("%w", err)
+	}
+	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Issuer+folder+p.Key)
+	if err != nil {
+		return err
+	}
+	audit.NoteAuthenticated(r.Context())
+	return e.once(r.Context(), p, token)
+}
+
+// once acts upon a token, and then remembers it: what fails half-way can be sent again. One that was used is accepted
+// without effect, as transmitters repeat those whose answer they missed (RFC 8935 §2).
+func (e *receiver) once(ctx context.Context, p *people.Provider, token *upstream.SecurityEvent) error {
+	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
+	if len(types) == 0 {
+		return nil
+	}
+	of, err := subjectOf(token, p.Issuer)
+	if err != nil {
+		return err
+	}
+	lasting := time.Until(token.IssuedAt) + upstream.MaxEventAge + upstream.Leeway
+	_, err = store.Once(ctx, e.durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
+		for _, name := range types {
+			if err := e.act(ctx, p, name, of); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// act ends what an event says. One of an account that names a session alone ends that.
+func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of subject) error {
+	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
+	audit.NoteSessionEndReason(ctx, reason)
+	if !endsAccount[name] || of.sub == "" && of.email == "" {
+		return e.endSessions(ctx, p, of)
+	}
+	if of.sub != "" { // who may be signing in for the first time
+		if err := e.ending.Sessions.NoteEnded(ctx, p, of.sub, ""); err != nil {
+			return err
+		}
+	}
+	found, err := e.known(ctx, p, of)
+	if err != nil {
+		return err
+	}
+	return e.ending.Accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
+}
+
+// endSessions ends those of a subject, or one of them.
+func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
+	if of.email == "" {
+		return e.ending.Sessions.EndUpstream(ctx, p, of.sub, of.session)
+	}
+	found, err := e.known(ctx, p, of)
+	if err == nil && len(found) == 0 && of.session != "" {
+		return e.ending.Sessions.EndUpstream(ctx, p, "", of.session)
+	}
+	for _, known := range found {
+		if err == nil {
+			err = e.ending.Sessions.EndUpstream(ctx, p, known.Subject, of.session)
+		}
+	}
+	return err
+}
+
+func (e *receiver) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
+	if of.email != "" {
+		return e.ending.People.ByName(ctx, p, of.email)
+	}
+	return e.ending.People.BySubject(ctx, p, of.sub)
+}
+
+var eventDescriptions = map[string]string{
+	"invalid_request":  "the request, token or subject is malformed, too old or of a kind that is not understood",
+	"invalid_key":      "the signature is not by a key of the provider",
+	"invalid_issuer":   "iss is not the provider's issuer",
+	"invalid_audience": "aud is neither our client_id nor this address",
+}
+
+// refuse answers a token that is at fault (RFC 8935 §2.4). After a failure here, the same one may be sent again.
+func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refused, ok := errors.AsType[*upstream.EventError](err)
+	if !ok {
+		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.WriteError(w, r, err)
+		return
+	}
+	description := eventDescriptions[refused.Code]
+	e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: refused.Code, Description: description, Err: refused.Err}})
+	w.Header().Set("Content-Language", "en")
+	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": refused.Code, "description": description})
+}

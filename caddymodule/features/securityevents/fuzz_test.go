@@ -1,0 +1,24 @@
+package securityevents
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// A subject names somebody, within bounds, or is refused: one of nobody would be everybody.
+func FuzzSubject(f *testing.F) {
+	for _, seed := range []string{
+		`{"format":"iss_sub","iss":"https://idp","sub":"s"}`, `{"format":"opaque","id":"s"}`, `{"format":"email","email":"a@b"}`,
+		`{"format":"complex","user":{"format":"opaque","id":"s"},"session":{"format":"opaque","id":"i"}}`,
+		`{"format":"complex","user":null,"session":{"format":"email","email":"x"}}`, `{"format":"complex","user":{"format":"complex"}}`, `null`, `[]`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		of, err := subjectOf(&upstream.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
+		if err == nil && (of == subject{} || len(of.sub)+len(of.email)+len(of.session) > 2*maxIdentifier) {
+			t.Errorf("%q: %+v", id, of)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package fhirapp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Namespaces of features: of the authorization server, and of one identity provider.
+const (
+	features         = "fhir.features"
+	providerFeatures = "fhir.idp"
+)
+
+// A Feature is a Caddy module in the namespace `fhir.features`, which adds to the authorization server. Its subdirectives in
+// the fhir block are those of [option.Feature].
+type Feature interface {
+	// Configure adds to the configuration of the authorization server. It is called once for each configuration of Caddy,
+	// before the server is made, and does no I/O.
+	Configure(*App, *authorize.Config) error
+}
+
+// AlwaysOn is a [Feature] that needs no option to be on.
+type AlwaysOn interface {
+	Feature
+	AlwaysOn() // marks the feature
+}
+
+// ProviderFeature is a Caddy module in the namespace `fhir.idp`, which adds to one identity provider. Its subdirectives in the
+// idp block are those of [option.Feature].
+type ProviderFeature interface {
+	// ConfigureProvider is [Feature.Configure] for the identity provider with a key.
+	ConfigureProvider(app *App, c *authorize.Config, key string) error
+}
+
+// CheckedFeature is a feature whose options are checked against the issuer and the FHIR base URL when the Caddyfile is adapted.
+type CheckedFeature interface {
+	// CheckParsed returns an error that names the line.
+	CheckParsed(issuer, fhirBase string) error
+}
+
+// ClientSource is a feature whose clients the operator lists, approves and removes by `caddy fhir-client`. Methods that
+// change a client return [client.ErrNotRegistered] if it is not one of theirs.
+type ClientSource interface {
+	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients, and an error if some cannot be read
+	Approve(ctx context.Context, id string) error                           // lets people use the client as it is now
+	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the secret
+	Remove(ctx context.Context, id string) error                            // removes the client, which ends its tokens
+}
+
+// loadFeatures loads the configured features, and lets each add to the server's configuration.
+func loadFeatures(a *App, c *authorize.Config) error {
+	loaded, err := a.ctx.LoadModule(a, "FeaturesRaw")
+	if err != nil {
+		return err
+	}
+	byName, _ := loaded.(map[string]any)
+	if byName == nil {
+		byName = map[string]any{}
+	}
+	for _, info := range caddy.GetModules(features) {
+		if feature, ok := info.New().(AlwaysOn); ok && byName[info.ID.Name()] == nil {
+			byName[info.ID.Name()] = feature
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		feature, ok := byName[name].(Feature)
+		if !ok {
+			return fmt.Errorf("%s.%s: %T is not a feature of the authorization server", features, name, byName[name])
+		}
+		if err := feature.Configure(a, c); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if source, ok := feature.(ClientSource); ok {
+			a.clientSources = append(a.clientSources, source)
+		}
+	}
+	return loadProviderFeatures(a, c)
+}
+
+func loadProviderFeatures(a *App, c *authorize.Config) error {
+	for i := range a.IdentityProviders {
+		p := &a.IdentityProviders[i]
+		loaded, err := a.ctx.LoadModule(p, "FeaturesRaw")
+		if err != nil {
+			return fmt.Errorf("idp %q: %w", p.Key, err)
+		}
+		byName, _ := loaded.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			feature, ok := byName[name].(ProviderFeature)
+			if !ok {
+				return fmt.Errorf("idp %q: %s.%s: %T is not a feature of an identity provider", p.Key, providerFeatures, name, byName[name])
+			}
+			if err := feature.ConfigureProvider(a, c, p.Key); err != nil {
+				return fmt.Errorf("idp %q: %w", p.Key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Storage returns Caddy's storage.
+func (a *App) Storage() certmagic.Storage { return a.ctx.Storage() }
+
+// SharedStore returns the durable store if it also has the signing keys and registered clients, and else nil: then
+// [App.Storage] has them.
+func (a *App) SharedStore() store.Store {
+	if len(a.StoreKeys) == 0 {
+		return nil
+	}
+	return a.stores.Durable
+}
+
+// couldBeGranted reports whether a client of the configuration or a feature could be granted a scope.
+func couldBeGranted(c *authorize.Config, is func(scope string) bool) bool {
+	if slices.ContainsFunc(c.Clients, func(c client.Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
+		return true
+	}
+	return slices.ContainsFunc(clientSourcesOf(c), func(s client.Source) bool { return slices.ContainsFunc(s.Any().Scopes, is) })
+}
+
+// clientSourcesOf returns the features that have clients.
+func clientSourcesOf(c *authorize.Config) (sources []client.Source) {
+	for _, f := range c.Features {
+		if source, ok := f.(client.Source); ok {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}

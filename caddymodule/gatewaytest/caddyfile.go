@@ -1,0 +1,68 @@
+package gatewaytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+const separator = "\n----------\n"
+
+// CheckGolden checks that the Caddyfile in the first half of a file, before a line, becomes the JSON or the error in its second
+// half, or writes that half.
+func CheckGolden(t *testing.T, file string, update bool) {
+	t.Helper()
+	content := ReadFile(t, file)
+	input, want, _ := strings.Cut(content, separator)
+	got := adaptGolden(input)
+	if update {
+		Put(t, file, input+separator+got+"\n")
+		return
+	}
+	if got != strings.TrimSpace(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func adaptGolden(input string) string {
+	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input+"\n"), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		return err.Error()
+	}
+	var text bytes.Buffer
+	for _, w := range warnings {
+		text.WriteString(w.String() + "\n")
+	}
+	if err := json.Indent(&text, document, "", "\t"); err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+// AppBlock is a Caddyfile with an fhir block, whose fourth line begins with lines.
+func AppBlock(lines string) string {
+	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
+}
+
+// CheckCaddyfileError checks that the error of a wrong Caddyfile names a line and a word.
+func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
+	t.Helper()
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if message, name := err.Error(), "Caddyfile:"+strconv.Itoa(line); !strings.Contains(message, word) || !strings.Contains(message, name) {
+		t.Errorf("%s\nwant %q and %s", message, word, name)
+	}
+}
+
+// AuthorizationServer is a Caddyfile with lines in its fhir block, of an authorization server alone, with one user.
+func AuthorizationServer(lines string) string {
+	return Formatted("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +
+		"user alice {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t}\n\t\t" + lines + "\n\t}\n}\n\n" +
+		"https://localhost:8443 {\n\tfhir_authorize\n}\n")
+}

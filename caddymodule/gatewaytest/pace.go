@@ -1,0 +1,77 @@
+package gatewaytest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipeListener accepts one connection, which is to no network.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	if conn, ok := <-l; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l pipeListener) Close() error   { close(l); return nil }
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// DialPipe serves a handler over one connection, as if by TLS.
+func DialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*http.Server, net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	l := make(pipeListener, 1)
+	l <- far
+	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.TLS = &tls.ConnectionState{ServerName: "localhost"}
+		handler.ServeHTTP(w, r)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = errors.Join(near.Close(), server.Close()) })
+	return server, near
+}
+
+// CheckDrip checks that a server with a handler can end soon although the body of a request comes a byte at a time.
+func CheckDrip(t *testing.T, handler http.Handler, method, path string, headers ...string) {
+	t.Helper()
+	now := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now)) // the bubble begins in the past, and the gateway was made outside
+		server, conn := DialPipe(t, nil, handler)
+		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost:8443\r\nContent-Length: 40000\r\n%s\r\n", method, path, strings.Join(headers, "\r\n"))
+		began := time.Now()
+		var client sync.WaitGroup
+		defer client.Wait()
+		client.Go(func() { drip(conn, head+"\r\n") })
+		client.Go(func() { _, _ = io.Copy(io.Discard, conn) })
+		time.Sleep(time.Second)
+		if err := server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 25*time.Second {
+			t.Errorf("the server ended after %v", took)
+		}
+	})
+}
+
+// drip sends the head of a request at once, and its body a byte at a time.
+func drip(conn net.Conn, head string) {
+	_, err := io.WriteString(conn, head)
+	for sent := 0; err == nil && sent < 100; sent++ {
+		time.Sleep(2 * time.Second)
+		_, err = io.WriteString(conn, "x")
+	}
+	_ = conn.Close()
+}
