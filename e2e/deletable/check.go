@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,18 +53,33 @@ func (c *check) without(ctx context.Context, root string, f *feature) (output []
 	if err := f.deleteFrom(folder); err != nil {
 		return nil, err
 	}
-	commands := [][]string{{"build", "./..."}, {"vet", "./..."}, append([]string{"test"}, strings.Fields(c.tests)...)}
-	if c.vetOnly {
-		commands = commands[:2]
-	}
-	for _, arguments := range commands {
-		command := exec.CommandContext(ctx, "go", arguments...)
-		command.Dir = folder
-		if output, err = command.CombinedOutput(); err != nil {
+	for _, command := range []string{"build", "vet"} {
+		if output, err = goIn(ctx, folder, command, "./..."); err != nil {
 			return failures(output), err
 		}
 	}
-	return nil, nil
+	if c.vetOnly {
+		return nil, nil
+	}
+	output, err = goIn(ctx, folder, "list", strings.Fields(c.tests)...)
+	if err != nil {
+		return output, err
+	}
+	packages := slices.DeleteFunc(strings.Fields(string(output)), testsWhole)
+	output, err = goIn(ctx, folder, "test", packages...)
+	return failures(output), err
+}
+
+// testsWhole reports whether a package tests the standard build as a whole: its documents, which describe every feature, or
+// ports of conformance suites, whose plans need several.
+func testsWhole(name string) bool {
+	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
+}
+
+func goIn(ctx context.Context, folder, name string, arguments ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, "go", append([]string{name}, arguments...)...)
+	command.Dir = folder
+	return command.CombinedOutput()
 }
 
 // failures returns output without the lines about packages that pass.

@@ -1,5 +1,6 @@
 // Command deletable proves that each feature can be deleted on its own: in a copy of the repository it deletes the feature's
-// folder and its import line, and then builds, vets and tests the rest.
+// folder and its import line, and then builds, vets and tests the rest, except packages that test the standard build as a
+// whole (documents, conformance).
 //
 //	cd e2e && go run ./deletable                      every feature
 //	cd e2e && go run ./deletable -only ucum,lookup    some, by the name of their folders
