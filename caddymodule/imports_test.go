@@ -33,10 +33,8 @@ var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedc
 // else imports a feature, but its own packages and tests. Below codesystem, features are what a standard build imports.
 var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/"}
 
-// isStandardBuild reports whether a package is a list of features, or tests the documents, which describe all features.
-func isStandardBuild(name string) bool {
-	return name == "caddymodule" || name == "caddymodule/documents" || path.Base(name) == "standard"
-}
+// isStandardBuild reports whether a package is a list of features.
+func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
 
 // A goPackage is what go list says of a package.
 type goPackage struct {

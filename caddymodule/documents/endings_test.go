@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -20,8 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/securityevents"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
@@ -62,7 +63,7 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
 			c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
-			c.Features = append(c.Features, new(securityevents.Events))
+			withEvents(c)
 		} else {
 			c.Clients[0].Consent = client.ConsentRequired
 		}
@@ -290,7 +291,29 @@ func (e *endings) push(profile, name string) {
 }
 
 func withSCIM(c *authorize.Config) {
-	c.Features = append(c.Features, &scim.SCIM{Token: "scim", Provider: "hospital"})
+	scim := newModule("fhir.idp.scim").(fhirapp.ProviderFeature)
+	err := json.Unmarshal([]byte(`{"token":"scim"}`), scim)
+	if err == nil {
+		err = scim.ConfigureProvider(nil, c, "hospital")
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+func withEvents(c *authorize.Config) {
+	if err := newModule("fhir.features.security_events").(fhirapp.Feature).Configure(nil, c); err != nil {
+		panic(err)
+	}
+}
+
+// newModule is a feature of the standard build.
+func newModule(id string) caddy.Module {
+	info, err := caddy.GetModule(id)
+	if err != nil {
+		panic(err)
+	}
+	return info.New()
 }
 
 func linkingAlice(c *authorize.Config) {
