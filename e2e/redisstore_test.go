@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )

@@ -8,8 +8,8 @@ import (
 	"os"
 	"os/signal"
 
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
 )
 
 func main() {

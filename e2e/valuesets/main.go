@@ -18,10 +18,10 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
 )
 
 func main() {
