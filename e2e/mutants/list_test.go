@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,22 @@ func TestMutantsReplaceSomething(t *testing.T) {
 	}
 	if _, err := variants("../..", all); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSuitesHaveTests checks that the packages whose tests must catch mutants have some.
+func TestSuitesHaveTests(t *testing.T) {
+	t.Parallel()
+	all, err := readAll(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		for _, s := range m.suites {
+			if files, err := filepath.Glob(filepath.Join("../..", s.folder, "*_test.go")); len(files) == 0 || err != nil {
+				t.Errorf("%s: there are no tests in %s", m.removes, s.folder)
+			}
+		}
 	}
 }
 
