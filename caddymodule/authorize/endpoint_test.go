@@ -1,7 +1,9 @@
 package authorize
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -46,3 +48,17 @@ func (f withSource) Extend(core *Core) error {
 }
 
 func (withSource) Any() *client.Client { return new(client.Client) }
+
+// The endpoint of a path is found in a time that does not grow with the square of its length: anybody can ask.
+func TestLongPath(t *testing.T) {
+	t.Parallel()
+	s := &Server{routes: map[string]http.Handler{"/oauth2/scim/hospital/": http.NotFoundHandler()}, folders: []string{"/oauth2/scim/hospital/"}}
+	for path, want := range map[string]bool{
+		"/oauth2/" + strings.Repeat("a/", 1_000_000): false, "/oauth2/scim/hospital": true, "/oauth2/scim/hospital/": true,
+		"/oauth2/scim/hospital/Users/1": true, "/oauth2/scim/hospitals/Users": false, "/oauth2/scim/": false, "/": false, "": false,
+	} {
+		if got := s.Serves(path); got != want {
+			t.Errorf("%.40s: %v", path, got)
+		}
+	}
+}

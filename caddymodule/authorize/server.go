@@ -2,7 +2,9 @@ package authorize
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -20,6 +22,7 @@ import (
 // comment, and is safe for concurrent use.
 type Server struct {
 	routes       map[string]http.Handler
+	folders      []string // routes that end with a slash, which are few
 	crossOrigins *crossOrigins
 	sessions     *session.Sessions
 	revoker      *token.Revoker
@@ -56,8 +59,9 @@ func assemble(c Config, of *entries) (*Server, error) {
 	if err := a.addRoutes(); err != nil {
 		return nil, err
 	}
+	folders := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
 	return &Server{
-		routes: a.routes, crossOrigins: newCrossOrigins(of.origins, a.routes, a.public),
+		routes: a.routes, folders: folders, crossOrigins: newCrossOrigins(of.origins, a.routes, a.public),
 		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
 		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
@@ -102,9 +106,9 @@ func (s *Server) handler(path string) http.Handler {
 	if h := s.routes[path]; h != nil {
 		return h
 	}
-	for folder := path + "/"; strings.HasPrefix(folder, "/oauth2/"); folder = folder[:strings.LastIndexByte(folder[:len(folder)-1], '/')+1] {
-		if h := s.routes[folder]; h != nil {
-			return h
+	for _, folder := range s.folders {
+		if strings.HasPrefix(path+"/", folder) {
+			return s.routes[folder]
 		}
 	}
 	return nil
