@@ -56,6 +56,10 @@ func (l *Limiter) settle(ctx context.Context, counters []counter, err error) err
 		t.count(c, outcomeOf(err, err), l.MaxWait, now)
 		return nil
 	})
+	if errors.Is(refused, store.ErrFull) { // whoever fills the store must not guess for free
+		l.notCounted(ctx, outcomeOf(err, err), refused)
+		return err
+	}
 	if refused != nil {
 		return QueueError(refused)
 	}

@@ -342,6 +342,35 @@ func TestLockoutWithFullStore(t *testing.T) {
 	})
 }
 
+// Nor does it make the guessing of secrets free.
+func TestSecretsWithFullStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *authorize.Config) {
+			c.Lockout.Failures = 2
+			c.Durable = storetest.NewIntercepted(func(method, key string) error {
+				if method != "Get" && strings.HasPrefix(key, "lockout:") {
+					return store.ErrFull // takes nothing new
+				}
+				return nil
+			})
+		})
+		send := func(secret string) int {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, servertest.Secure(secretRequest("/oauth2/introspect", "service", secret, true)))
+			return w.Code
+		}
+		for i, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
+			if status := send("wrong"); status != want {
+				t.Errorf("try %d: %d, want %d", i, status, want)
+			}
+		}
+		if status := send("hush"); status != http.StatusTooManyRequests {
+			t.Errorf("the right one: %d", status)
+		}
+	})
+}
+
 // Hanging up does not undo a failure.
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	t.Parallel()

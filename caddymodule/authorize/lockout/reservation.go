@@ -111,6 +111,9 @@ func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o ou
 	})
 	if err != nil {
 		l.notCounted(ctx, o, err)
+		if !store.IsShared(l.Store) {
+			l.forget(ctx, counters, u.ID)
+		}
 	}
 	if late {
 		return busy(errLate)
@@ -158,34 +161,57 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 }
 
 // changeLocal is change for the store of this process: tries are in memory, and what is stored is written only if it
-// changes. It requires the turns of the counters. Tries end even if the store fails.
+// changes. It requires the turns of the counters. Tries end even if it cannot be written.
 func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
-	held, err := l.read(ctx, counters)
-	if err != nil {
-		return err
-	}
-	tries := make([][]try, len(counters))
-	calls, err := l.changes(counters, held, func(c counter, t *tally) error {
-		i := slices.Index(counters, c)
-		t.Tries = slices.Clone(l.reservations.tries[c.stripe()][c.key])
-		err := alter(c, t)
-		tries[i], t.Tries = t.Tries, nil
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i, c := range counters {
-		if of := l.reservations.tries[c.stripe()]; len(tries[i]) > 0 {
-			of[c.key] = tries[i]
-		} else {
-			delete(of, c.key)
+	for range maxRounds {
+		held, err := l.read(ctx, counters)
+		if err != nil {
+			return err
 		}
+		tries := make([][]try, len(counters))
+		calls, err := l.changes(counters, held, func(c counter, t *tally) error {
+			i := slices.Index(counters, c)
+			t.Tries = slices.Clone(l.reservations.tries[c.stripe()][c.key])
+			err := alter(c, t)
+			tries[i], t.Tries = t.Tries, nil
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(calls) > 0 {
+			if err = l.Store.Do(ctx, calls...); store.Lost(err) {
+				continue // to the server that replaces this one, or that this one replaces
+			}
+		}
+		for i, c := range counters {
+			l.reservations.setTries(c, tries[i])
+		}
+		return err
 	}
-	if len(calls) == 0 {
-		return nil
+	return busy(errors.New("another server of this process was quicker each time"))
+}
+
+// setTries replaces the tries of a counter in the store of this process. It requires the turn of the counter.
+func (s *reservations) setTries(c counter, tries []try) {
+	if of := s.tries[c.stripe()]; len(tries) > 0 {
+		of[c.key] = tries
+	} else {
+		delete(of, c.key)
 	}
-	return l.Store.Do(ctx, calls...)
+}
+
+// forget ends a try in the store of this process, whose counters could not be read.
+func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
+	done, err := l.reservations.turn(ctx, counters)
+	if err != nil {
+		return // it ends by itself after tryLifetime
+	}
+	defer done()
+	for _, c := range counters {
+		tries := slices.Clone(l.reservations.tries[c.stripe()][c.key])
+		l.reservations.setTries(c, slices.DeleteFunc(tries, func(t try) bool { return t.ID == id }))
+	}
 }
 
 // changes returns the calls that store the altered tallies in place of those held.

@@ -315,3 +315,58 @@ func TestSharedTriesWithoutStore(t *testing.T) {
 		t.Errorf("a secret: %v", err)
 	}
 }
+
+// A try whose outcome could not be read ends all the same, where its gateway has the store to itself.
+func TestLocalTriesEndWithoutStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		down := false
+		l := gateways(1, storetest.NewIntercepted(func(string, string) error {
+			if down {
+				return store.ErrUnavailable
+			}
+			return nil
+		}))[0]
+		for range 2 * defaultFailures {
+			down = false
+			if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { down = true; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down = false
+		began := time.Now()
+		if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return nil }); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Two servers of one process, one of which replaces the other, count all failures in the file that they have in common.
+func TestLocalStoreOfTwoServers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var other *Limiter
+		s := storetest.NewIntercepted(func(method, _ string) error {
+			if method == "Get" || other == nil {
+				return nil
+			}
+			l := other // counts one failure between another one's read and its write
+			other = nil
+			if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
+				t.Errorf("the other server: %v", err)
+			}
+			return nil
+		})
+		both := gateways(2, s)
+		other = both[1]
+		if err := both[0].Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
+			t.Errorf("%v", err)
+		}
+		stored, err := store.GetJSON[struct {
+			Failures int `json:"failures"`
+		}](t.Context(), s, "lockout:password:a")
+		if err != nil || stored == nil || stored.Failures < 2 {
+			t.Errorf("%+v, %v", stored, err)
+		}
+	})
+}
