@@ -9,14 +9,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // A PolicyFeature is a Caddy module in the namespace fhir.bearer whose policy judges requests besides scopes.
 type PolicyFeature interface {
-	option.Feature
-
 	// Policy returns the policy. It is called once, when the module is provisioned.
 	Policy(s PolicySite) (rule.Policy, error)
 }
@@ -41,8 +38,8 @@ func (h *Bearer) policies(ctx caddy.Context, app App) (policies []rule.Policy, e
 	features, _ := loaded.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(features)) {
 		feature, ok := features[name].(PolicyFeature)
-		if !ok {
-			continue
+		if !ok { // its rules would not apply
+			return nil, fmt.Errorf("fhir.bearer.%s: %T is not a PolicyFeature", name, features[name])
 		}
 		p, err := feature.Policy(h.policySite(ctx.Slogger(), app))
 		if err != nil {
