@@ -28,6 +28,14 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
+	for i := range p.Given { // beside a coding too
+		switch in := &p.Given[i]; in.Name {
+		case "system":
+			coding.System = cmp.Or(coding.System, in.Value)
+		case "version":
+			coding.Version = cmp.Or(coding.Version, in.Value)
+		}
+	}
 	if l, err = c.Library(l, p); err != nil {
 		return nil, nil, err
 	}
