@@ -6,6 +6,7 @@
 //	http.handlers.fhir_bearer     modules/bearer           package guard: verifies access tokens and enforces scopes
 //	http.handlers.fhir_expand     modules/expand           package terminology/front: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
+//	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
 //	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for trying out
 //	fhir.stores.*                 modules/stores           where state is kept: in memory, a file, Redis, PostgreSQL
 //	fhir_sites                    site                     warnings about handlers that have no effect

@@ -14,6 +14,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"   // core: http.handlers.fhir_authorize
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"          // core: http.handlers.fhir_bearer
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"          // core: http.handlers.fhir_expand
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/gateway"         // core: fhir_gateway
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"         // core: http.handlers.fhir_outcome
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"     // core: fhir.stores.file
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"   // core: fhir.stores.memory

@@ -208,6 +208,8 @@ func wholeCaddyfile(part string) string {
 			return "fhir.example {\n" + indent("\t") + "\n}\n"
 		}
 		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n\t}\n}\n\nfhir.example {\n\tfhir_authorize\n" + indent("\t") + "\n}\n"
+	case "fhir.example.org":
+		return "{\n\tfhir {\n\t\tissuer https://fhir.example.org\n\t}\n}\n\n" + part
 	case "log", "encode", "fhir_expand", "reverse_proxy":
 		return "fhir.example {\n" + indent("\t") + "\n}\n"
 	}

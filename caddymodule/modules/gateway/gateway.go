@@ -1,0 +1,169 @@
+// Package gateway is the directive fhir_gateway: the handlers of caddy-fhir in front of a FHIR server, in the order in which
+// they are safe. It expands to other directives and is no handler.
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+)
+
+func init() {
+	httpcaddyfile.RegisterDirective("fhir_gateway", parse)
+	// last, because it answers every request
+	httpcaddyfile.RegisterDirectiveOrder("fhir_gateway", httpcaddyfile.After, "acme_server")
+}
+
+// parts are the directives that a block of fhir_gateway sets up, in the order of their handlers.
+var parts = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
+
+// parse expands the directive. Syntax:
+//
+//	fhir_gateway <backend> {
+//		fhir_bearer { … }
+//		fhir_expand { … }
+//		reverse_proxy { … }
+//	}
+//
+// Each block has the options of that directive. What it expands to, with the FHIR base of the global option fhir:
+//
+//	fhir_authorize
+//	@fhir_gateway path /fhir/R4 /fhir/R4/*
+//	handle @fhir_gateway {
+//		fhir_bearer
+//		fhir_expand
+//		reverse_proxy <backend>
+//	}
+//	handle {
+//		respond 404
+//	}
+//	handle_errors {
+//		fhir_outcome
+//	}
+//
+// Without the global option fhir there is no fhir_authorize, and fhir_bearer needs trust.
+func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
+	h.Next() // consume directive name
+	base, hasApp, err := fhirBase(h)
+	if err != nil {
+		return nil, err
+	}
+	name := h.Token()
+	if !h.NextArg() {
+		return nil, h.Err("fhir_gateway needs the address of the FHIR server, such as hapi:8080" + base)
+	}
+	backend := h.Token()
+	if backend.Text, err = upstream(backend.Text, base); err != nil {
+		return nil, h.WrapErr(err)
+	}
+	if h.NextArg() {
+		return nil, h.ArgErr()
+	}
+	blocks, err := readBlocks(h)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := httpcaddyfile.ParseSegmentAsSubroute(h.WithDispenser(caddyfile.NewDispenser(expand(name, backend, base, hasApp, blocks))))
+	if err != nil {
+		return nil, err
+	}
+	return append(h.NewRoute(nil, routes), httpcaddyfile.ConfigValue{Class: "error_route", Value: &caddyhttp.Subroute{
+		Routes: caddyhttp.RouteList{{HandlersRaw: []json.RawMessage{json.RawMessage(`{"handler":"fhir_outcome"}`)}}},
+	}}), nil
+}
+
+// fhirBase returns the path of the FHIR API, and whether there is the global option fhir.
+func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
+	app, hasApp := h.Option("fhir").(httpcaddyfile.App)
+	if !hasApp {
+		return fhirbase.DefaultBase, false, nil
+	}
+	config := struct {
+		FHIRBase string `json:"fhir_base"`
+	}{fhirbase.DefaultBase}
+	err = json.Unmarshal(app.Value, &config)
+	return config.FHIRBase, true, err
+}
+
+// upstream returns a backend as reverse_proxy takes it, which is without a path. The path must be the FHIR base, because the
+// guard and the FHIR server must see the same one.
+func upstream(backend, base string) (string, error) {
+	address := backend
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", fmt.Errorf("backend %q must be host:port or an http or https URL, with the path %s or none", backend, base)
+	}
+	if path := strings.TrimSuffix(u.Path, "/"); path != "" && path != base {
+		return "", fmt.Errorf("the path of the backend is %s and the FHIR base is %s: set fhir_base %[1]s in the global option fhir", path, base)
+	}
+	if !strings.Contains(backend, "://") {
+		return u.Host, nil
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// readBlocks returns the blocks of the parts, by their names.
+func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
+	blocks := map[string]caddyfile.Segment{}
+	for nesting := h.Nesting(); h.NextBlock(nesting); {
+		part := h.Val()
+		switch {
+		case !slices.Contains(parts, part):
+			return nil, h.Errf("unrecognized subdirective: %s%s", part, option.DidYouMean(part, parts))
+		case blocks[part] != nil:
+			return nil, h.Errf("duplicate %s", part)
+		}
+		blocks[part] = h.NextSegment()
+		if len(blocks[part]) > 1 && blocks[part][1].Text != "{" {
+			return nil, h.Errf("%s takes a block alone here: fhir_gateway has its matcher and its address", part)
+		}
+	}
+	return blocks, nil
+}
+
+// expand returns the tokens of a block with the directives. The name of their file has the line of fhir_gateway, for errors,
+// and differs from that of the tokens in the Caddyfile, so that the parser takes none of the two for the same line.
+func expand(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
+	lines := 0
+	add := func(text string) {
+		made, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails for heredocs alone
+		for i := range made {
+			made[i].Line += lines
+		}
+		tokens, lines = append(tokens, made...), lines+strings.Count(text, "\n")
+	}
+	add("fhir_gateway {\n")
+	if hasApp {
+		add("fhir_authorize\n")
+	}
+	add("@fhir_gateway path " + base + " " + base + "/*\nhandle @fhir_gateway {\n")
+	for _, part := range parts {
+		block := slices.Clone(blocks[part])
+		switch {
+		case part != "reverse_proxy":
+		case block == nil:
+			part += " " + backend.Text
+		default:
+			address := block[0]
+			address.Text = backend.Text
+			block = slices.Insert(block, 1, address)
+		}
+		if tokens = append(tokens, block...); block == nil {
+			add(part + "\n")
+		}
+	}
+	add("}\nhandle {\nrespond 404\n}\n}\n")
+	return tokens
+}
