@@ -4,7 +4,7 @@
 #	docker run --read-only -p 8443:8443 -v caddy-fhir:/data caddy-fhir
 #
 # With SOURCE_DATE_EPOCH and rewrite-timestamp (buildah: --timestamp), two builds are the same bit for bit.
-ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm
+ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
 ENV CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=nobadger,nomysql,nopgx"
