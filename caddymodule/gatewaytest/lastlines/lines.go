@@ -1,4 +1,4 @@
-// Package lastlines keeps the last lines of a log.
+// Package lastlines keeps the last lines of a log, for a test that fails to show.
 package lastlines
 
 import (

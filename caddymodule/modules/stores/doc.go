@@ -1,7 +1,8 @@
 // Package stores holds the stores of the app fhir, which are modules of the namespace fhir.stores.
 //
 // To add one, write a package with a Caddy module `fhir.stores.<name>` whose type is a [Guest], and import it in the
-// binary. The packages below are examples: memory and file for a store of one gateway, redis and postgres for one that
+// binary. It implements caddyfile.Unmarshaler too if a Caddyfile names it: the dispenser begins with its name. Examples are
+// memory and file, in the folders below, for a store of one gateway, and features/redis and features/postgres for one that
 // several share; outside_test.go has one of each kind by a stranger, with its tests. A [store.Store] that embeds
 // [store.Singly] has List and Do to write; one of a single gateway makes its steps by [store.Room]. Package storetest has
 // the tests that every store must pass, and gatewaytest runs a Caddyfile that names it.

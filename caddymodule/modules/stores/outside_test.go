@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the app
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -46,6 +48,37 @@ func (*lone) CaddyModule() caddy.ModuleInfo {
 func (l *lone) Provision(caddy.Context) error {
 	l.Memory = store.NewMemory(l.MaxEntries, 0, store.EndingKinds...)
 	return nil
+}
+
+// UnmarshalCaddyfile reads `lone { max_entries <number> }`.
+func (l *lone) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // its name
+	for d.NextBlock(1) {
+		var number string
+		if d.Val() != "max_entries" || !d.Args(&number) {
+			return d.Errf("unrecognized option: %s", d.Val())
+		}
+		var err error
+		if l.MaxEntries, err = strconv.Atoi(number); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+// A Caddyfile can name a store from outside, with its options.
+func TestOutsideStoreInCaddyfile(t *testing.T) {
+	t.Parallel()
+	for store, want := range map[string]string{
+		"lone": `{"store":"lone"}`, "lone {\n\t\t\tmax_entries 7\n\t\t}": `{"max_entries":7,"store":"lone"}`,
+	} {
+		var app struct {
+			Durable json.RawMessage `json:"durable_store"`
+		}
+		if err := json.Unmarshal(gatewaytest.Adapt(t, gatewaytest.AppBlock("durable_store "+store)).AppsRaw["fhir"], &app); err != nil || string(app.Durable) != want {
+			t.Errorf("%s: %s, %v", store, app.Durable, err)
+		}
+	}
 }
 
 func (l *lone) Start(*slog.Logger) error { l.started = true; return nil }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -275,4 +276,14 @@ func needs(v Verdict) string {
 	}
 	slices.Sort(all)
 	return strings.Trim(fmt.Sprint(all), "[]")
+}
+
+// No type that everybody may read by default can be in a Patient compartment: its resources would be other patients' records.
+func TestEveryoneIsNoPatients(t *testing.T) {
+	t.Parallel()
+	for resourceType, rule := range defaultShared {
+		if params, ok := compartment.Patient(resourceType); rule == everyone && ok {
+			t.Errorf("%s is for everyone, and in the compartment of a Patient by %q", resourceType, params)
+		}
+	}
 }

@@ -1,0 +1,11 @@
+// Package policy judges requests by a site's own rules, written in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
+//
+//	policy.go     the subdirectives, and the policy that the guard asks
+//	compile.go    [Compile]: rules are checked, with errors that name the place
+//	input.go      the variables of expressions; of a resource, no more is read than rules look at
+//	judgement.go  [Set.Request]: the decision about a request, and the rules that remain for its resources
+//
+// A rule that fails does what is safe: deny denies, and allow does not allow.
+//
+// References: Common Expression Language (https://cel.dev).
+package policy
