@@ -12,16 +12,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// check says what must pass without a feature.
+// check holds the commands that must pass without a feature.
 type check struct {
 	vetOnly bool
 	tests   string // packages, separated by spaces
 }
 
 // run deletes the features in turn, prints a line for each, and returns how many cannot be deleted.
-func (c *check) run(ctx context.Context, root string, features []feature) (failed int, err error) {
+func (c *check) run(ctx context.Context, root string, features []feature.Feature) (failed int, err error) {
 	for _, f := range features {
 		began := time.Now()
 		output, err := c.without(ctx, root, &f)
@@ -30,9 +32,9 @@ func (c *check) run(ctx context.Context, root string, features []feature) (faile
 			result = "FAILED"
 			failed++
 		} else if err != nil {
-			return failed, fmt.Errorf("%s: %w", f.folder, err)
+			return failed, fmt.Errorf("%s: %w", f.Folder, err)
 		}
-		fmt.Printf("%s %s %.0fs\n", result, f.folder, time.Since(began).Seconds())
+		fmt.Printf("%s %s %.0fs\n", result, f.Folder, time.Since(began).Seconds())
 		if result != "passed" {
 			fmt.Printf("%s", output)
 		}
@@ -41,7 +43,7 @@ func (c *check) run(ctx context.Context, root string, features []feature) (faile
 }
 
 // without checks a copy of the repository without a feature. It returns what the failed command printed.
-func (c *check) without(ctx context.Context, root string, f *feature) (output []byte, err error) {
+func (c *check) without(ctx context.Context, root string, f *feature.Feature) (output []byte, err error) {
 	folder, err := os.MkdirTemp("", "deletable-")
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (c *check) without(ctx context.Context, root string, f *feature) (output []
 	if err := copyTracked(ctx, root, folder); err != nil {
 		return nil, err
 	}
-	if err := f.deleteFrom(folder); err != nil {
+	if err := f.DeleteFrom(folder); err != nil {
 		return nil, err
 	}
 	for _, command := range []string{"build", "vet"} {
@@ -71,7 +73,7 @@ func (c *check) without(ctx context.Context, root string, f *feature) (output []
 }
 
 // testsWhole reports whether a package tests the standard build as a whole: its documents, which describe every feature, or
-// ports of conformance suites, whose plans need several.
+// ports of conformance suites, which need several features.
 func testsWhole(name string) bool {
 	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
 }

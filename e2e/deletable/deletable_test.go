@@ -1,80 +1,30 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+	"testing/fstest"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
 // tree writes files, given by name and content in turn, and returns their folder.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
-	root := t.TempDir()
-	for i := 0; i < len(files); i += 2 {
-		name := filepath.Join(root, files[i])
-		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(files[i+1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	root, content := t.TempDir(), fstest.MapFS{}
+	for file := range slices.Chunk(files, 2) {
+		content[file[0]] = &fstest.MapFile{Data: []byte(file[1]), Mode: 0o600}
+	}
+	if err := os.CopyFS(root, content); err != nil {
+		t.Fatal(err)
 	}
 	return root
 }
 
-// standard is a standard build with a core package, two features and a list of one.
-func standard(t *testing.T) string {
-	t.Helper()
-	imports := func(lines ...string) string {
-		return "package x\n\nimport (\n\t" + strings.Join(lines, "\n\t") + "\n)\n"
-	}
-	blank := func(folder string) string { return `_ "` + module + folder + `"` }
-	return tree(t,
-		"caddymodule/modules.go", imports(blank("core/guard")+" // core: a handler", blank("features/a")+" // a feature", `_ "embed"`, blank("lists/more")),
-		"caddymodule/more.go", imports(`"`+module+`core/guard"`, blank("features/b"))+"\nvar _ = guard.X\n",
-		"caddymodule/modules_test.go", imports(blank("features/ignored")),
-		"lists/more/more.go", imports(blank("lists/c")),
-		"lists/c/c.go", "package c\n",
-		"features/a/a.go", imports(blank("features/below"))+"\nvar X int\n",
-		"features/b/b.go", "package b\n",
-	)
-}
-
-func TestFindFeatures(t *testing.T) {
-	features, err := findFeatures(standard(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []feature{{"features/a", "caddymodule/modules.go", 5}, {"lists/c", "lists/more/more.go", 4}, {"features/b", "caddymodule/more.go", 5}}
-	if !slices.Equal(features, want) {
-		t.Errorf("got %v, want %v", features, want)
-	}
-	if _, err := findFeatures(t.TempDir()); err == nil {
-		t.Error("no error for a folder without features")
-	}
-}
-
-func TestDelete(t *testing.T) {
-	root := standard(t)
-	f := feature{"features/a", "caddymodule/modules.go", 5}
-	if err := f.deleteFrom(root); err != nil {
-		t.Fatal(err)
-	}
-	features, err := findFeatures(root)
-	if err != nil || fmt.Sprint(features) != "[{lists/c lists/more/more.go 4} {features/b caddymodule/more.go 5}]" {
-		t.Errorf("got %v, %v", features, err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "features/a")); !os.IsNotExist(err) {
-		t.Errorf("the folder remains: %v", err)
-	}
-}
-
 func TestChoose(t *testing.T) {
-	all := []feature{{folder: "x/a"}, {folder: "x/b"}, {folder: "y/c"}}
+	all := []feature.Feature{{Folder: "x/a"}, {Folder: "x/b"}, {Folder: "y/c"}}
 	for _, tt := range []struct {
 		name, only string
 		some       int
@@ -103,14 +53,14 @@ func TestChoose(t *testing.T) {
 // of another package needs.
 func TestCheck(t *testing.T) {
 	root := tree(t,
-		"go.mod", "module "+strings.TrimSuffix(module, "/")+"\n\ngo 1.26\n",
+		"go.mod", "module "+module+"\n\ngo 1.26\n",
 		"core/core.go", "package core\n\nvar Registered []string\n",
-		"caddymodule/modules.go", "package caddymodule\n\nimport (\n\t_ \""+module+"free\"\n\t_ \""+module+"used\"\n\t_ \""+module+"tested\"\n)\n",
+		"caddymodule/modules.go", "package caddymodule\n\nimport (\n\t_ \""+module+"/free\"\n\t_ \""+module+"/used\"\n\t_ \""+module+"/tested\"\n)\n",
 		"free/free.go", "package free\n",
 		"used/used.go", "package used\n\nvar X int\n",
-		"user/user.go", "package user\n\nimport \""+module+"used\"\n\nvar Y = used.X\n",
-		"tested/tested.go", "package tested\n\nimport \""+module+"core\"\n\nfunc init() { core.Registered = append(core.Registered, \"tested\") }\n",
-		"caddymodule/modules_test.go", "package caddymodule\n\nimport (\n\t\"testing\"\n\n\t\""+module+"core\"\n)\n\n"+
+		"user/user.go", "package user\n\nimport \""+module+"/used\"\n\nvar Y = used.X\n",
+		"tested/tested.go", "package tested\n\nimport \""+module+"/core\"\n\nfunc init() { core.Registered = append(core.Registered, \"tested\") }\n",
+		"caddymodule/modules_test.go", "package caddymodule\n\nimport (\n\t\"testing\"\n\n\t\""+module+"/core\"\n)\n\n"+
 			"func TestRegistered(t *testing.T) {\n\tif len(core.Registered) == 0 {\n\t\tt.Fail()\n\t}\n}\n",
 		"untracked.go", "not Go",
 	)
@@ -121,7 +71,7 @@ func TestCheck(t *testing.T) {
 			t.Fatalf("git %v: %v\n%s", arguments, err, output)
 		}
 	}
-	features, err := findFeatures(root)
+	features, err := feature.Find(root, module)
 	if err != nil || len(features) != 3 {
 		t.Fatalf("got %v, %v", features, err)
 	}

@@ -8,7 +8,7 @@
 //	cd e2e && go run ./deletable -list                their folders
 //
 // A feature is a package that a list imports with the blank identifier. The files caddymodule/*.go are lists, and so is each
-// package with nothing but such imports. An import whose comment begins with "core" is no feature.
+// package that only has such imports. Imports with a comment that begins with "core" are not features.
 package main
 
 import (
@@ -22,7 +22,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
+
+// module is the path of the module.
+const module = "github.com/caddy-fhir/caddy-fhir"
 
 func main() {
 	log.SetFlags(0)
@@ -35,7 +40,7 @@ func main() {
 	flag.BoolVar(&c.vetOnly, "vet", false, "build and vet only")
 	flag.StringVar(&c.tests, "tests", "./...", "packages to test, separated by spaces")
 	flag.Parse()
-	features, err := findFeatures(*root)
+	features, err := feature.Find(*root, module)
 	if err == nil {
 		features, err = choose(features, *only, *some, *seed)
 	}
@@ -44,7 +49,7 @@ func main() {
 	}
 	if *list {
 		for _, f := range features {
-			fmt.Println(f.folder)
+			fmt.Println(f.Folder)
 		}
 		return
 	}
@@ -60,11 +65,11 @@ func main() {
 }
 
 // choose returns the features with the given names, or as many at random.
-func choose(features []feature, only string, some int, seed uint64) ([]feature, error) {
+func choose(features []feature.Feature, only string, some int, seed uint64) ([]feature.Feature, error) {
 	if only != "" {
-		var chosen []feature
+		var chosen []feature.Feature
 		for name := range strings.SplitSeq(only, ",") {
-			i := slices.IndexFunc(features, func(f feature) bool { return f.name() == name || f.folder == name })
+			i := slices.IndexFunc(features, func(f feature.Feature) bool { return f.Name() == name || f.Folder == name })
 			if i < 0 {
 				return nil, fmt.Errorf("no feature %s", name)
 			}

@@ -10,11 +10,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// A goPackage is what go list says of a package.
+// goPackage is the output of go list for a package.
 type goPackage struct {
 	Dir, ImportPath                    string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -22,7 +23,7 @@ type goPackage struct {
 	Module                             struct{ Path string }
 }
 
-// linked are the Caddy modules of which the lines that they link are counted.
+// linked lists the Caddy modules for which linked lines are counted.
 var linked = []struct{ module, folder string }{
 	{"fhir_outcome", "caddymodule/modules/outcome"}, {"fhir_bearer", "caddymodule/modules/bearer"},
 	{"fhir_expand", "caddymodule/modules/expand"}, {"fhir_authorize", "caddymodule/modules/authorization"},
@@ -59,8 +60,8 @@ func sizeFigures(folder string) ([]figure, error) {
 			figures = append(figures, figure{"lines linked by " + l.module, n, l.folder})
 		}
 	}
-	features, err := countFeatures(packages, "caddymodule")
-	return append(figures, figure{name: "features", value: features}, figure{name: "lines of Go", value: code, where: "without tests, test support, generators, e2e"},
+	features, err := feature.Find(folder, packages["caddymodule"].Module.Path)
+	return append(figures, figure{name: "features", value: len(features)}, figure{name: "lines of Go", value: code, where: "without tests, test support, generators, e2e"},
 		figure{name: "lines of tests", value: tests, where: "with test support, without e2e"}), err
 }
 
@@ -91,35 +92,6 @@ func countLines(folder string, files []string) (n int, err error) {
 			return 0, err
 		}
 		n += bytes.Count(text, []byte("\n"))
-	}
-	return n, nil
-}
-
-// blankImport matches the import line of a feature: the path, and what a comment begins with.
-var blankImport = regexp.MustCompile(`(?m)^(?:import)?\s+_ "([^"]+)"(?:\s*// (\w+))?`)
-
-// countFeatures counts those that a standard build imports.
-func countFeatures(packages map[string]goPackage, list string) (n int, err error) {
-	p := packages[list]
-	for _, file := range p.GoFiles {
-		text, err := os.ReadFile(filepath.Join(p.Dir, file))
-		if err != nil {
-			return 0, err
-		}
-		for _, line := range blankImport.FindAllStringSubmatch(string(text), -1) {
-			imported, ours := strings.CutPrefix(line[1], p.Module.Path+"/")
-			switch {
-			case !ours || line[2] == "core":
-			case path.Base(imported) == "standard":
-				more, err := countFeatures(packages, imported)
-				if err != nil {
-					return 0, err
-				}
-				n += more
-			default:
-				n++
-			}
-		}
 	}
 	return n, nil
 }

@@ -1,4 +1,6 @@
-package main
+// Package feature finds the features of the standard build: the packages that the lists caddymodule/*.go import with the blank
+// identifier, and those of packages that only have such imports. Imports with a comment that begins with "core" are not features.
+package feature
 
 import (
 	"fmt"
@@ -12,21 +14,20 @@ import (
 	"strings"
 )
 
-// module is the path of the module whose features these are.
-const module = "github.com/caddy-fhir/caddy-fhir/"
-
-// A feature is a package that a list imports.
-type feature struct {
-	folder string // below the root, with slashes
-	list   string // file with the import line, likewise
-	line   int    // number of the import line, from 1
+// A Feature is a package that a list imports.
+type Feature struct {
+	Folder string // below the root, with slashes
+	List   string // file with the import line, likewise
+	Line   int    // number of the import line, from 1
 }
 
-func (f *feature) name() string { return path.Base(f.folder) }
+// Name returns the last element of the feature's folder.
+func (f *Feature) Name() string { return path.Base(f.Folder) }
 
-// findFeatures returns the features of the standard build, in the order of its lists.
-func findFeatures(root string) ([]feature, error) {
-	found, _, err := featuresIn(root, "caddymodule")
+// Find returns the features of the standard build in a folder, in the order of its lists. The module path is that of the
+// repository's go.mod.
+func Find(root, module string) ([]Feature, error) {
+	found, _, err := featuresIn(root, module+"/", "caddymodule")
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%s has no features: is it the folder of the repository?", root)
 	}
@@ -35,7 +36,7 @@ func findFeatures(root string) ([]feature, error) {
 
 // featuresIn returns the features that a package imports, and those of the lists that it imports. isList reports whether the
 // package has nothing but such imports.
-func featuresIn(root, folder string) (found []feature, isList bool, err error) {
+func featuresIn(root, module, folder string) (found []Feature, isList bool, err error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		return nil, false, err
@@ -52,16 +53,16 @@ func featuresIn(root, folder string) (found []feature, isList bool, err error) {
 		}
 		isList = isList && isImports(file)
 		for _, line := range file.Imports {
-			imported, ok := blankImport(line)
+			imported, ok := blankImport(module, line)
 			if !ok {
 				continue
 			}
-			more, nested, err := featuresIn(root, imported)
+			more, nested, err := featuresIn(root, module, imported)
 			if err != nil {
 				return nil, false, err
 			}
 			if !nested {
-				more = []feature{{imported, path.Join(folder, filepath.Base(name)), fileSet.Position(line.Pos()).Line}}
+				more = []Feature{{imported, path.Join(folder, filepath.Base(name)), fileSet.Position(line.Pos()).Line}}
 			}
 			found = append(found, more...)
 		}
@@ -80,7 +81,7 @@ func isImports(file *ast.File) bool {
 }
 
 // blankImport returns the folder of a feature or list that is imported.
-func blankImport(line *ast.ImportSpec) (folder string, ok bool) {
+func blankImport(module string, line *ast.ImportSpec) (folder string, ok bool) {
 	imported, err := strconv.Unquote(line.Path.Value)
 	if err != nil || line.Name == nil || line.Name.Name != "_" || strings.HasPrefix(line.Comment.Text(), "core") {
 		return "", false
@@ -88,17 +89,17 @@ func blankImport(line *ast.ImportSpec) (folder string, ok bool) {
 	return strings.CutPrefix(imported, module)
 }
 
-// deleteFrom deletes the feature's folder and its import line.
-func (f *feature) deleteFrom(root string) error {
-	if err := os.RemoveAll(filepath.Join(root, f.folder)); err != nil {
+// DeleteFrom deletes the feature's folder and its import line.
+func (f *Feature) DeleteFrom(root string) error {
+	if err := os.RemoveAll(filepath.Join(root, f.Folder)); err != nil {
 		return err
 	}
-	list := filepath.Join(root, f.list)
+	list := filepath.Join(root, f.List)
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
 	}
 	lines := strings.Split(string(text), "\n")
-	lines = append(lines[:f.line-1], lines[f.line:]...)
+	lines = append(lines[:f.Line-1], lines[f.Line:]...)
 	return os.WriteFile(list, []byte(strings.Join(lines, "\n")), 0o600)
 }
