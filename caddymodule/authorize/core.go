@@ -60,7 +60,7 @@ type Core struct {
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string
 
-	// LaunchesFromEHR makes discovery documents list EHR launch, beside clients with LaunchContext.
+	// LaunchesFromEHR adds EHR launch to the discovery documents. Clients with LaunchContext do so too.
 	LaunchesFromEHR bool
 
 	routes    map[string]http.Handler
@@ -167,7 +167,7 @@ func (a *Core) between(user, clientID string) consent.Between {
 	return between
 }
 
-// bindingOf is what browsers are known for of an account.
+// bindingOf returns the value that known browsers of an account are bound to.
 func (a *Core) bindingOf(ctx context.Context, account string) (string, error) {
 	user := a.Accounts.Directory.User(account)
 	if user == nil {

@@ -14,7 +14,7 @@
 //	consent      what people allow clients
 //	account      a page of one's own
 //	administration  the page of administrators
-//	deprovisioning  ends what people of identity providers have, for features by which providers say who has left
+//	deprovisioning  ends sessions and grants of people at the request of their identity provider
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// everything configures all that keeps state, beside refresh tokens and providers.
+// everything configures all stateful parts in addition to refresh tokens and identity providers.
 func everything(c *authorize.Config) {
 	servertest.EveryFlow(c)
 	servertest.ResourceServer(c)

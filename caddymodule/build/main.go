@@ -123,7 +123,7 @@ func check(file, sums string) error {
 	return err
 }
 
-// output is what a command prints; "" if it fails.
+// output returns the standard output of a command, or "" if the command fails.
 func output(ctx context.Context, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "TZ=UTC") // of pseudo-versions

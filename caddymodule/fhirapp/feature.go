@@ -41,14 +41,15 @@ type ProviderFeature interface {
 	ConfigureProvider(app *App, c *authorize.Config, key string) error
 }
 
-// CheckedFeature is a feature whose options are checked against the issuer and the FHIR base URL when the Caddyfile is adapted.
+// CheckedFeature is a feature with options that depend on the issuer or the FHIR base URL. They are checked when the Caddyfile
+// is adapted.
 type CheckedFeature interface {
 	// CheckParsed returns an error that names the line.
 	CheckParsed(issuer, fhirBase string) error
 }
 
-// ClientSource is a feature whose clients the operator lists, approves and removes by `caddy fhir-client`. Methods that
-// change a client return [client.ErrNotRegistered] if it is not one of theirs.
+// ClientSource is a feature that stores clients. Operators list, approve and remove them with `caddy fhir-client`. Methods that
+// change a client return [client.ErrNotRegistered] for a client of another source.
 type ClientSource interface {
 	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients, and an error if some cannot be read
 	Approve(ctx context.Context, id string) error                           // lets people use the client as it is now

@@ -41,7 +41,7 @@ func TestHashCost(t *testing.T) {
 // userInExample finds the users of Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
-// The example's people have the passwords that documents tell.
+// The users of Caddyfile.example have the documented passwords.
 func TestPasswordsOfExample(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.ReadFile(t, "../../Caddyfile.example")

@@ -43,7 +43,7 @@ func adaptGolden(input string) string {
 	return text.String()
 }
 
-// AppBlock is a Caddyfile with an fhir block, whose fourth line begins with lines.
+// AppBlock returns a Caddyfile with lines in the fhir block. They begin at line 4.
 func AppBlock(lines string) string {
 	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
 }

@@ -47,7 +47,7 @@ func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	}
 }
 
-// AllowedOrigin is the origin whose scripts may read a response.
+// AllowedOrigin is an origin that may read responses.
 func AllowedOrigin(r *http.Response) string {
 	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
 }

@@ -40,7 +40,7 @@ func Root(path string) string {
 			return filepath.Join(folder, path)
 		}
 		if abs, err := filepath.Abs(folder); err != nil || filepath.Dir(abs) == abs {
-			return path // whose error names it
+			return path // opening it fails with an error that names the path
 		}
 		folder = filepath.Join("..", folder)
 	}

@@ -1,4 +1,4 @@
-// Command house prints how large this module is, beside the targets and limits that it is held to:
+// Command house prints size and structure metrics of this module with their targets and limits:
 //
 //	cd e2e && go run ./house
 //

@@ -71,7 +71,7 @@ func (l limits) check(figures []figure) error {
 	return errors.Join(faults...)
 }
 
-// printFigures writes each figure beside its target and its limit.
+// printFigures prints each figure with its target and limit.
 func printFigures(w io.Writer, figures []figure, l limits) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "now\ttarget\tlimit\t\tmost\n")

@@ -23,7 +23,7 @@ func TestMutantsReplaceSomething(t *testing.T) {
 	}
 }
 
-// TestSuitesHaveTests checks that the packages whose tests must catch mutants have some.
+// TestSuitesHaveTests checks that each suite of a mutant has tests.
 func TestSuitesHaveTests(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")

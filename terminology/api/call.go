@@ -167,7 +167,7 @@ func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library
 	}
 }
 
-// MissingIn returns the definitions whose lack is the error.
+// MissingIn returns the missing definitions that caused an error.
 func MissingIn(err error) []outcome.Missing {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok && failed.Provisional == nil {
 		return failed.Missing

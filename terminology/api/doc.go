@@ -1,4 +1,4 @@
-// Package api answers $expand over HTTP, and read and search of what is loaded, with a [Handler] of a [terminology.Library]. Other
+// Package api answers $expand over HTTP, and read and search of loaded resources, with a [Handler] of a [terminology.Library]. Other
 // operations register themselves with [Register].
 //
 // # Where things are
@@ -9,7 +9,7 @@
 //	parameters.go          parameters that operations share
 //	resourcecache.go       resources kept under a cache-id
 //	answer.go              streaming and entity tags; JSON and XML
-//	published.go           read of what is loaded; searchset.go: search
+//	published.go           read of loaded resources; searchset.go: search
 //	capabilitystatement.go metadata
 //
 // # Answers

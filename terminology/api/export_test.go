@@ -12,7 +12,7 @@ const (
 	MaxParameterLength = maxParameterLength
 )
 
-// SetMostRemembered bounds what is remembered under cache-ids, in bytes.
+// SetMostRemembered sets the maximum size of resources cached by cache-id, in bytes.
 func (h *Handler) SetMostRemembered(most int64) { h.remembered.most = most }
 
 // PublishedIn returns the definitions of a type as resources.

@@ -10,16 +10,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Operation is an operation of a terminology service beside $expand. A package below terminology/operation has one or more,
+// Operation is an operation of a terminology service other than $expand. A package below terminology/operation has one or more,
 // registers them from init, and is never imported by the core.
 type Operation struct {
 	// Type is the type of the resources that the operation is called on, and Name its code: ValueSet and validate-code.
 	Type, Name string
 
-	// OnInstance says that it can also be called on a resource by id.
+	// OnInstance allows calls on the instance level ([type]/[id]/$name). Default: type level only.
 	OnInstance bool
 
-	// IsExtension says that FHIR R4 does not define the operation: the CapabilityStatement does not list it.
+	// IsExtension marks an operation that FHIR R4 does not define. The CapabilityStatement omits it. Default: false.
 	IsExtension bool
 
 	// Capability are the members of a TerminologyCapabilities that describe the operation, in JSON without braces. Default:
@@ -36,7 +36,7 @@ type Answer func(c *Call, l *terminology.Library, inputs []parameters.Input) (bo
 
 var registered []Operation
 
-// Register adds operations. Packages call it from init, so that a program has the operations whose packages it imports.
+// Register adds operations. Packages call it from init: importing a package enables its operations.
 func Register(operations ...Operation) {
 	registered = append(registered, operations...)
 	slices.SortFunc(registered, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })

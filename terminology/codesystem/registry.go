@@ -23,7 +23,7 @@ type FileFormat struct {
 	// Publisher publishes the files, such as the CMS.
 	Publisher string
 
-	// File is what one is called in a few words, and Help where it is found, for people.
+	// File is a short description of the input file, and Help explains where to get it.
 	File, Help string
 
 	// Convert writes the CodeSystem of a file, of a version such as 2026, as JSON.

@@ -96,7 +96,7 @@ func TestOthersAfterSource(t *testing.T) {
 	}
 }
 
-// validCodes are the codes of which $validate-code says that a value set has them.
+// validCodes are the codes that $validate-code accepts in a value set.
 func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	t.Helper()
 	var codes, validations []string

@@ -144,7 +144,7 @@ func short(answer map[string]any) string {
 	return strings.Join(list, " ")
 }
 
-// A code that is none is refused with the reason, beside the words that other servers have.
+// An invalid code is rejected with the reason in addition to the usual message.
 func TestRefusal(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/measures&code=7x", "/CodeSystem/$lookup?system=http://x/measures&code=7x"} {

@@ -206,7 +206,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A language that is none is refused, by every operation that has the parameter.
+// Every operation with a language parameter rejects invalid languages.
 func TestLanguageRefused(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	for _, path := range []string{
@@ -322,7 +322,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 	terminologytest.WantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
 		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
-	// What is claimed is answered.
+	// every listed operation is answered
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
 		claimed := resource.(map[string]any)
 		kind := claimed["type"].(string)

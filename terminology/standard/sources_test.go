@@ -218,7 +218,7 @@ func TestPartsAskOthers(t *testing.T) {
 	}
 }
 
-// What a source says of its code system is read at start, and declares the properties of a table.
+// The metadata of a source is read at start and declares the properties of its table.
 func TestSources(t *testing.T) {
 	systems := &terminologytest.Core(t).Definitions().Systems
 	for _, s := range codesystem.Registered() {

@@ -178,7 +178,7 @@ func AsXML(t testing.TB, resource string) string {
 	return string(document)
 }
 
-// WriteProvisional writes the answer of an error, as whoever asked others in vain does.
+// WriteProvisional writes the provisional answer of an error, as a caller does when no other server has a better one.
 func WriteProvisional(w http.ResponseWriter, e *outcome.Error) error {
 	w.Header().Set("Content-Type", e.Provisional.ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(e.Provisional.Body)))

@@ -198,7 +198,7 @@ func WithParameters(pairs ...string) string {
 		`],"include":[{"system":"http://x/colours"}]}}`
 }
 
-// Demanding is a code system that needs a version, whose codes may be expressions, and whose concepts have other codes.
+// Demanding is a code system with versionNeeded, compositional codes and alternate codes.
 const Demanding = `{"resourceType":"CodeSystem","url":"http://x/demanding","version":"1","status":"active","content":"complete",
 	"versionNeeded":true,"compositional":true,"concept":[{"code":"a","display":"A","extension":[
 		{"extension":[{"url":"code","valueCode":"a1"},{"url":"use","valueCoding":{"code":"u"}}],"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate"},

@@ -48,7 +48,7 @@ func alphabet(secret string) (size float64) {
 	return size
 }
 
-// Digest is what is kept of a random secret, which needs no salt and no slow hash.
+// Digest returns the SHA-256 of a random secret. Random secrets need neither a salt nor a slow hash.
 func Digest(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]

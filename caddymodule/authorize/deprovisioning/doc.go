@@ -1,6 +1,6 @@
-// Package deprovisioning ends what people have here when their identity provider says that it should end. SCIM and security
-// events are features that use it.
+// Package deprovisioning ends sessions and grants at the request of an identity provider. The features for SCIM and security
+// events use it.
 //
-// Nobody is kept out: who signs in again at the provider, and is admitted, has an account
-// again. Tokens of before stay void.
+// Deprovisioning does not block a person: signing in at the provider again creates the account again. Earlier tokens stay
+// revoked.
 package deprovisioning

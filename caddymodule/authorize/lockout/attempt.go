@@ -56,7 +56,7 @@ func (l *Limiter) settle(ctx context.Context, counters []counter, err error) err
 		t.count(c, outcomeOf(err, err), l.MaxWait, now)
 		return nil
 	})
-	if errors.Is(refused, store.ErrFull) { // whoever fills the store must not guess for free
+	if errors.Is(refused, store.ErrFull) { // filling the store must not disable the limit
 		l.notCounted(ctx, outcomeOf(err, err), refused)
 		return err
 	}

@@ -35,7 +35,7 @@ type Limiter struct {
 	uncounted tally
 }
 
-// reservations is what a gateway has in memory of counters.
+// reservations is the in-memory state of counters.
 type reservations struct {
 	once    sync.Once
 	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself

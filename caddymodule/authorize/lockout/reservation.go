@@ -43,7 +43,7 @@ var errUnderWay = errors.New("other tries have not ended")
 
 // reserve waits until an attempt may run by all counters, notes it, and returns what ends it.
 // As many run at once as can all fail without causing a wait, but at least one: so parallel
-// attempts do not exceed the limit, and right ones never count against anybody.
+// attempts do not exceed the limit, and correct passwords are never counted as failures.
 func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
 	waiting, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
@@ -181,7 +181,7 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 		}
 		if len(calls) > 0 {
 			if err = l.Store.Do(ctx, calls...); store.Lost(err) {
-				continue // to the server that replaces this one, or that this one replaces
+				continue // another server of this process changed the counter during a reload
 			}
 		}
 		for i, c := range counters {
@@ -192,7 +192,7 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 	return busy(errors.New("another server of this process was quicker each time"))
 }
 
-// setTries replaces the tries of a counter in the store of this process. It requires the turn of the counter.
+// setTries replaces the tries of a counter in memory. The caller holds the turn of the counter.
 func (s *reservations) setTries(c counter, tries []try) {
 	if of := s.tries[c.stripe()]; len(tries) > 0 {
 		of[c.key] = tries
@@ -201,7 +201,7 @@ func (s *reservations) setTries(c counter, tries []try) {
 	}
 }
 
-// forget ends a try in the store of this process, whose counters could not be read.
+// forget removes a try from memory after its counters could not be read.
 func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
 	done, err := l.reservations.turn(ctx, counters)
 	if err != nil {

@@ -316,7 +316,7 @@ func TestSharedTriesWithoutStore(t *testing.T) {
 	}
 }
 
-// A try whose outcome could not be read ends all the same, where its gateway has the store to itself.
+// Tries in memory are removed even if the store fails while their outcome is counted.
 func TestLocalTriesEndWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestLocalTriesEndWithoutStore(t *testing.T) {
 	})
 }
 
-// Two servers of one process, one of which replaces the other, count all failures in the file that they have in common.
+// During a reload, two servers that share a file count every failure.
 func TestLocalStoreOfTwoServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

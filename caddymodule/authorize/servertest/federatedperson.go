@@ -26,7 +26,7 @@ func SignInFederated(t *testing.T, s http.Handler) *FederatedPerson {
 	return &FederatedPerson{b, tokens.AccessToken, tokens.Refresh, sub}
 }
 
-// Left says what is left: nothing, all, or all but the session.
+// Left returns which credentials still work: "nothing", "all", or "all but the session".
 func (p *FederatedPerson) Left() string {
 	session, access := p.SignedIn(), p.TokenWorks(p.Access)
 	next := p.Refresh(p.Renewal, nil)

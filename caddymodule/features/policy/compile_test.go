@@ -43,7 +43,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileAll checks that one run tells of all that is wrong.
+// TestCompileAll checks that one compilation reports all errors.
 func TestCompileAll(t *testing.T) {
 	t.Parallel()
 	_, err := Compile([]Rule{{Effect: rule.Deny, Expression: "a"}, {Effect: rule.Allow, Name: "second", Expression: "b"}})
@@ -52,7 +52,7 @@ func TestCompileAll(t *testing.T) {
 	}
 }
 
-// TestMentioned checks that whether a rule looks at a resource, and at which elements, is told from its tree.
+// TestMentioned checks that the elements that a rule reads are found in its syntax tree.
 func TestMentioned(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

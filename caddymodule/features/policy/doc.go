@@ -5,7 +5,7 @@
 //	input.go      the variables of expressions; of a resource, no more is read than rules look at
 //	judgement.go  [Set.Request]: the decision about a request, and the rules that remain for its resources
 //
-// A rule that fails does what is safe: deny denies, and allow does not allow.
+// A rule whose evaluation fails is applied in the safe direction: a deny rule denies, and an allow rule does not allow.
 //
 // References: Common Expression Language (https://cel.dev).
 package policy

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Input is what rules know besides the resource. It must not be changed while the [rule.Judgement] is in use.
+// Input holds the variables of rules other than the resource. It must not be changed while the [rule.Judgement] is in use.
 type Input struct {
 	// Token is who asks.
 	Token Token

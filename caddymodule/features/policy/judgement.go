@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// decide is what rules say. One that fails denies, or does not allow; the first that allows decides.
+// decide evaluates the rules. A rule that fails denies, or does not allow. The first rule that allows decides.
 func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d rule.Decision) {
 	for _, r := range denies {
 		if yes, err := r.isTrue(ctx, v); yes || err != nil {

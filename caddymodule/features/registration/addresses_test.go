@@ -19,7 +19,7 @@ import (
 )
 
 // RFC 7591 §5, RFC 9700 §4.10: the addresses that an app registers are used, and are no way into the network of the server unless
-// the operator says so. Keys that sign request objects do not stand for the secret.
+// the operator says so. Keys that sign request objects do not replace the client secret.
 func TestRegisteredAddresses(t *testing.T) {
 	t.Parallel()
 	var logo bytes.Buffer

@@ -83,7 +83,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 	}
 
 	if _, err := os.Stat(filepath.Join(folder, "fhir", "clients", "localhost-8443", client.ID+".json")); err != nil {
-		t.Error(err) // backups have what is below fhir
+		t.Error(err) // backups contain the folder fhir
 	}
 	g = gatewaytest.NewAt(t, caddyfile, folder)
 	q := url.Values{

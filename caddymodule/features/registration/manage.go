@@ -11,7 +11,7 @@ import (
 
 var errNoSecret = errors.New("the client has no secret: it authenticates by keys, or not at all")
 
-// Registered returns the clients that registered themselves. Those that cannot be read are left out, and an error says so.
+// Registered returns the registered clients, and an error if some of them cannot be read.
 func (r *Registration) Registered(ctx context.Context) (found []client.RegisteredClient, err error) {
 	ids, err := r.shelf.ids(ctx)
 	for _, id := range ids {

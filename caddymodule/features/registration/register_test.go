@@ -28,7 +28,7 @@ func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.Storage.Load(ctx, key)
 }
 
-// initialAccessToken is what apps need to register themselves.
+// initialAccessToken is the token that registration requests must send.
 const initialAccessToken = "initial-access-token"
 
 // registering lets apps register themselves.
@@ -49,7 +49,7 @@ func clientMetadata(change map[string]any) map[string]any {
 	return m
 }
 
-// registrationResponse is what the registration endpoint says.
+// registrationResponse is the response of the registration endpoint (RFC 7591 §3.2.1).
 type registrationResponse struct {
 	ID              string          `json:"client_id"`                       // the client_id
 	Secret          string          `json:"client_secret"`                   // the client_secret of a client that has one

@@ -52,7 +52,7 @@ type Registration struct {
 	Approval bool `json:"approval,omitempty"`
 
 	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback,
-	// private and link-local addresses too, and use the proxy of the environment. Whoever registers a client can then make
+	// private and link-local addresses too, and use the proxy of the environment. Anyone who can register a client can then make
 	// this server send requests to its own network. Default: public addresses only.
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
 
@@ -68,7 +68,7 @@ type Registration struct {
 	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
 	Transport http.RoundTripper `json:"-"`
 
-	issuer string // whose own addresses nobody may register; "" before the first server
+	issuer string // clients must not register its addresses; "" before the first server
 	grants client.GrantTypes
 	shelf  shelf
 	keys   registeredKeys // of the clients that have some

@@ -97,7 +97,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 	}
 }
 
-// An initial access token that could be guessed is told of once, when the configuration loads, and not shown.
+// A guessable initial access token is logged once, when the configuration loads, without its value.
 func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -115,7 +115,7 @@ func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	}
 }
 
-// faultyClients is a storage of which a call fails while armed.
+// faultyClients is a storage whose calls fail while it is armed.
 type faultyClients struct {
 	clientStorage
 

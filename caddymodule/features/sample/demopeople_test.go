@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// The people of the example see as much as is said of them.
+// The users of Caddyfile.example see exactly the records that the documentation describes.
 func TestDemoPeople(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))

@@ -86,7 +86,7 @@ type service struct {
 	guessable bool        // the token is
 }
 
-// answer serves what is below the provider's address.
+// answer serves the SCIM endpoints of a provider.
 func (s *service) answer(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	err := s.checkToken(r, p)
 	if err == nil {

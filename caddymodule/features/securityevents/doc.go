@@ -1,4 +1,4 @@
-// Package securityevents is the feature by which identity providers end sessions and accounts here: Security Event Tokens by
+// Package securityevents lets identity providers end sessions and accounts: Security Event Tokens by
 // push (RFC 8417, RFC 8935), with the events of CAEP 1.0 and RISC 1.0.
 //
 //	events.go   the Caddy module, and the endpoint of each identity provider

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
-// endsAccount says of each type of event that has an effect whether it ends everything of an account, or sessions alone
+// endsAccount maps each supported event type to whether it ends the whole account, or only sessions
 // (CAEP 1.0 §3, RISC 1.0 §2).
 var endsAccount = map[string]bool{
 	"https://schemas.openid.net/secevent/caep/event-type/session-revoked":                    false,
@@ -126,7 +126,7 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *upstream
 	return err
 }
 
-// act ends what an event says. One of an account that names a session alone ends that.
+// act applies an event. An account event whose subject is only a session ends that session.
 func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.NoteSessionEndReason(ctx, reason)

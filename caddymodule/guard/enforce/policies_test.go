@@ -103,7 +103,7 @@ func compared(t *testing.T, want string, values ...string) string {
 	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
 }
 
-// testResources are rules whose conditions on the request are met.
+// testResources judges resources after the request met the conditions of the rules.
 type testResources struct {
 	t     *testing.T
 	rules []testRule

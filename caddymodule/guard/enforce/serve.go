@@ -173,7 +173,7 @@ type answerer struct {
 // beforePolicies returns the answerer of the client's request, which policies have not judged yet.
 func (x *exchange) beforePolicies() answerer { return answerer{exchange: x, judge: &x.judge} }
 
-// forCall returns the answerer of a call, as far as the scopes go, and what policies make of them.
+// forCall returns the answerer of a call, limited by its scopes and policies.
 func (x answerer) forCall(ctx context.Context, c message.Call, i interaction.Interaction) (answerer, error) {
 	of, err := x.judge.ForCall(ctx, c, i)
 	return answerer{exchange: x.exchange, judge: of}, err

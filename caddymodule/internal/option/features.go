@@ -49,7 +49,7 @@ func (s Block) Features(namespace string) *Features {
 // Repeatable returns the subdirectives of features that may occur more than once, and some more.
 func (f *Features) Repeatable(more ...string) []string { return slices.Concat(f.repeatable, more) }
 
-// Used returns the features whose subdirectives occurred, in the order of their names.
+// Used returns the configured features, sorted by name.
 func (f *Features) Used() []Feature {
 	var used []Feature
 	for _, name := range slices.Sorted(maps.Keys(f.used)) {
@@ -58,8 +58,7 @@ func (f *Features) Used() []Feature {
 	return used
 }
 
-// Raw returns the configuration of the features whose subdirectives occurred, by the names of their modules; nil if there
-// are none.
+// Raw returns the JSON of the configured features by module name, or nil.
 func (f *Features) Raw() caddy.ModuleMap {
 	var raw caddy.ModuleMap
 	for name, feature := range f.used {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// joins are the kinds of entries by which everything of one person is found. A merge joins those of both stores: otherwise,
+// joins are the kinds of index entries that list the sessions and grants of a person. A merge joins the lists of both stores: otherwise,
 // revoking a person would leave what only the source's list names.
 var joins = map[string]func(there, more []byte) ([]byte, error){
 	"sessions": joinItems, "upstream-sessions": joinItems, "families": joinItems, "consents": joinItems, "apps": joinApps,

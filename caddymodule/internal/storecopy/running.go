@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// runningPrefix is the key prefix of the entries by which gateways announce that they use a store, one per gateway.
+	// runningPrefix is the key prefix of the entries, one per gateway, that mark a store as in use.
 	runningPrefix = "running:"
 
 	// renewing is how often a gateway says that it runs.

@@ -67,7 +67,7 @@ type Enforcement struct {
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
 
-// newEnforcement is what enforces scopes as configured; nil with scopes off.
+// newEnforcement returns the configured enforcement of scopes, or nil with scopes off.
 func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
 	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff

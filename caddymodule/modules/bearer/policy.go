@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// A PolicyFeature is a Caddy module in the namespace fhir.bearer whose policy judges requests besides scopes.
+// PolicyFeature is a Caddy module in the namespace fhir.bearer that provides a policy.
 type PolicyFeature interface {
 	// Policy returns the policy. It is called once, when the module is provisioned.
 	Policy(s PolicySite) (rule.Policy, error)

@@ -28,7 +28,7 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range p.Given { // beside a coding too
+	for i := range p.Given { // they complete a coding as well
 		switch in := &p.Given[i]; in.Name {
 		case "system":
 			coding.System = cmp.Or(coding.System, in.Value)

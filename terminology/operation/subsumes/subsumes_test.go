@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// A concept is not what the one above it is where the code system says so (R4 CodeSystem.hierarchyMeaning).
+// Parents subsume their children only if hierarchyMeaning says so (R4 CodeSystem.hierarchyMeaning).
 func TestHierarchyMeaning(t *testing.T) {
 	for meaning, want := range map[string]string{
 		"": "subsumes", "is-a": "subsumes", "classified-with": "subsumes", "grouped-by": "not-subsumed", "part-of": "not-subsumed",

@@ -44,7 +44,7 @@ func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
 	return r, nil
 }
 
-// take reads one parameter and reports whether it is what to translate.
+// take reads one parameter and reports whether it is a concept to translate.
 func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
 	switch in.Name {
 	case "code", "sourceCode", "targetCode":
@@ -67,7 +67,7 @@ func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
 	return true, err
 }
 
-// takeOther reads one parameter that says where to look for a translation.
+// takeOther reads one parameter that selects concept maps.
 func (r *request) takeOther(in *parameters.Input) {
 	switch in.Name {
 	case "system", "sourceSystem":

@@ -85,7 +85,7 @@ type Query struct {
 	// TargetSystem is the code system on the other side; empty for any.
 	TargetSystem string
 
-	// Reverse says that the codings are on the target's side of the concept maps.
+	// Reverse translates from the target to the source of the concept maps.
 	Reverse bool
 
 	// Dependencies are other elements that the translation may depend on.
@@ -94,7 +94,7 @@ type Query struct {
 	// Limits bounds how many matches there may be.
 	Limits expansion.Limits
 
-	InTermsOfR5 bool // in reverse, Match.Concept is what was asked for, and Match.Source the outcome
+	InTermsOfR5 bool // in reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
 	EitherWay   bool // it is unclear which of the two systems is the codings'
 }
 
@@ -122,12 +122,12 @@ type Dependency struct {
 	Values []parameters.Coding
 }
 
-// Result says what a concept is in other code systems.
+// Result is the response of $translate.
 type Result struct {
-	// Found says that there is a translation.
+	// Found is the parameter result: there is a translation.
 	Found bool
 
-	// Message tells people why there is none.
+	// Message is the human-readable reason for a missing translation.
 	Message string
 
 	// Matches are what concept maps say, including that there is no translation.
@@ -137,12 +137,12 @@ type Result struct {
 	Missing []outcome.Missing
 }
 
-// Match is what a concept map says of a concept.
+// Match is a mapping of a concept.
 type Match struct {
 	// Equivalence is a code of http://hl7.org/fhir/concept-map-equivalence.
 	Equivalence string
 
-	// Concept is the translation; nil if there is none.
+	// Concept is the translation; nil for an unmapped concept.
 	Concept *parameters.Coding
 
 	// Source is the other side of a match in reverse, if the request uses R5's names; else nil.
@@ -360,7 +360,7 @@ func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.Concept
 // maxHandedOn bounds how often concept maps may refer to others in one request.
 const maxHandedOn = 1000
 
-// add adds a match, within the limits. One without a target says that there is no translation.
+// add adds a match, within the limits. A match without a target means that the concept is not mapped.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
 	if limit := x.asked.Limits.Most(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
@@ -374,9 +374,9 @@ func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGrou
 	switch {
 	case target.Code == "":
 		m.Equivalence = "unmatched"
-	case x.asked.Reverse && !x.asked.InTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
+	case x.asked.Reverse && !x.asked.InTermsOfR5: // R4: concept is the translation, and equivalence is relative to the requested concept
 		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
-	case x.asked.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
+	case x.asked.Reverse: // R5: concept is the requested concept, and source is the translation
 		m.Concept, m.Source = to, from
 	default:
 		m.Concept = to

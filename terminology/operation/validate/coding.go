@@ -28,7 +28,7 @@ type codingValidator struct {
 	absent      absent
 }
 
-// codingResult is what validation finds out about one coding.
+// codingResult is the validation result of one coding.
 type codingResult struct {
 	coding     *parameters.Coding
 	member     bool // in the value set, or without one in the code system
@@ -60,7 +60,7 @@ func (v *codingValidator) notInValueSet(c *parameters.Coding) {
 type absent struct {
 	versions  []string          // canonicals of versions of code systems
 	systems   []string          // urls of code systems that are not here at all
-	unchecked []string          // canonicals of code systems of which the value set lists a code
+	unchecked []string          // canonicals of code systems whose codes were accepted without being looked up
 	valueSets []outcome.Missing // imported
 }
 
@@ -70,7 +70,7 @@ type validator struct {
 	codings    []parameters.Coding
 }
 
-// isConcept reports whether the codings are of a CodeableConcept, of which one must be valid.
+// isConcept reports whether the codings belong to a CodeableConcept: then one valid coding is enough.
 func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
 // onlyVersions reports whether codings were not found only because their versions are not here.
@@ -132,7 +132,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 	}
 }
 
-// judge notes what is wrong with a coding.
+// judge adds the issues of a coding.
 func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// Why a filter does not hold is told in the message alone: other servers have no issue of it.
+// The reason for a failed filter is only in the message: other servers return no issue for it.
 func TestMismatchOfSource(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t, terminologytest.ValueSet("http://x/lengths", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7cm"}]}]}`))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")

@@ -2,8 +2,8 @@
 //
 //	validate.go     the operations, Query, Result
 //	request.go      reading a request
-//	validator.go    all codings of a request, or the one that is valid; what the result says
-//	coding.go       what is wrong with one coding
+//	validator.go    validates the codings of a request and makes the result
+//	coding.go       validates one coding
 //	candidate.go    which includes may contain it, without an expansion, and in which version of the code system
 //	display.go      whether a display is right
 package validate
@@ -46,7 +46,7 @@ func answerInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters
 	return r.answer(c, l, InCodeSystem)
 }
 
-// answer validates. It fetches what is missing for a better result.
+// answer validates, and fetches missing definitions if they could change the result.
 func (r *request) answer(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
 	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.Missing, error) {
 		l, err := c.Library(l, r.shared)
@@ -122,7 +122,7 @@ type Query struct {
 	MembershipOnly bool
 }
 
-// Result says whether a code is valid, and what else is known about it.
+// Result is the response of $validate-code.
 type Result struct {
 	// Valid is the result.
 	Valid bool

@@ -385,7 +385,7 @@ func TestContentNotPresent(t *testing.T) {
 	}
 }
 
-// That a code may be an expression which is not understood is said beside that it is unknown.
+// The message for an unknown code mentions that it may be an unsupported expression.
 func TestCompositional(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, terminologytest.Colours)}
 	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {

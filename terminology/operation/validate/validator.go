@@ -228,7 +228,7 @@ func (v *validator) summarize(results []codingResult) *Result {
 	return r
 }
 
-// lacking returns the definitions for lack of which codings were not found.
+// lacking returns the missing definitions of codings that were not found.
 func (v *validator) lacking() []outcome.Missing {
 	list := append(v.checks.absent.valueSets, missingSystems(v.checks.library, v.codings)...)
 	for _, reference := range slices.Concat(v.checks.absent.versions, v.checks.absent.unchecked) {
@@ -283,7 +283,7 @@ func (v *validator) standings(list []codingResult) {
 	}
 }
 
-// missingSystems returns the code systems of codings whose concepts are not here.
+// missingSystems returns the code systems of the codings that are not loaded.
 func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []outcome.Missing) {
 	for i := range codings {
 		c := &codings[i]
@@ -302,7 +302,7 @@ type note struct {
 	told bool   // also part of the message
 }
 
-// onlyTold is the severity of what the message says, but no issue: other servers have none either.
+// onlyTold is the severity of texts that are part of the message but not an issue, as on other servers.
 const onlyTold = ""
 
 // notes are the issues of all codings of one validation.

@@ -29,7 +29,7 @@ func (s *Store) checkFile(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if info, err = f.file.Stat(); err == nil { // again, now that nobody else writes
+	if info, err = f.file.Stat(); err == nil { // again, now that the file is locked
 		err = f.view(func(tx *bbolt.Tx) error { return check(tx, info.Size()) })
 	}
 	return errors.Join(err, f.close())

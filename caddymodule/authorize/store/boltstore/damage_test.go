@@ -106,7 +106,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// checkRefused checks that an error says what to do, and that the file is as it was.
+// checkRefused checks that the error names the remedy and that the file is unchanged.
 func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 	t.Helper()
 	for _, want := range []string{path, "restore a backup", "tar -xpf", "move it away"} {

@@ -1,4 +1,4 @@
-// Package judge says of resources whether a token's rights cover them, and of requests what policies make of them.
+// Package judge decides whether a token's rights cover a resource, and how policies change that decision.
 //
 //	judge.go     each resource is judged by the grants of package access, with those on which it depends
 //	policies.go  and by policies, which come before scopes

@@ -52,7 +52,7 @@ type plan struct {
 	judged     bool              // entries are looked at one by one
 	includes   includes          // how entries other than matches may come
 	referring  []chain           // what comes along because it refers to matches, found by searches of our own
-	ruled      bool              // policies judge each match, so that the server's total tells too much
+	ruled      bool              // policies judge each match, so the server's total would reveal denied matches
 	grants     map[granted][]access.Grant
 }
 

@@ -44,7 +44,7 @@ type Writes struct {
 	Judge    *judge.Judge      // judges what it answers
 	At       message.Addresses // names what it holds as clients know it
 	Searches *search.Searches  // of criteria
-	Reads    *read.Reads       // of what is there already
+	Reads    *read.Reads       // reads the stored version
 	Shared   access.Shared     // are the rules of types outside of the compartment
 	Upsert   bool              // an update may create what is not there
 
