@@ -39,7 +39,8 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// appsInUse are the apps that the metrics cover: two during a reload, otherwise one.
+// appsInUse are the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only provisioned are
+// left out, because reading their metrics would create the file of the durable store.
 var appsInUse sync.Map
 
 // providerCollector reports how identity providers answer.

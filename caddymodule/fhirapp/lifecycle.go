@@ -51,7 +51,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	warnWithoutClients(a.logger, a, &config)
-	appsInUse.Store(a, nil)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a, &config)
 	_, err = site.Checks(ctx)
@@ -137,6 +136,7 @@ func (a *App) startStores() error {
 	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
 		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer))
 	})
+	appsInUse.Store(a, nil)
 	return nil
 }
 
