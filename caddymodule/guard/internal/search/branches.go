@@ -114,13 +114,13 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	switch {
 	case i.Type != "" && i.Type != smart.AnyType:
 	case !x.Judge.Rights().Whole(smart.AnyType, smart.Search):
-		types, err = typesFor(x, i)
+		types, err = typesFor(x.Judge.Rights(), i)
 	case i.Kind == interaction.SystemSearch:
 		return []branch{{whole: true}}, nil
 	case x.InCompartments:
 		return []branch{{resourceType: smart.AnyType, within: i.Compartment, whole: true}}, nil
 	default:
-		types, err = typesFor(x, i)
+		types, err = typesFor(x.Judge.Rights(), i)
 	}
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	case len(all) == 0:
 		return nil, message.Refused(x.Judge.Rights(), i)
 	case i.Kind == interaction.CompartmentSearch:
-		return within(x, i.Compartment, all), nil
+		return within(i.Compartment, all, x.InCompartments), nil
 	}
 	return all, nil
 }
@@ -165,13 +165,13 @@ func branchesFor(x *Searches, resourceType string, asked []smart.Parameter) []br
 }
 
 // typesFor are the types that _type names, or else the scopes.
-func typesFor(x *Searches, i interaction.Interaction) ([]string, error) {
+func typesFor(rights *access.Rights, i interaction.Interaction) ([]string, error) {
 	types, err := typesOf(i.Parameters)
 	if err != nil {
 		return nil, err
 	}
 	if len(types) == 0 {
-		types = searchable(x)
+		types = searchable(rights)
 	}
 	isSorted := slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_sort" })
 	if isSorted && len(types) > maxTypes {
@@ -181,8 +181,8 @@ func typesFor(x *Searches, i interaction.Interaction) ([]string, error) {
 }
 
 // searchable are the types that the scopes name, or else all.
-func searchable(x *Searches) []string {
-	named, anyType := x.Judge.Rights().Types(smart.Search)
+func searchable(rights *access.Rights) []string {
+	named, anyType := rights.Types(smart.Search)
 	if !anyType {
 		return named
 	}
@@ -217,10 +217,10 @@ func typesOf(parameters []smart.Parameter) ([]string, error) {
 
 // within are branches within a compartment: by the FHIR server's own search of it where there is one, else by one search
 // for each parameter by which resources are in it.
-func within(x *Searches, to interaction.Reference, all []branch) []branch {
+func within(to interaction.Reference, all []branch, inCompartments bool) []branch {
 	var within []branch
 	for _, b := range all {
-		for _, narrowed := range narrowed(x, b, to) {
+		for _, narrowed := range narrowed(b, to, inCompartments) {
 			within = addBranch(within, narrowed)
 		}
 	}
@@ -228,7 +228,7 @@ func within(x *Searches, to interaction.Reference, all []branch) []branch {
 }
 
 // narrowed is a branch within a compartment.
-func narrowed(x *Searches, b branch, to interaction.Reference) []branch {
+func narrowed(b branch, to interaction.Reference, inCompartments bool) []branch {
 	m, ok := compartment.Members(to.Type, b.resourceType)
 	switch {
 	case to.Type == "Patient" && b.member == to.ID:
@@ -237,7 +237,7 @@ func narrowed(x *Searches, b branch, to interaction.Reference) []branch {
 		return []branch{b.with(smart.Parameter{Name: "_id", Value: to.ID})}
 	case !ok:
 		return nil
-	case x.InCompartments && b.patient == "":
+	case inCompartments && b.patient == "":
 		b.within = to
 		return []branch{b}
 	}

@@ -22,18 +22,18 @@ const (
 )
 
 // readChain reads subject:Patient.name, subject.name or _has:Observation:subject:code.
-func readChain(x *Searches, resourceType string, p smart.Parameter) (chain, error) {
+func readChain(known searchparam.Set, resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxLinks {
 		return chain{}, message.TooCostly("A chained search may have %d links at most under these scopes.", maxLinks)
 	}
 	if rest, ok := strings.CutPrefix(p.Name, "_has:"); ok {
-		return readHas(x, resourceType, rest, p.Value)
+		return readHas(known, resourceType, rest, p.Value)
 	}
 	first, rest, _ := strings.Cut(p.Name, ".")
 	name, target, typed := strings.Cut(first, ":")
 	c := chain{rest: smart.Parameter{Name: rest, Value: p.Value}}
 	var ok bool
-	c.by, ok = x.Parameters.Lookup(resourceType, name)
+	c.by, ok = known.Lookup(resourceType, name)
 	if !ok || c.by.Kind != searchparam.Reference || rest == "" || typed && !interaction.IsType(target) {
 		return c, message.Invalid(message.ErrSearch, "The chained search parameter is none of FHIR R4's for the type.")
 	}
@@ -41,19 +41,19 @@ func readChain(x *Searches, resourceType string, p smart.Parameter) (chain, erro
 		c.types = []string{target}
 		return c, nil
 	}
-	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !isAsked(x, t, rest) })
+	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !isAsked(known, t, rest) })
 	if len(c.types) == 0 || len(c.types) > maxTargets {
 		return c, message.TooCostly("Name the type that the chain goes to under these scopes, as in %s:Type.%s.", name, rest)
 	}
 	return c, nil
 }
 
-func readHas(x *Searches, resourceType, parts, value string) (chain, error) {
+func readHas(known searchparam.Set, resourceType, parts, value string) (chain, error) {
 	of, parts, _ := strings.Cut(parts, ":")
 	by, rest, _ := strings.Cut(parts, ":")
 	c := chain{types: []string{of}, rest: smart.Parameter{Name: rest, Value: value}, reverse: true}
 	var ok bool
-	c.by, ok = x.Parameters.Lookup(of, by)
+	c.by, ok = known.Lookup(of, by)
 	if !ok || c.by.Kind != searchparam.Reference || !interaction.IsType(of) || !interaction.IsType(resourceType) || rest == "" {
 		return c, message.Invalid(message.ErrSearch, "The parameter _has names a type, a reference and a parameter, as in _has:Observation:subject:code.")
 	}
@@ -73,13 +73,13 @@ func targets(p searchparam.Parameter) []string {
 }
 
 // isAsked reports whether resources of a type can be asked what a chain goes on with.
-func isAsked(x *Searches, resourceType, rest string) bool {
+func isAsked(known searchparam.Set, resourceType, rest string) bool {
 	if strings.HasPrefix(rest, "_has:") {
 		return true
 	}
 	first, _, _ := strings.Cut(rest, ".")
 	name, _, _ := strings.Cut(first, ":")
-	_, ok := x.Parameters.Lookup(resourceType, name)
+	_, ok := known.Lookup(resourceType, name)
 	return ok || rest == "_type"
 }
 
@@ -99,28 +99,28 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 	return ids
 }
 
-// chained is what a chain becomes: itself, if the client may search all that it looks at, or else a search for the
+// chained is what a chain comes to: itself, if the client may search all that it looks at, or else a search for the
 // resources that its own searches have found.
-func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Parameter, error) {
-	c, err := readChain(r.x, r.resourceType, p)
+func (r searchRules) chained(ctx context.Context, p smart.Parameter) (effects, error) {
+	c, err := readChain(r.x.Parameters, r.resourceType, p)
 	if err != nil {
-		return nil, err
+		return effects{}, err
 	}
 	if r.isOwn(c) {
-		return []smart.Parameter{p}, nil
+		return effects{passed: []smart.Parameter{p}}, nil
 	}
-	r.s.chained = true
 	ids, err := r.lookedUp(ctx, c)
 	switch {
 	case err != nil:
-		return nil, err
+		return effects{}, err
 	case len(ids) == 0:
-		r.s.nothing = true
-		return nil, nil
-	case c.reverse:
-		return []smart.Parameter{{Name: "_id", Value: strings.Join(ids, ",")}}, nil
+		return effects{chained: true, nothing: true}, nil
 	}
-	return []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}, nil
+	by := smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")}
+	if !c.reverse {
+		by.Name = c.by.Name
+	}
+	return effects{chained: true, passed: []smart.Parameter{by}}, nil
 }
 
 // isOwn reports whether the client may search all resources of all types that a chain looks at. Where the FHIR server
@@ -131,11 +131,11 @@ func (r searchRules) isOwn(c chain) bool {
 			return true
 		}
 		if strings.HasPrefix(c.rest.Name, "_has:") || strings.Contains(c.rest.Name, ".") {
-			next, err := readChain(r.x, t, c.rest)
+			next, err := readChain(r.x.Parameters, t, c.rest)
 			return err != nil || !r.isOwn(next)
 		}
 		name, modifier, _ := strings.Cut(c.rest.Name, ":")
-		return telling[name] != "" || checkPlain(r.x, t, name, modifier, c.rest.Value) != nil
+		return telling[name] != "" || checkPlain(r.x.Parameters, t, name, modifier, c.rest.Value) != nil
 	})
 }
 
@@ -152,13 +152,13 @@ func (r searchRules) granted(types []string) []string {
 func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 	var ids []string
 	for _, t := range r.granted(c.types) {
-		if !isAsked(r.x, t, c.rest.Name) {
+		if !isAsked(r.x.Parameters, t, c.rest.Name) {
 			return nil, message.Invalid(message.ErrSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
 		}
 		if c.rest.Name == "_type" && !slices.Contains(strings.Split(c.rest.Value, ","), t) {
 			continue
 		}
-		err := r.s.find(ctx, t, c.rest, func(e *message.Entry) error {
+		err := r.x.each(ctx, t, c.rest, func(e *message.Entry) error {
 			for _, id := range c.named(r.resourceType, e.Parsed) {
 				if !slices.Contains(ids, id) {
 					ids = append(ids, id)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -17,7 +18,6 @@ import (
 // include is what _include becomes: all references of the type, if it names none, by the parameters that lead to types
 // which the scopes cover. Few servers know all spellings of all.
 func (r searchRules) include(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
-	r.s.includes.add("_include", modifier)
 	if err := checkInclude(modifier); err != nil {
 		return nil, err
 	}
@@ -71,38 +71,29 @@ func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
 // revinclude is what _revinclude becomes. Of matches that are not the patient's alone, such as practitioners, the FHIR
 // server would bring along what is every patient's: how much that is would show in the time that it takes. So what
 // refers to them is found by searches of the client's own.
-func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
-	r.s.includes.add("_revinclude", modifier)
+func (r searchRules) revinclude(p smart.Parameter, modifier string) (passed []smart.Parameter, referring []chain, err error) {
 	if err := checkInclude(modifier); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	of, rest, _ := strings.Cut(p.Value, ":")
 	name, _, _ := strings.Cut(rest, ":")
 	by, ok := r.x.Parameters.Lookup(of, name)
-	isShared := slices.ContainsFunc(r.s.branches, func(b branch) bool { return b.member == "" })
+	isShared := slices.ContainsFunc(r.branches, func(b branch) bool { return b.member == "" })
 	switch {
 	case interaction.IsType(of) && r.x.Judge.Rights().Whole(of, smart.Search):
-		return []smart.Parameter{p}, nil
+		return []smart.Parameter{p}, nil, nil
 	case modifier != "":
-		return nil, message.Forbidden(message.ErrOracle, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
+		return nil, nil, message.Forbidden(message.ErrOracle, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
 	case !isShared && isWildcard(p.Value, "*"):
-		return r.referrers(p), nil
+		return r.referrers(p), nil, nil
 	case !isShared:
-		return []smart.Parameter{p}, nil
+		return []smart.Parameter{p}, nil, nil
 	case !ok || by.Kind != searchparam.Reference:
-		return nil, message.Forbidden(message.ErrOracle, "_revinclude needs a type and a reference under these scopes, as in Observation:performer.")
+		return nil, nil, message.Forbidden(message.ErrOracle, "_revinclude needs a type and a reference under these scopes, as in Observation:performer.")
 	case len(r.x.Judge.Rights().For(of, smart.Search)) > 0:
-		r.s.referring = append(r.s.referring, chain{by: by, types: []string{of}})
+		return nil, []chain{{by: by, types: []string{of}}}, nil
 	}
-	return nil, nil
-}
-
-// mayInclude reports whether entries other than matches may come.
-func (r searchRules) mayInclude() bool {
-	return slices.ContainsFunc(r.s.i.Parameters, func(p smart.Parameter) bool {
-		name, _, _ := strings.Cut(p.Name, ":")
-		return name == "_include" || name == "_revinclude"
-	})
+	return nil, nil, nil
 }
 
 func checkInclude(modifier string) error {
@@ -113,16 +104,16 @@ func checkInclude(modifier string) error {
 }
 
 // included are the other entries that come along with the matches of a page, each once.
-func (m *merge) included(ctx context.Context) ([]message.Entry, error) {
+func (m *merge) included(ctx context.Context, along along) ([]message.Entry, error) {
 	others := m.others
 	switch {
-	case !m.s.judged:
+	case !m.disclosure.judged:
 		return others, nil
-	case m.s.includes == (includes{}):
+	case along.includes == (includes{}):
 		return nil, nil
 	}
-	for _, c := range m.s.referring {
-		more, err := m.referring(ctx, c)
+	for _, c := range along.referring {
+		more, err := referring(ctx, m.pages, c, m.matches)
 		if err != nil {
 			return nil, err
 		}
@@ -132,15 +123,15 @@ func (m *merge) included(ctx context.Context) ([]message.Entry, error) {
 		return nil, nil
 	}
 	w := newWeb(m.matches)
-	candidates, err := m.s.candidates(ctx, w, others)
-	if err == nil && m.s.x.Judge.MayDeny() {
-		candidates, err = m.withoutOldVersions(ctx, candidates)
+	candidates, err := candidatesOf(ctx, &m.filter.grants, w, others)
+	if err == nil && m.filter.grants.judge.MayDeny() {
+		candidates, err = withoutOldVersions(ctx, m.filter.grants.judge, m.matches, candidates)
 	}
-	return w.reach(candidates, m.s.includes), err
+	return w.reach(candidates, along.includes), err
 }
 
 // withoutOldVersions drops what a reference to a version may have brought along, if policies deny the current version.
-func (m *merge) withoutOldVersions(ctx context.Context, candidates []candidate) ([]candidate, error) {
+func withoutOldVersions(ctx context.Context, judge *judge.Judge, matches []message.Entry, candidates []candidate) ([]candidate, error) {
 	versioned := map[string]bool{}
 	note := func(e message.Entry) {
 		literals, _ := message.References(e.Resource) // read before
@@ -150,7 +141,7 @@ func (m *merge) withoutOldVersions(ctx context.Context, candidates []candidate) 
 			}
 		}
 	}
-	for _, e := range m.matches {
+	for _, e := range matches {
 		note(e)
 	}
 	for _, c := range candidates {
@@ -159,7 +150,7 @@ func (m *merge) withoutOldVersions(ctx context.Context, candidates []candidate) 
 	kept := candidates[:0]
 	for _, c := range candidates {
 		if versioned[c.node.id] {
-			err := m.s.x.Judge.CheckCurrent(ctx, interaction.Reference{Type: c.entry.Parsed.Type, ID: c.entry.Parsed.ID})
+			err := judge.CheckCurrent(ctx, interaction.Reference{Type: c.entry.Parsed.Type, ID: c.entry.Parsed.ID})
 			if errors.Is(err, message.ErrOutside) {
 				continue
 			}
@@ -172,8 +163,8 @@ func (m *merge) withoutOldVersions(ctx context.Context, candidates []candidate) 
 	return kept, nil
 }
 
-// candidates are the entries that may be seen, each once, and that are no matches.
-func (s *plan) candidates(ctx context.Context, w web, entries []message.Entry) ([]candidate, error) {
+// candidatesOf are the entries that may be seen, each once, and that are no matches.
+func candidatesOf(ctx context.Context, grants *grants, w web, entries []message.Entry) ([]candidate, error) {
 	var found []candidate
 	seen := map[string]bool{}
 	for _, e := range entries {
@@ -183,11 +174,11 @@ func (s *plan) candidates(ctx context.Context, w web, entries []message.Entry) (
 		}
 		seen[c.node.id] = true
 		var err error
-		if c.searched, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Search)); err != nil {
+		if c.searched, err = grants.judge.Covered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Search)); err != nil {
 			return nil, err
 		}
 		if !c.searched {
-			if c.read, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Read)); err != nil {
+			if c.read, err = grants.judge.Covered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Read)); err != nil {
 				return nil, err
 			}
 		}
@@ -199,23 +190,23 @@ func (s *plan) candidates(ctx context.Context, w web, entries []message.Entry) (
 }
 
 // referring are resources that refer to the matches.
-func (m *merge) referring(ctx context.Context, c chain) ([]message.Entry, error) {
+func referring(ctx context.Context, from *pages, c chain, matches []message.Entry) ([]message.Entry, error) {
 	var own, ids []string
-	depends := m.s.x.Shared.Depends(c.types[0])
-	for i := range m.matches {
-		res := m.matches[i].Parsed
-		if depends && m.s.x.Judge.IsOwn(res) {
+	depends := from.x.Shared.Depends(c.types[0])
+	for i := range matches {
+		res := matches[i].Parsed
+		if depends && from.x.Judge.IsOwn(res) {
 			own = append(own, res.Type+"/"+res.ID)
 		} else {
 			ids = append(ids, res.Type+"/"+res.ID)
 		}
 	}
-	found, err := m.referringToOwn(ctx, c, own)
+	found, err := referringToOwn(ctx, from, c, own)
 	if len(ids) == 0 || err != nil {
 		return found, err
 	}
 	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
-	err = m.s.find(ctx, c.types[0], by, func(e *message.Entry) error {
+	err = from.x.each(ctx, c.types[0], by, func(e *message.Entry) error {
 		e.Mode = "include"
 		found = append(found, *e)
 		return nil
@@ -225,7 +216,7 @@ func (m *merge) referring(ctx context.Context, c chain) ([]message.Entry, error)
 
 // referringToOwn are resources that refer to matches of the patient's own, and that no search of the compartment need find:
 // a Provenance is the patient's because its targets are. How many there are is about the patient's records only.
-func (m *merge) referringToOwn(ctx context.Context, c chain, ids []string) (found []message.Entry, err error) {
+func referringToOwn(ctx context.Context, from *pages, c chain, ids []string) (found []message.Entry, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -236,7 +227,7 @@ func (m *merge) referringToOwn(ctx context.Context, c chain, ids []string) (foun
 			return nil, message.TooCostly("_revinclude finds too much under these scopes: ask for fewer matches with _count.")
 		}
 		var got *message.Bundle
-		if got, at, err = m.page(ctx, maxCount, first, at); err != nil {
+		if got, at, err = from.read(ctx, maxCount, first, at); err != nil {
 			return nil, err
 		}
 		for _, e := range got.Entries {

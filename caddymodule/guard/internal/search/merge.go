@@ -18,19 +18,19 @@ import (
 
 // merge makes pages of the branches' pages: one branch after the other, or in the order that the client asked for.
 type merge struct {
-	s         *plan
-	sources   []source
-	most      int   // pages of the FHIR server that may be read
-	fetched   int   // pages of the FHIR server that were read
-	size      int64 // of these, in bytes
-	postponed bool  // matches are left for the next page because judging them could take too many requests
-	dropped   int   // matches that may not be seen, or that an earlier branch has found
-	told      int   // total of the FHIR server's response for one branch; -1 if it has none
-	matches   []message.Entry
-	others    []message.Entry // the other entries of the pages of which matches were taken
-	held      []*message.Held
-	lists     [][]message.Entry              // of entries, that are given back
-	seen      map[interaction.Reference]bool // that were found, if there are several branches
+	pages      *pages
+	filter     *filter
+	query      query
+	disclosure disclosure
+	size       int // matches of a page; 0 leaves it to the FHIR server
+	branchSize int // matches that each branch is asked for; 0 leaves it to the FHIR server
+	most       int // pages of the FHIR server that may be read
+	sources    []source
+	postponed  bool // matches are left for the next page because judging them could take too many requests
+	dropped    int  // matches that may not be seen, or that an earlier branch has found
+	told       int  // total of the FHIR server's response for one branch; -1 if it has none
+	matches    []message.Entry
+	others     []message.Entry // the other entries of the pages of which matches were taken
 }
 
 // source is a branch as far as it is read: its matches are those in memory, then those left, then those of the next page.
@@ -44,10 +44,16 @@ type source struct {
 }
 
 // newMerge begins a search, or continues it at a position, which then has a place for each branch.
-func newMerge(s *plan, at paging.Position) *merge {
-	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1, most: s.mostRequests()}
+func newMerge(x *Searches, p plan, at paging.Position) *merge {
+	size := pageSize(p.disclosure.judged, p.response.count)
+	m := &merge{
+		pages:  &pages{x: x, query: p.query, judged: p.disclosure.judged, overAll: isOverAll(p.interaction)},
+		filter: &filter{x: x, branches: p.branches, remembers: p.along.includes != (includes{}), grants: grants{judge: x.Judge}},
+		query:  p.query, disclosure: p.disclosure, size: size, branchSize: branchSize(size, p.response.count, len(p.branches), len(p.query.order) > 0),
+		sources: make([]source, len(p.branches)), told: -1, most: x.mostRequests(),
+	}
 	for i := range m.sources {
-		m.sources[i].next.Done = s.nothing
+		m.sources[i].next.Done = p.query.nothing
 	}
 	for i, p := range at.Places {
 		m.sources[i].left = p.Left
@@ -58,38 +64,44 @@ func newMerge(s *plan, at paging.Position) *merge {
 
 // mostRequests is how many requests to the FHIR server may be sent to read the pages for one page of ours. The rest is for
 // what matches depend on and what comes along.
-func (s *plan) mostRequests() int {
-	return max(min(s.x.Requests*3/4, s.x.Requests-s.x.Server.Asked()), 1)
+func (x *Searches) mostRequests() int {
+	return max(min(x.Requests*3/4, x.Requests-x.Server.Asked()), 1)
 }
 
-// fill takes matches for a page, and what comes along. Without a size a page is as long as the FHIR server's.
-func (m *merge) fill(ctx context.Context) ([]message.Entry, error) {
+// fill takes matches for a page. Without a size a page is as long as the FHIR server's.
+func (m *merge) fill(ctx context.Context) error {
 	m.matches = newEntries()
-	for m.s.size == 0 || len(m.matches) < m.s.size {
+	for m.size == 0 || len(m.matches) < m.size {
 		e, err := m.next(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if e == nil {
 			break
 		}
 		m.matches = append(m.matches, *e)
 	}
-	if m.s.mayHide() {
-		if err := m.lookAhead(ctx); err != nil {
-			return nil, err
-		}
+	if m.disclosure.mayHide() {
+		return m.lookAhead(ctx)
 	}
-	if len(m.others) == 0 && len(m.s.referring) == 0 {
+	return nil
+}
+
+// entries are the matches of a page, and what comes along.
+func (m *merge) entries(ctx context.Context, along along) ([]message.Entry, error) {
+	if err := m.fill(ctx); err != nil {
+		return nil, err
+	}
+	if len(m.others) == 0 && len(along.referring) == 0 {
 		return m.matches, nil
 	}
-	others, err := m.included(ctx)
+	others, err := m.included(ctx, along)
 	return append(m.matches, others...), err
 }
 
 // next removes the next match from its source. It returns nil if peek does.
 func (m *merge) next(ctx context.Context) (*message.Entry, error) {
-	first, err := m.peek(ctx, len(m.s.order) == 0)
+	first, err := m.peek(ctx, len(m.query.order) == 0)
 	if first == nil || err != nil {
 		return nil, err
 	}
@@ -107,7 +119,7 @@ func (m *merge) lookAhead(ctx context.Context) error {
 			return nil
 		}
 		if len(from.left) > 0 {
-			if resourceType, _, _ := strings.Cut(from.left[0], "/"); !m.s.x.Shared.Depends(resourceType) {
+			if resourceType, _, _ := strings.Cut(from.left[0], "/"); !m.pages.x.Shared.Depends(resourceType) {
 				return nil
 			}
 		}
@@ -130,7 +142,7 @@ func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 				return nil, err
 			}
 		}
-		if len(from.matches) > 0 && (first == nil || m.s.less(&from.matches[0], &first.matches[0])) {
+		if len(from.matches) > 0 && (first == nil || m.query.order.less(m.pages.x.Parameters, &from.matches[0], &first.matches[0])) {
 			first = from
 		}
 		if first != nil && firstFound {
@@ -143,42 +155,42 @@ func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 // mayFetch reports whether another page of the FHIR server may be read. A page of ours ends when it has enough bytes, and
 // with the server's page where that decides on the length.
 func (m *merge) mayFetch() bool {
-	return m.fetched < m.most && !m.postponed && (len(m.matches) == 0 || m.s.size > 0 && m.size < m.s.x.Limit)
+	return m.pages.fetched < m.most && !m.postponed && (len(m.matches) == 0 || m.size > 0 && m.pages.size < m.pages.x.Limit)
 }
 
 // fetch loads the next matches of a source: those left, or the next page.
 func (m *merge) fetch(ctx context.Context, n int) error {
 	from := &m.sources[n]
 	from.others, from.before = nil, nil
-	answers, held := len(m.held), m.s.x.Server.Held()
+	before := m.pages.mark()
 	var err error
 	if len(from.left) > 0 {
 		err = m.fetchLeft(ctx, n)
 	} else {
 		err = m.fetchPage(ctx, n)
 	}
-	if err == nil && m.s.judged && len(from.matches)+len(from.others) == 0 {
-		m.discard(answers, held) // nothing on it may be seen
+	if err == nil && m.disclosure.judged && len(from.matches)+len(from.others) == 0 {
+		m.pages.discard(before) // nothing on it may be seen
 	}
 	return err
 }
 
 // fetchPage loads the next page of a source. A first page that may have been cut is asked for again, longer.
 func (m *merge) fetchPage(ctx context.Context, n int) error {
-	from, b := &m.sources[n], m.s.branches[n]
-	parameters := slices.Concat(m.s.parameters, b.confining)
-	for size := m.s.branchSize(); ; size = min(2*size, maxCount) {
-		got, next, err := m.page(ctx, size, func(size int) message.Call { return b.call(m.s.c.Method, parameters, size) }, from.next)
+	from, b := &m.sources[n], m.filter.branches[n]
+	parameters := slices.Concat(m.query.parameters, b.confining)
+	for size := m.branchSize; ; size = min(2*size, maxCount) {
+		got, next, err := m.pages.read(ctx, size, func(size int) message.Call { return b.call(m.query.method, parameters, size) }, from.next)
 		if err != nil {
 			return err
 		}
 		isCut := next.Done && got.Total < 0 && isFull(got, from.next, size)
 		// A denied match can fill the last page: whether it is full must not decide whether the total is shown.
-		next.Cut = isCut || m.s.ruled && next.Done && got.Total < 0
-		if isCut && m.s.judged && from.next.IsFirst() && size < maxCount && m.fetched+len(m.sources) <= m.most {
+		next.Cut = isCut || m.disclosure.ruled && next.Done && got.Total < 0
+		if isCut && m.disclosure.judged && from.next.IsFirst() && size < maxCount && m.pages.fetched+len(m.sources) <= m.most {
 			continue
 		}
-		if before := from.next; !(before.IsFirst() && m.s.chained) {
+		if before := from.next; !(before.IsFirst() && m.query.chained) {
 			from.before = &before
 		}
 		m.told, from.next = got.Total, next
@@ -186,15 +198,16 @@ func (m *merge) fetchPage(ctx context.Context, n int) error {
 	}
 }
 
-// branchSize is how many matches a branch is asked for; 0 leaves it to the FHIR server. Where branches are merged, a page
-// of ours takes a part of each branch's page. The eighth bounds the pages that it takes of one branch.
-func (s *plan) branchSize() int {
-	size := max(cmp.Or(s.size, min(s.count, maxCount)), 0)
-	switch n := len(s.branches); {
-	case n == 1 || s.size == 0:
+// branchSize is how many matches a branch is asked for, for a page of a size; 0 leaves it to the FHIR server. Where
+// branches are merged, a page of ours takes a part of each branch's page. The eighth bounds the pages that it takes of one
+// branch.
+func branchSize(pageSize, count, branches int, sorted bool) int {
+	size := max(cmp.Or(pageSize, min(count, maxCount)), 0)
+	switch {
+	case branches == 1 || pageSize == 0:
 		return size
-	case len(s.order) > 0:
-		return max(min(size, (2*size+n-1)/n), (size+7)/8, minMerged)
+	case sorted:
+		return max(min(size, (2*size+branches-1)/branches), (size+7)/8, minMerged)
 	default:
 		return max(size, minMerged)
 	}
@@ -212,46 +225,75 @@ func isFull(b *message.Bundle, at paging.Place, asked int) bool {
 	return asked > 0 && len(matches) == asked
 }
 
-// page asks the FHIR server for a page of so many matches, by a call for the first page or by its own link, and returns
+// pages are the FHIR server's pages. What they arrived in is held until it is released.
+type pages struct {
+	x       *Searches
+	query   query
+	judged  bool // entries are parsed, and pages that are too long to be judged are asked for again
+	overAll bool // the client has named no types
+	fetched int  // pages that were read
+	size    int64
+	held    []*message.Held
+	lists   [][]message.Entry // of entries, that are given back
+}
+
+// read asks the FHIR server for a page of so many matches, by a call for the first page or by its own link, and returns
 // where the next one is. A page that is too long to be judged is asked for again, with half as many. What is returned is of
-// use until the merge is released.
-func (m *merge) page(ctx context.Context, size int, first func(size int) message.Call, at paging.Place) (*message.Bundle, paging.Place, error) {
+// use until the pages are released.
+func (p *pages) read(ctx context.Context, size int, first func(size int) message.Call, at paging.Place) (*message.Bundle, paging.Place, error) {
 	for {
-		c, before, held := at.Call(first(size)), len(m.held), m.s.x.Server.Held()
-		a, err := m.hold(ctx, c)
+		c, before := at.Call(first(size)), p.mark()
+		a, err := p.hold(ctx, c)
 		if errors.Is(err, message.ErrTooLong) {
 			if at, size, err = shorter(at, size, err); err != nil {
 				return nil, at, err
 			}
-			m.discard(before, held)
+			p.discard(before)
 			continue
 		}
 		if err != nil {
 			return nil, at, err
 		}
-		if at.IsFirst() && a.Status == http.StatusNotFound && m.s.isOverAll() {
+		if at.IsFirst() && a.Status == http.StatusNotFound && p.overAll {
 			return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // a type that the server does not have
 		}
-		got, err := m.s.x.At.BundleOf(a, m.s.judged, newEntries(), m.s.said)
+		got, err := p.x.At.BundleOf(a, p.judged, newEntries(), p.query.said)
 		if err != nil {
 			return nil, at, err
 		}
-		m.lists = append(m.lists, got.Entries)
+		p.lists = append(p.lists, got.Entries)
 		next, err := at.Next(got.Links, c)
 		return got, next, err
 	}
 }
 
 // hold has the FHIR server answer a call.
-func (m *merge) hold(ctx context.Context, c message.Call) (*message.Answer, error) {
-	m.fetched++
-	held, err := m.s.x.Server.Hold(ctx, c)
-	m.held = append(m.held, held)
+func (p *pages) hold(ctx context.Context, c message.Call) (*message.Answer, error) {
+	p.fetched++
+	held, err := p.x.Server.Hold(ctx, c)
+	p.held = append(p.held, held)
 	if err != nil {
 		return nil, err
 	}
-	m.size += int64(len(held.Answer.Body))
+	p.size += int64(len(held.Answer.Body))
 	return &held.Answer, nil
+}
+
+// mark is how much is held: so many answers, and so much memory reserved.
+type mark struct {
+	answers  int
+	reserved int64
+}
+
+func (p *pages) mark() mark { return mark{len(p.held), p.x.Server.Held()} }
+
+// discard releases the answers since a mark, of which nothing is in use, and the memory reserved since then.
+func (p *pages) discard(since mark) {
+	for _, held := range p.held[since.answers:] {
+		held.Release()
+	}
+	p.held = p.held[:since.answers]
+	p.x.Server.Keep(since.reserved, nil)
 }
 
 // shorter halves the number of matches of a page. The FHIR server's own links have it as _count.
@@ -272,15 +314,6 @@ func shorter(at paging.Place, size int, tooLong error) (paging.Place, int, error
 	return at, size, nil
 }
 
-// discard releases the answers from the n-th on, of which nothing is in use, and the memory reserved since then.
-func (m *merge) discard(n int, reserved int64) {
-	for _, held := range m.held[n:] {
-		held.Release()
-	}
-	m.held = m.held[:n]
-	m.s.x.Server.Keep(reserved, nil)
-}
-
 // parted are the matches among entries, and the other ones.
 func parted(entries []message.Entry) (matches, others []message.Entry) {
 	for _, e := range entries {
@@ -297,7 +330,7 @@ func parted(entries []message.Entry) (matches, others []message.Entry) {
 // left out of what is judged.
 func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error {
 	from := &m.sources[n]
-	if !m.s.judged {
+	if !m.disclosure.judged {
 		var others []message.Entry
 		from.matches, others = parted(entries)
 		m.others = append(m.others, others...)
@@ -312,11 +345,11 @@ func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error 
 		if e.Mode == "include" || e.Mode == "outcome" {
 			continue
 		}
-		if !m.mayJudge(e.Parsed.Type) {
+		if !m.filter.mayJudge(e.Parsed.Type) {
 			from.left, m.postponed = append(from.left, e.Parsed.Type+"/"+e.Parsed.ID), true
 			continue
 		}
-		ok, err := m.keeps(ctx, e, n)
+		ok, err := m.filter.keeps(ctx, e, n)
 		if err != nil {
 			return err
 		}
@@ -332,47 +365,56 @@ func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error 
 // mostLookUps is how many others a resource may depend on.
 const mostLookUps = 20
 
-// mayJudge reports whether a match of a type can be judged for this page. Others are left for the next one, because to look
-// up what they depend on could exceed the limit on requests.
-func (m *merge) mayJudge(resourceType string) bool {
-	return !m.s.x.Shared.Depends(resourceType) || m.s.x.Server.Asked()+mostLookUps <= m.s.x.Requests
+// filter decides which matches are shown.
+type filter struct {
+	x         *Searches
+	branches  []branch
+	remembers bool // entries may come along that depend on how matches were judged
+	grants    grants
+	seen      map[interaction.Reference]bool // that were found, if there are several branches
 }
 
-// keeps reports whether a match of a branch may be seen, and has not been found before, nor by an earlier branch. What
-// the FHIR server finds beyond the branch is dropped.
-func (m *merge) keeps(ctx context.Context, e *message.Entry, n int) (bool, error) {
-	b, of := m.s.branches[n], interaction.Reference{Type: e.Parsed.Type, ID: e.Parsed.ID}
-	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.Parsed.Type || m.seen[of] {
+// mayJudge reports whether a match of a type can be judged for this page. Others are left for the next one, because to look
+// up what they depend on could exceed the limit on requests.
+func (f *filter) mayJudge(resourceType string) bool {
+	return !f.x.Shared.Depends(resourceType) || f.x.Server.Asked()+mostLookUps <= f.x.Requests
+}
+
+// keeps reports whether a match of the n-th branch may be seen, and has not been found before, nor by an earlier branch.
+// What the FHIR server finds beyond the branch is dropped.
+func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, error) {
+	b, of := f.branches[n], interaction.Reference{Type: e.Parsed.Type, ID: e.Parsed.ID}
+	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.Parsed.Type || f.seen[of] {
 		return false, nil
 	}
-	for _, earlier := range m.s.branches[:n] {
-		if earlier.finds(m.s.x.Judge.Rights(), e.Parsed) {
+	for _, earlier := range f.branches[:n] {
+		if earlier.finds(f.x.Judge.Rights(), e.Parsed) {
 			return false, nil
 		}
 	}
-	grants := m.s.grantsFor(e.Parsed.Type, smart.Search)
-	ok, err := m.s.x.Judge.Covered(ctx, e.Parsed, grants)
-	if ok && m.s.includes != (includes{}) {
-		m.s.x.Judge.Remember(e.Parsed, grants)
+	grants := f.grants.of(e.Parsed.Type, smart.Search)
+	ok, err := f.x.Judge.Covered(ctx, e.Parsed, grants)
+	if ok && f.remembers {
+		f.x.Judge.Remember(e.Parsed, grants)
 	}
-	if ok && len(m.sources) > 1 {
-		if m.seen == nil {
-			m.seen = map[interaction.Reference]bool{}
+	if ok && len(f.branches) > 1 {
+		if f.seen == nil {
+			f.seen = map[interaction.Reference]bool{}
 		}
-		m.seen[of] = true
+		f.seen[of] = true
 	}
 	return ok, err
 }
 
-// release gives back what the pages arrived in, of which all entries are parts, and the entries.
-func (m *merge) release() {
-	for _, list := range append(m.lists, m.matches) {
+// release gives back what the pages arrived in, of which all entries are parts, and lists of entries.
+func (p *pages) release(lists ...[]message.Entry) {
+	for _, list := range append(p.lists, lists...) {
 		if clear(list); cap(list) <= mostEntries {
 			list = list[:0]
 			entryLists.Put(&list)
 		}
 	}
-	for _, held := range m.held {
+	for _, held := range p.held {
 		held.Release()
 	}
 }
@@ -394,7 +436,7 @@ func (m *merge) fetchLeft(ctx context.Context, n int) error {
 	from := &m.sources[n]
 	resourceType, _, _ := strings.Cut(from.left[0], "/")
 	var ids []string
-	for _, reference := range from.left[:min(len(from.left), max(m.s.size, minMerged))] {
+	for _, reference := range from.left[:min(len(from.left), max(m.size, minMerged))] {
 		of, id, _ := strings.Cut(reference, "/")
 		if of != resourceType {
 			break
@@ -420,12 +462,12 @@ func (m *merge) fetchLeft(ctx context.Context, n int) error {
 
 // find finds resources of a type by their ids, and what comes along.
 func (m *merge) find(ctx context.Context, resourceType string, ids []string) (found map[string]message.Entry, others []message.Entry, err error) {
-	parameters := slices.DeleteFunc(slices.Clone(m.s.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
+	parameters := slices.DeleteFunc(slices.Clone(m.query.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})
-	first := searchByIDs(m.s.c.Method, resourceType, parameters, len(ids))
+	first := searchByIDs(m.query.method, resourceType, parameters, len(ids))
 	found = map[string]message.Entry{}
 	for at := (paging.Place{}); !at.Done; {
-		got, next, err := m.page(ctx, len(ids), first, at)
+		got, next, err := m.pages.read(ctx, len(ids), first, at)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -2,7 +2,6 @@ package search
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,32 +31,61 @@ type Searches struct {
 	Limit          int64             // size in bytes up to which an answer is judged
 }
 
-// plan is what is done for a search: what the client asked for, and the branches that answer it.
+// plan is how a search is answered. Nothing changes it once it is made.
 type plan struct {
-	x          *Searches
-	find       finder
-	c          message.Call // the client's
-	i          interaction.Interaction
-	branches   []branch
-	parameters []smart.Parameter // that go to the FHIR server with every branch
-	asked      []smart.Parameter // the client's, as far as they are heeded
-	ignored    []string          // names of unknown parameters, with Prefer: handling=lenient
-	order      []sortKey         // by which the branches' results are merged
-	count      int               // _count; 0 if the client did not say
-	size       int               // matches of a page; 0 leaves it to the FHIR server
-	onlyTotal  bool              // _summary=count or _count=0
-	accurate   bool              // _total=accurate
-	chained    bool              // a chain was looked up by searches of our own
-	nothing    bool              // a chain has found nothing, so neither does the search
-	judged     bool              // entries are looked at one by one
-	includes   includes          // how entries other than matches may come
-	referring  []chain           // what comes along because it refers to matches, found by searches of our own
-	ruled      bool              // policies judge each match, so the server's total would reveal denied matches
-	grants     map[granted][]access.Grant
+	call        message.Call            // the client's, without ignored parameters
+	interaction interaction.Interaction // likewise
+	branches    []branch
+	query       query
+	response    response
+	along       along
+	disclosure  disclosure
 }
 
-// finder calls a function with each resource of a type that a search of the client's own by one parameter would find.
-type finder func(ctx context.Context, resourceType string, by smart.Parameter, do func(*message.Entry) error) error
+// query is what the FHIR server is asked with every branch.
+type query struct {
+	method     string            // the client's: a search that came in a body goes on in a body
+	sent       []smart.Parameter // by the client, which the FHIR server's messages may repeat
+	parameters []smart.Parameter // that go to the FHIR server
+	order      order             // of the branches' results
+	chained    bool              // a chain was looked up by searches of our own
+	nothing    bool              // a chain has found nothing, so neither does the search
+}
+
+// said is what the client has sent, which the FHIR server may repeat.
+func (q query) said() message.Said { return message.Said{}.Parameters(q.sent) }
+
+// response is what the client wants to have answered.
+type response struct {
+	heeded    []smart.Parameter // the client's, as far as they are heeded
+	ignored   []string          // names of unknown parameters, with Prefer: handling=lenient
+	count     int               // _count; 0 if the client did not say
+	onlyTotal bool              // _summary=count or _count=0
+	accurate  bool              // _total=accurate
+}
+
+// along is what comes along with matches.
+type along struct {
+	includes  includes // how entries other than matches may come
+	referring []chain  // what comes along because it refers to matches, found by searches of our own
+}
+
+// disclosure is how far the FHIR server's response may be shown as it is.
+type disclosure struct {
+	judged    bool // entries are looked at one by one
+	ruled     bool // policies judge each match, so the server's total would reveal denied matches
+	countable bool // the FHIR server finds just what may be seen; of some types it finds more, which a number would include
+}
+
+// mayHide reports whether the FHIR server may find matches that are withheld: those that policies deny, or records of
+// other patients. A link to a page that has only these would reveal them, so each page ends with a look ahead.
+func (d disclosure) mayHide() bool { return d.judged && (d.ruled || !d.countable) }
+
+// mayCount reports whether the number of matches that the FHIR server finds may be shown.
+func (d disclosure) mayCount() bool { return !d.ruled && (!d.judged || d.countable) }
+
+// order is the client's _sort.
+type order []sortKey
 
 // sortKey is one of the parameters of _sort.
 type sortKey struct {
@@ -83,10 +111,18 @@ const (
 // R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
 type searchRules struct {
 	x            *Searches
-	s            *plan
+	branches     []branch
 	resourceType string   // that the search is about; empty or [smart.AnyType] if it is about several
 	types        []string // that the branches are about
 	trust        trust
+	onePath      bool // the path names the one type
+	includes     includes
+}
+
+// grants are the rights' grants, each looked up once.
+type grants struct {
+	judge *judge.Judge
+	found map[granted][]access.Grant
 }
 
 // granted is what grants are looked up by.
@@ -95,18 +131,18 @@ type granted struct {
 	permission   smart.Permission
 }
 
-// grantsFor are the rights' grants, looked up once.
-func (s *plan) grantsFor(resourceType string, p smart.Permission) []access.Grant {
+// of are the grants for a type.
+func (g *grants) of(resourceType string, p smart.Permission) []access.Grant {
 	key := granted{resourceType, p}
-	grants, ok := s.grants[key]
+	all, ok := g.found[key]
 	if !ok {
-		grants = s.x.Judge.Rights().For(resourceType, p)
-		if s.grants == nil {
-			s.grants = map[granted][]access.Grant{}
+		all = g.judge.Rights().For(resourceType, p)
+		if g.found == nil {
+			g.found = map[granted][]access.Grant{}
 		}
-		s.grants[key] = grants
+		g.found[key] = all
 	}
-	return grants
+	return all
 }
 
 const (
@@ -117,12 +153,12 @@ const (
 	minMerged = 20
 )
 
-// setJudged says whether entries are looked at one by one. A page of what is not is as long as the FHIR server has it.
-func (s *plan) setJudged(judged bool) {
-	s.judged, s.size = judged, 0
-	if judged {
-		s.size = min(cmp.Or(s.count, DefaultCount), maxCount)
+// pageSize is how many matches a page has. 0 leaves it to the FHIR server: a page that is not judged is as long as the server's.
+func pageSize(judged bool, count int) int {
+	if !judged {
+		return 0
 	}
+	return min(cmp.Or(count, DefaultCount), maxCount)
 }
 
 // call is a search where a branch searches, for so many matches, or as many as the FHIR server likes. One that came in a
@@ -146,13 +182,10 @@ func (b branch) call(method string, parameters []smart.Parameter, size int) mess
 	return message.Call{Method: http.MethodPost, Path: strings.TrimPrefix(path+"/_search", "/"), Header: header, Body: []byte(text)}
 }
 
-// said is what the client has sent, which the FHIR server may repeat.
-func (s *plan) said() message.Said { return message.Said{}.Parameters(s.i.Parameters) }
-
 // isOverAll reports whether the client has named no types, so that the FHIR server need not have them all.
-func (s *plan) isOverAll() bool {
-	return (s.i.Type == "" || s.i.Type == smart.AnyType) &&
-		!slices.ContainsFunc(s.i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
+func isOverAll(i interaction.Interaction) bool {
+	return (i.Type == "" || i.Type == smart.AnyType) &&
+		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
 
 // branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
@@ -182,23 +215,27 @@ type includes struct {
 	iterate    bool // and so on from there
 }
 
-// add notes what a parameter has come along, if it has anything.
-func (i *includes) add(name, modifier string) {
-	switch name {
-	case "_include":
-		i.include = true
-	case "_revinclude":
-		i.revinclude = true
-	default:
-		return
+// includesOf are the includes of a search.
+func includesOf(parameters []smart.Parameter) (all includes) {
+	for _, p := range parameters {
+		name, modifier, _ := strings.Cut(p.Name, ":")
+		switch name {
+		case "_include":
+			all.include = true
+		case "_revinclude":
+			all.revinclude = true
+		default:
+			continue
+		}
+		all.iterate = all.iterate || modifier != ""
 	}
-	i.iterate = i.iterate || modifier != ""
+	return all
 }
 
 // less reports whether an entry comes before another one. What has no value comes last, as on HAPI's server.
-func (s *plan) less(a, b *message.Entry) bool {
-	for i, key := range s.order {
-		x, y := s.rank(a, i), s.rank(b, i)
+func (o order) less(parameters searchparam.Set, a, b *message.Entry) bool {
+	for i, key := range o {
+		x, y := o.rank(parameters, a, i), o.rank(parameters, b, i)
 		switch {
 		case x.Has != y.Has:
 			return x.Has
@@ -213,11 +250,11 @@ func (s *plan) less(a, b *message.Entry) bool {
 }
 
 // rank is where an entry stands by a key, worked out once.
-func (s *plan) rank(e *message.Entry, key int) searchparam.Rank {
+func (o order) rank(parameters searchparam.Set, e *message.Entry, key int) searchparam.Rank {
 	if e.Ranks == nil {
-		e.Ranks = make([]searchparam.Rank, len(s.order))
-		for i, k := range s.order {
-			if p, ok := s.x.Parameters.Lookup(e.Parsed.Type, k.name); ok {
+		e.Ranks = make([]searchparam.Rank, len(o))
+		for i, k := range o {
+			if p, ok := parameters.Lookup(e.Parsed.Type, k.name); ok {
 				e.Ranks[i] = p.Rank(e.Parsed, k.descending)
 			}
 		}

@@ -17,60 +17,106 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// newPlan plans a search. A chain's own searches are made by find.
-func newPlan(ctx context.Context, x *Searches, find finder, c message.Call, i interaction.Interaction) (*plan, error) {
-	s := &plan{x: x, find: find, c: c, i: i}
-	var err error
-	if s.branches, err = branchesOf(x, i); err != nil {
-		return nil, err
+// newPlan plans a search.
+func newPlan(ctx context.Context, x *Searches, c message.Call, i interaction.Interaction) (plan, error) {
+	branches, err := branchesOf(x, i)
+	if err != nil {
+		return plan{}, err
 	}
-	s.ruled = x.Judge.MayDeny() || slices.ContainsFunc(s.branches, func(b branch) bool { return b.byRule })
-	rules := searchRules{x: x, s: s, resourceType: i.Type}
+	rules := newRules(x, i, branches)
+	read, err := rules.apply(ctx, i.Parameters, message.IsLenient(c.Header))
+	if err != nil {
+		return plan{}, err
+	}
+	if most := x.mostRequests(); len(read.order) > 0 && len(branches) > most {
+		return plan{}, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(branches), most)
+	}
+	c, i = withoutIgnored(c, i, read.response.ignored)
+	return plan{
+		call: c, interaction: i, branches: branches, response: read.response,
+		query: query{c.Method, i.Parameters, read.passed, read.order, read.chained, read.nothing},
+		along: along{rules.includes, read.referring},
+		disclosure: disclosure{
+			judged:    rules.trust != open || len(branches) > 1,
+			ruled:     x.Judge.MayDeny() || slices.ContainsFunc(branches, func(b branch) bool { return b.byRule }),
+			countable: !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole && !x.Shared.IsCounted(b.resourceType) }),
+		},
+	}, nil
+}
+
+// newRules are the rules for a search.
+func newRules(x *Searches, i interaction.Interaction, branches []branch) searchRules {
+	rules := searchRules{x: x, branches: branches, resourceType: i.Type, onePath: i.Type != "" && i.Type != smart.AnyType, includes: includesOf(i.Parameters)}
 	if i.Kind == interaction.SystemSearch {
 		if types, _ := typesOf(i.Parameters); len(types) == 1 {
 			rules.resourceType = types[0]
 		}
 	}
 	if rules.types = []string{rules.resourceType}; !interaction.IsType(rules.resourceType) {
-		rules.types = typesIn(s.branches)
+		rules.types = typesIn(branches)
 	}
 	switch { // nothing is covered whole where rules judge each match
 	case x.Judge.Rights().Whole(smart.AnyType, smart.Search):
 		rules.trust = open
-	case len(s.branches) > 0 && !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole }):
+	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole }):
 		rules.trust = whole
 	}
-	if err := rules.apply(ctx, i.Parameters); err != nil {
-		return nil, err
-	}
-	s.dropIgnored()
-	s.setJudged(rules.trust != open || len(s.branches) > 1)
-	if most := s.mostRequests(); len(s.order) > 0 && len(s.branches) > most {
-		return nil, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(s.branches), most)
-	}
-	return s, nil
+	return rules
+}
+
+// effects are what parameters come to.
+type effects struct {
+	response  response
+	passed    []smart.Parameter // go to the FHIR server
+	order     order
+	referring []chain
+	chained   bool // a chain was looked up
+	nothing   bool // a chain has found nothing
 }
 
 // apply takes out the parameters that are done here, and refuses those that tell too much.
-func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) error {
+func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, lenient bool) (all effects, err error) {
 	if err := paging.RefusePaging(parameters); err != nil {
-		return err
+		return all, err
 	}
 	for _, p := range parameters {
-		passed, heeded, err := r.one(ctx, p)
-		if errors.Is(err, errUnknown) && message.IsLenient(r.s.c.Header) && isDroppable(p.Name) {
-			r.s.ignored = append(r.s.ignored, p.Name)
+		one, heeded, err := r.one(ctx, p)
+		if errors.Is(err, errUnknown) && lenient && isDroppable(p.Name) {
+			all.response.ignored = append(all.response.ignored, p.Name)
 			continue
 		}
 		if err != nil {
-			return err
+			return all, err
 		}
-		r.s.parameters = append(r.s.parameters, passed...)
+		all.add(one)
 		if heeded {
-			r.s.asked = append(r.s.asked, p)
+			all.response.read(p)
+			all.response.heeded = append(all.response.heeded, p)
 		}
 	}
-	return nil
+	return all, nil
+}
+
+// add adds the effects of a parameter.
+func (all *effects) add(one effects) {
+	all.passed = append(all.passed, one.passed...)
+	all.order = append(all.order, one.order...)
+	all.referring = append(all.referring, one.referring...)
+	all.chained = all.chained || one.chained
+	all.nothing = all.nothing || one.nothing
+}
+
+// read reads what a parameter that is heeded says about the response.
+func (r *response) read(p smart.Parameter) {
+	switch p.Name {
+	case "_count":
+		r.count, _ = strconv.Atoi(p.Value) // a number, as the rules have checked
+		r.onlyTotal = r.onlyTotal || r.count == 0
+	case "_summary":
+		r.onlyTotal = r.onlyTotal || p.Value == "count"
+	case "_total":
+		r.accurate = p.Value == "accurate"
+	}
 }
 
 // isDroppable reports whether a search without a parameter finds no more than what may be seen, in any order. A chain is not
@@ -79,131 +125,129 @@ func isDroppable(name string) bool {
 	return name != "_sort" && !strings.HasPrefix(name, "_has") && !strings.Contains(name, ".")
 }
 
-// dropIgnored removes the ignored parameters from the client's call, so that links to further pages don't repeat them.
-func (s *plan) dropIgnored() {
-	if len(s.ignored) == 0 {
-		return
+// withoutIgnored removes the ignored parameters from the client's call, so that links to further pages don't repeat them.
+func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string) (message.Call, interaction.Interaction) {
+	if len(ignored) == 0 {
+		return c, i
 	}
-	s.i.Parameters = slices.DeleteFunc(slices.Clone(s.i.Parameters), func(p smart.Parameter) bool { return slices.Contains(s.ignored, p.Name) })
-	if text := smart.EncodeParameters(s.i.Parameters); s.c.Method == http.MethodPost {
-		s.c.Query, s.c.Body = "", []byte(text)
+	i.Parameters = slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return slices.Contains(ignored, p.Name) })
+	if text := smart.EncodeParameters(i.Parameters); c.Method == http.MethodPost {
+		c.Query, c.Body = "", []byte(text)
 	} else {
-		s.c.Query = text
+		c.Query = text
 	}
+	return c, i
 }
 
-// one is what a parameter becomes, and whether it counts.
-func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart.Parameter, heeded bool, err error) {
-	as := []smart.Parameter{p}
+// one is what a parameter comes to, and whether it is heeded.
+func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
+	as := effects{passed: []smart.Parameter{p}}
 	switch p.Name {
 	case "_format", "_pretty":
-		return nil, false, nil
+		return effects{}, false, nil
 	case "_count":
-		n, err := strconv.Atoi(p.Value)
-		if err != nil || n < 0 {
-			return nil, false, message.Invalid(message.ErrSearch, "_count is no number.")
+		if n, err := strconv.Atoi(p.Value); err != nil || n < 0 {
+			return effects{}, false, message.Invalid(message.ErrSearch, "_count is no number.")
 		}
-		r.s.count, r.s.onlyTotal = n, r.s.onlyTotal || n == 0
-		return nil, true, nil
+		return effects{}, true, nil
 	case "_summary":
 		if p.Value == "count" {
-			r.s.onlyTotal = true
-			return nil, true, nil
+			return effects{}, true, nil
 		}
 	case "_type":
 		if r.trust == open && r.resourceType == "" {
 			return as, true, nil
 		}
-		return nil, true, r.checkType()
+		return effects{}, true, r.checkType()
 	case "_total":
-		r.s.accurate = p.Value == "accurate"
-		if len(r.s.branches) > 1 {
-			return nil, true, nil
+		if len(r.branches) > 1 {
+			return effects{}, true, nil
 		}
 		return as, true, nil
 	case "_sort":
-		return as, true, r.sort(p.Value)
+		as.order, err = r.sort(p.Value)
+		return as, true, err
 	}
 	return r.confined(ctx, p)
 }
 
 // checkType refuses _type where it is not for: a search by type has its type in the path.
 func (r searchRules) checkType() error {
-	if r.s.i.Type != "" && r.s.i.Type != smart.AnyType {
+	if r.onePath {
 		return message.Invalid(message.ErrSearch, "_type is for searches over several types.")
 	}
 	return nil
 }
 
-// confined is what a parameter becomes that says what is found, or how much of it is answered.
-func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []smart.Parameter, heeded bool, err error) {
-	as := []smart.Parameter{p}
+// confined is what a parameter comes to that says what is found, or how much of it is answered.
+func (r searchRules) confined(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
+	as := effects{passed: []smart.Parameter{p}}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
-	case len(r.s.branches) > 1 && (name == "_summary" || name == "_elements"):
-		return nil, false, nil // what two branches find is known by elements that would be missing
+	case len(r.branches) > 1 && (name == "_summary" || name == "_elements"):
+		return effects{}, false, nil // what two branches find is known by elements that would be missing
 	case r.trust == open:
-		r.s.includes.add(name, modifier)
 		return as, true, nil
 	case name == "_include":
-		as, err = r.include(p, modifier)
+		as.passed, err = r.include(p, modifier)
 		return as, true, err
 	case name == "_revinclude":
-		as, err = r.revinclude(p, modifier)
+		as.passed, as.referring, err = r.revinclude(p, modifier)
 		return as, true, err
 	case name == "_summary", name == "_elements":
 		// An answer without all its elements cannot be judged.
-		if r.trust == bound || r.mayInclude() || modifier != "" {
-			return nil, false, nil
+		if r.trust == bound || r.includes != (includes{}) || modifier != "" {
+			return effects{}, false, nil
 		}
 		return as, true, nil
 	case name == "_contained" && p.Value == "false":
-		return nil, false, nil
+		return effects{}, false, nil
 	case telling[name] != "":
-		return nil, false, message.Forbidden(message.ErrOracle, "%s is not allowed under these scopes: %s.", name, telling[name])
+		return effects{}, false, message.Forbidden(message.ErrOracle, "%s is not allowed under these scopes: %s.", name, telling[name])
 	case name == "_has", strings.Contains(p.Name, "."):
 		if !interaction.IsType(r.resourceType) {
-			return nil, false, message.Invalid(message.ErrSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
+			return effects{}, false, message.Invalid(message.ErrSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
 		}
 		as, err = r.chained(ctx, p)
 		return as, true, err
 	}
 	for _, t := range r.types {
-		if err := checkPlain(r.x, t, name, modifier, p.Value); err != nil {
-			return nil, false, err
+		if err := checkPlain(r.x.Parameters, t, name, modifier, p.Value); err != nil {
+			return effects{}, false, err
 		}
 	}
 	return as, true, nil
 }
 
-// sort reads _sort, and refuses an order by anything but the resource's own elements.
-func (r searchRules) sort(value string) error {
-	if r.trust == open && len(r.s.branches) == 1 {
-		return nil
+// sort reads _sort, and refuses an order by anything but the resource's own elements. The order is empty if one branch
+// is sorted by the FHIR server.
+func (r searchRules) sort(value string) (by order, err error) {
+	if r.trust == open && len(r.branches) == 1 {
+		return nil, nil
 	}
 	for name := range strings.SplitSeq(value, ",") {
 		name, descending := strings.CutPrefix(name, "-")
 		if err := r.checkSort(name); err != nil {
-			return err
+			return nil, err
 		}
-		if len(r.s.branches) > 1 {
-			r.s.order = append(r.s.order, sortKey{name, descending})
+		if len(r.branches) > 1 {
+			by = append(by, sortKey{name, descending})
 		}
 	}
-	return nil
+	return by, nil
 }
 
 // checkSort refuses to sort by a reference, since the order may be that of the resources to which they are, and, where
 // several searches are joined, by what cannot be evaluated here.
 func (r searchRules) checkSort(name string) error {
-	for _, b := range r.s.branches {
+	for _, b := range r.branches {
 		p, ok := r.x.Parameters.Lookup(b.resourceType, name)
 		switch {
 		case !ok && telling[name] == "" && !strings.Contains(name, "."):
 			return unknown(b.resourceType, name)
-		case !isPlainKey(r.x, b.resourceType, name):
+		case !isPlainKey(r.x.Parameters, b.resourceType, name):
 			return message.Forbidden(message.ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
-		case len(r.s.branches) > 1 && !p.CanSort():
+		case len(r.branches) > 1 && !p.CanSort():
 			return message.Forbidden(message.ErrCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
 		}
 	}
@@ -233,8 +277,8 @@ var modifiers = map[searchparam.Kind][]string{
 
 // checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
 // terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
-func checkPlain(x *Searches, resourceType, name, modifier, value string) error {
-	parameter, ok := x.Parameters.Lookup(resourceType, name)
+func checkPlain(known searchparam.Set, resourceType, name, modifier, value string) error {
+	parameter, ok := known.Lookup(resourceType, name)
 	switch {
 	case !ok:
 		return unknown(resourceType, name)
@@ -262,15 +306,15 @@ func unknown(resourceType, name string) error {
 }
 
 // isPlainKey reports whether a key of _sort is about what is in a resource itself.
-func isPlainKey(x *Searches, resourceType, name string) bool {
-	p, ok := x.Parameters.Lookup(resourceType, name)
+func isPlainKey(known searchparam.Set, resourceType, name string) bool {
+	p, ok := known.Lookup(resourceType, name)
 	return ok && p.Kind != searchparam.Reference && telling[name] == ""
 }
 
 // isPlainOrder reports whether all keys of _sort are about what is in a resource itself.
-func isPlainOrder(x *Searches, resourceType, value string) bool {
+func isPlainOrder(known searchparam.Set, resourceType, value string) bool {
 	for key := range strings.SplitSeq(value, ",") {
-		if !isPlainKey(x, resourceType, strings.TrimPrefix(key, "-")) {
+		if !isPlainKey(known, resourceType, strings.TrimPrefix(key, "-")) {
 			return false
 		}
 	}
@@ -285,9 +329,9 @@ func (x *Searches) IsPlain(i interaction.Interaction) bool {
 		case isHarmless[p.Name]:
 			return false
 		case p.Name == "_sort":
-			return !isPlainOrder(x, i.Type, p.Value)
+			return !isPlainOrder(x.Parameters, i.Type, p.Value)
 		}
-		return telling[name] != "" || checkPlain(x, i.Type, name, modifier, p.Value) != nil
+		return telling[name] != "" || checkPlain(x.Parameters, i.Type, name, modifier, p.Value) != nil
 	})
 }
 

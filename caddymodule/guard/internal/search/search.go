@@ -14,60 +14,63 @@ import (
 
 // Search answers a search by type, in a compartment, or of the system.
 func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	s, err := newPlan(ctx, x, x.each, c, i)
+	p, err := newPlan(ctx, x, c, i)
 	if err != nil {
 		return nil, err
 	}
-	self := x.At.URL(i.Path(), smart.EncodeParameters(s.asked))
-	if s.onlyTotal {
-		n, err := s.counted(ctx)
+	self := x.At.URL(i.Path(), smart.EncodeParameters(p.response.heeded))
+	if p.response.onlyTotal {
+		n, err := x.count(ctx, p.query, p.branches, p.disclosure)
 		if err != nil {
 			return nil, err
 		}
 		out := &message.Bundle{Kind: "searchset", Total: n, Links: message.Links{{Relation: "self", URL: self}}}
 		return out.Answer(), nil
 	}
-	return s.page(ctx, paging.Position{}, self)
+	return x.page(ctx, p, paging.Position{}, self)
 }
 
 // PageAt answers a link to a page.
 func (x *Searches) PageAt(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
-	s, err := newPlan(ctx, x, x.each, c, i)
-	if err == nil && len(at.Places) != len(s.branches) {
+	p, err := newPlan(ctx, x, c, i)
+	if err == nil && len(at.Places) != len(p.branches) {
 		err = message.NotFound()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.page(ctx, at, self)
+	return x.page(ctx, p, at, self)
 }
 
 // Check refuses a search that would be refused, and asks for nothing that it finds but by chains.
 func (x *Searches) Check(ctx context.Context, c message.Call, i interaction.Interaction) error {
-	_, err := newPlan(ctx, x, x.each, c, i)
+	_, err := newPlan(ctx, x, c, i)
 	return err
 }
 
 // page answers with the matches from a position on.
-func (s *plan) page(ctx context.Context, from paging.Position, self string) (*message.Answer, error) {
-	m := newMerge(s, from)
-	defer m.release()
-	entries, err := m.fill(ctx)
+func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self string) (*message.Answer, error) {
+	m := newMerge(x, p, from)
+	defer func() { m.pages.release(m.matches) }()
+	entries, err := m.entries(ctx, p.along)
 	if err != nil {
 		return nil, err
 	}
 	to := m.position(from)
-	total, err := s.total(ctx, m, from, to)
+	total, err := x.total(ctx, p, m, from, to)
 	if err != nil {
 		return nil, err
 	}
-	out := &message.Bundle{Kind: "searchset", Total: total, Entries: s.localized(entries), Links: message.Links{{Relation: "self", URL: self}}}
+	if p.disclosure.judged {
+		localize(x.At.URL("", "")+"/", entries)
+	}
+	out := &message.Bundle{Kind: "searchset", Total: total, Entries: entries, Links: message.Links{{Relation: "self", URL: self}}}
 	if from.IsStart() {
-		out.Entries = append(out.Entries, s.outcome()...)
+		out.Entries = append(out.Entries, outcome(p.response.ignored)...)
 	}
 	if !to.IsEnd() {
 		to.Total = max(total, 0)
-		next, err := s.nextLink(ctx, to)
+		next, err := x.nextLink(ctx, p.call, p.interaction, to)
 		if err != nil {
 			return nil, err
 		}
@@ -77,32 +80,32 @@ func (s *plan) page(ctx context.Context, from paging.Position, self string) (*me
 }
 
 // outcome returns the entry that names the ignored parameters, if there are any.
-func (s *plan) outcome() []message.Entry {
-	if len(s.ignored) == 0 {
+func outcome(ignored []string) []message.Entry {
+	if len(ignored) == 0 {
 		return nil
 	}
 	text := `{"resourceType":"OperationOutcome","issue":[{"severity":"warning","code":"not-supported","diagnostics":` +
-		message.Quoted("Unknown search parameters were ignored: "+strings.Join(s.ignored, ", ")+".") + `}]}`
+		message.Quoted("Unknown search parameters were ignored: "+strings.Join(ignored, ", ")+".") + `}]}`
 	return []message.Entry{{Resource: []byte(text), Search: []byte(`{"mode":"outcome"}`)}}
 }
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
 // tell, too, until one of them hides a match, or what all pages have had if there are no more. -1 if none is known to be
 // right.
-func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
+func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.Position) (int, error) {
 	switch {
-	case !s.judged:
+	case !p.disclosure.judged:
 		return m.told, nil
 	case to.IsEnd() && !slices.ContainsFunc(to.Places, func(at paging.Place) bool { return at.Cut }):
 		return to.Shown, nil
-	case from.Total > 0 && (m.dropped == 0 || len(s.branches) > 1):
+	case from.Total > 0 && (m.dropped == 0 || len(p.branches) > 1):
 		return from.Total, nil
-	case s.ruled || !from.IsStart():
+	case p.disclosure.ruled || !from.IsStart():
 		return -1, nil
-	case len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
+	case len(p.branches) == 1 && m.dropped == 0 && p.disclosure.countable:
 		return m.told, nil
-	case s.accurate:
-		return s.counted(ctx)
+	case p.response.accurate:
+		return x.count(ctx, p.query, p.branches, p.disclosure)
 	}
 	return -1, nil
 }
@@ -127,20 +130,16 @@ func (m *merge) position(from paging.Position) paging.Position {
 }
 
 // nextLink is the link to the next page.
-func (s *plan) nextLink(ctx context.Context, at paging.Position) (string, error) {
+func (x *Searches) nextLink(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (string, error) {
 	if !slices.ContainsFunc(at.Places, paging.Place.IsFirst) {
-		return s.x.Pages.Seal(ctx, s.x.Pages.Begun(s.c, s.i, at))
+		return x.Pages.Seal(ctx, x.Pages.Begun(c, i, at))
 	}
-	return s.x.Pages.Seal(ctx, paging.AsSent(s.c, at))
+	return x.Pages.Seal(ctx, paging.AsSent(c, at))
 }
 
-// localized are the entries as clients are to see them. Of a judged one nothing is said but what it is: a score tells
-// how common words are in all records.
-func (s *plan) localized(entries []message.Entry) []message.Entry {
-	if !s.judged {
-		return entries
-	}
-	base := s.x.At.URL("", "") + "/"
+// localize makes judged entries what clients are to see, with URLs below a base. Nothing is said of an entry but what it
+// is: a score tells how common words are in all records.
+func localize(base string, entries []message.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		e.FullURL = base + e.Parsed.Type + "/" + e.Parsed.ID
@@ -150,7 +149,6 @@ func (s *plan) localized(entries []message.Entry) []message.Entry {
 		}
 		e.Request, e.Response = nil, nil
 	}
-	return entries
 }
 
 var (
@@ -165,31 +163,21 @@ const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
 
-// isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
-// dropped from answers, but it would be in a number.
-func (s *plan) isCountable() bool {
-	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole && !s.x.Shared.IsCounted(b.resourceType) })
-}
-
-// mayHide reports whether the FHIR server may find matches that are withheld: those that policies deny, or records of
-// other patients. A link to a page that has only these would reveal them, so each page ends with a look ahead.
-func (s *plan) mayHide() bool { return s.judged && (s.ruled || !s.isCountable()) }
-
-// counted is the number of matches, of which those that several branches find count once.
-func (s *plan) counted(ctx context.Context) (int, error) {
-	if s.nothing {
+// count is the number of matches, of which those that several branches find count once.
+func (x *Searches) count(ctx context.Context, q query, branches []branch, d disclosure) (int, error) {
+	if q.nothing {
 		return 0, nil
 	}
-	if s.ruled || s.judged && !s.isCountable() {
+	if !d.mayCount() {
 		return 0, message.Forbidden(message.ErrOracle, "The number of matches is not told under these scopes: some could be records of others.")
 	}
 	total := 0
-	for rest := s.branches; len(rest) > 0; {
+	for rest := branches; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].resourceType == rest[0].resourceType {
 			n++
 		}
-		of, err := s.union(ctx, rest[:n])
+		of, err := x.countUnion(ctx, q, rest[:n])
 		if err != nil {
 			return 0, err
 		}
@@ -198,8 +186,8 @@ func (s *plan) counted(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// union counts what some branches of a type find, by inclusion and exclusion.
-func (s *plan) union(ctx context.Context, branches []branch) (int, error) {
+// countUnion counts what some branches of a type find, by inclusion and exclusion.
+func (x *Searches) countUnion(ctx context.Context, q query, branches []branch) (int, error) {
 	if len(branches) > maxCounted {
 		return 0, message.TooCostly("The number of matches is not told under these scopes: too many searches find them.")
 	}
@@ -216,7 +204,7 @@ func (s *plan) union(ctx context.Context, branches []branch) (int, error) {
 				}
 			}
 		}
-		n, err := s.countOf(ctx, both)
+		n, err := x.countBranch(ctx, q, both)
 		if err != nil {
 			return 0, err
 		}
@@ -225,14 +213,14 @@ func (s *plan) union(ctx context.Context, branches []branch) (int, error) {
 	return max(total, 0), nil
 }
 
-// countOf asks the FHIR server how much a branch finds.
-func (s *plan) countOf(ctx context.Context, b branch) (int, error) {
-	parameters := slices.Concat(s.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
-	a, err := s.x.Server.Ask(ctx, b.call(s.c.Method, parameters, 0))
+// countBranch asks the FHIR server how much a branch finds.
+func (x *Searches) countBranch(ctx context.Context, q query, b branch) (int, error) {
+	parameters := slices.Concat(q.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
+	a, err := x.Server.Ask(ctx, b.call(q.method, parameters, 0))
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.At.BundleOf(a, false, nil, s.said)
+	got, err := x.At.BundleOf(a, false, nil, q.said)
 	switch {
 	case err != nil:
 		return 0, err

@@ -15,7 +15,8 @@ import (
 
 // Selection is a search of the client's own for the one resource that criteria mean.
 type Selection struct {
-	plan *plan
+	x    *Searches
+	plan plan
 	// Parameters are the criteria as the rules for searches have left them.
 	Parameters []smart.Parameter
 	// nothing: a chain has found nothing, so neither do the criteria.
@@ -27,11 +28,11 @@ type Selection struct {
 // Selecting plans a selection among the resources of a type.
 func (x *Searches) Selecting(ctx context.Context, resourceType string, parameters []smart.Parameter) (*Selection, error) {
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
-	s, err := newPlan(ctx, x, x.each, message.Get(resourceType, ""), i)
+	p, err := newPlan(ctx, x, message.Get(resourceType, ""), i)
 	if err != nil {
 		return nil, err
 	}
-	return &Selection{s, s.parameters, s.nothing, s.includes == (includes{}) && !s.onlyTotal && s.count == 0}, nil
+	return &Selection{x, p, p.query.parameters, p.query.nothing, p.along.includes == (includes{}) && !p.response.onlyTotal && p.response.count == 0}, nil
 }
 
 var errSeveral = errors.New("several resources match the criteria")
@@ -39,11 +40,10 @@ var errSeveral = errors.New("several resources match the criteria")
 // One is the id of the resource that is meant, among those that the client may find; empty if there is none. Several are
 // refused.
 func (of *Selection) One(ctx context.Context) (string, error) {
-	s := of.plan
-	s.count = 2
-	s.setJudged(true)
+	p := of.plan
+	p.response.count, p.disclosure.judged = 2, true
 	var found []message.Entry
-	err := s.each(ctx, s.x.Requests, func(e *message.Entry) error {
+	err := of.x.eachOf(ctx, p, of.x.Requests, func(e *message.Entry) error {
 		if found = append(found, *e); len(found) > 1 {
 			return errSeveral
 		}
@@ -71,18 +71,18 @@ func (x *Searches) each(ctx context.Context, resourceType string, p smart.Parame
 		parameters = append(parameters, p)
 	}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
-	s, err := newPlan(ctx, x, x.each, message.Get(resourceType, ""), i)
+	found, err := newPlan(ctx, x, message.Get(resourceType, ""), i)
 	if err != nil {
 		return err
 	}
-	s.setJudged(true)
-	return s.each(ctx, maxLookUps, do)
+	found.disclosure.judged = true
+	return x.eachOf(ctx, found, maxLookUps, do)
 }
 
-// each calls a function with each match, all of which must be on so many pages of the FHIR server.
-func (s *plan) each(ctx context.Context, pages int, do func(*message.Entry) error) error {
-	m := newMerge(s, paging.Position{})
-	m.most = pages * len(s.branches)
+// eachOf calls a function with each match of a plan, all of which must be on so many pages of the FHIR server.
+func (x *Searches) eachOf(ctx context.Context, p plan, pages int, do func(*message.Entry) error) error {
+	m := newMerge(x, p, paging.Position{})
+	m.most = pages * len(p.branches)
 	e, err := m.next(ctx)
 	for ; err == nil && e != nil; e, err = m.next(ctx) {
 		if err := do(e); err != nil {
