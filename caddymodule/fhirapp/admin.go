@@ -17,43 +17,51 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-func init() { caddy.RegisterModule(new(adminAPI)) }
+func init() { caddy.RegisterModule(new(AdminAPI)) }
 
 // CaddyModule returns the Caddy module information.
-func (*adminAPI) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &adminAPI{running: caddy.ActiveContext} }}
+func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &AdminAPI{Running: caddy.ActiveContext} }}
 }
 
-func (a *adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{
+// Routes returns the routes of the core and of features.
+func (a *AdminAPI) Routes() []caddy.AdminRoute {
+	routes := []caddy.AdminRoute{
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
-		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
-		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
-		{Pattern: adminKeys, Handler: adminMethods{http.MethodGet: a.onKeys(readKeys), http.MethodPost: a.onKeys(rotateKeys)}},
-		{Pattern: adminKeys + "/", Handler: adminMethods{http.MethodDelete: a.onKeys(retireKey)}},
-		{Pattern: "/fhir/refusals", Handler: adminMethods{http.MethodGet: a.refusals}},
-		{Pattern: "/fhir/backup", Handler: adminMethods{http.MethodGet: a.backup}},
-		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
-		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.Server(endSession)}},
-		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.Server(endGrants)}},
-		{Pattern: adminIDPs, Handler: adminMethods{http.MethodGet: a.Server(listIDPs)}},
-		{Pattern: adminIDPs + "/", Handler: adminMethods{http.MethodPost: a.Server(acceptDenials)}},
-		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.Server(resetFactors)}},
-		{Pattern: adminClients, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
-		{Pattern: adminClients + "/", Handler: adminMethods{
+		{Pattern: "/fhir/status", Handler: AdminMethods{http.MethodGet: a.status}},
+		{Pattern: "/fhir/ready", Handler: AdminMethods{http.MethodGet: a.ready}},
+		{Pattern: adminKeys, Handler: AdminMethods{http.MethodGet: a.onKeys(readKeys), http.MethodPost: a.onKeys(rotateKeys)}},
+		{Pattern: adminKeys + "/", Handler: AdminMethods{http.MethodDelete: a.onKeys(retireKey)}},
+		{Pattern: "/fhir/refusals", Handler: AdminMethods{http.MethodGet: a.refusals}},
+		{Pattern: "/fhir/backup", Handler: AdminMethods{http.MethodGet: a.backup}},
+		{Pattern: adminSessions, Handler: AdminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
+		{Pattern: adminSessions + "/", Handler: AdminMethods{http.MethodDelete: a.Server(endSession)}},
+		{Pattern: adminGrants, Handler: AdminMethods{http.MethodDelete: a.Server(endGrants)}},
+		{Pattern: adminIDPs, Handler: AdminMethods{http.MethodGet: a.Server(listIDPs)}},
+		{Pattern: adminIDPs + "/", Handler: AdminMethods{http.MethodPost: a.Server(acceptDenials)}},
+		{Pattern: adminFactors, Handler: AdminMethods{http.MethodDelete: a.Server(resetFactors)}},
+		{Pattern: adminClients, Handler: AdminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
+		{Pattern: adminClients + "/", Handler: AdminMethods{
 			http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster), http.MethodPost: a.Roster(actOnClient),
 		}},
-		{Pattern: adminUsers, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
-		{Pattern: adminUsers + "/", Handler: adminMethods{http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster)}},
-		{Pattern: "/fhir/roster", Handler: adminMethods{http.MethodDelete: a.Roster(resetRoster)}},
-		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
+		{Pattern: adminUsers, Handler: AdminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
+		{Pattern: adminUsers + "/", Handler: AdminMethods{http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster)}},
+		{Pattern: "/fhir/roster", Handler: AdminMethods{http.MethodDelete: a.Roster(resetRoster)}},
+		{Pattern: "/fhir/expansions", Handler: AdminMethods{http.MethodDelete: a.purge}},
 	}
+	for _, more := range featureRoutes {
+		routes = append(routes, more(a)...)
+	}
+	return routes
 }
 
-// adminMethods are the handlers of a path by method. Their results are encoded as JSON.
-type adminMethods map[string]func(*http.Request) (any, error)
+// AdminMethods are the handlers of a path by method. A result that is an [http.Handler] writes the response itself. Other
+// results are encoded as JSON, with the status of a method StatusCode() int if there is one. Errors get their status from
+// [caddy.APIError]; an unavailable store is 503.
+type AdminMethods map[string]func(*http.Request) (any, error)
 
-func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+// ServeHTTP refuses requests of other sites' pages, and methods without a handler.
+func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
 		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}
 	}
@@ -72,13 +80,13 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		}
 		return failure
 	}
-	if stream, ok := answer.(interface{ stream(w http.ResponseWriter) }); ok {
-		stream.stream(w)
+	if handler, ok := answer.(http.Handler); ok {
+		handler.ServeHTTP(w, r)
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if other, ok := answer.(interface{ status() int }); ok {
-		w.WriteHeader(other.status())
+	if other, ok := answer.(interface{ StatusCode() int }); ok {
+		w.WriteHeader(other.StatusCode())
 	}
 	return json.NewEncoder(w).Encode(answer)
 }
@@ -103,10 +111,10 @@ type status struct {
 	Caches      []front.Statistics         `json:"expansion_caches"`
 }
 
-func (a *adminAPI) status(*http.Request) (any, error) {
+func (a *AdminAPI) status(*http.Request) (any, error) {
 	s := status{Definitions: expand.LoadedDefinitions(), Caches: []front.Statistics{}}
 	expand.EachCache(func(c expand.Cache) { s.Caches = append(s.Caches, c.Statistics()) })
-	app, err := fhirbase.FindAny[*App](a.running())
+	app, err := fhirbase.FindAny[*App](a.Running())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
@@ -119,11 +127,11 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 }
 
 // ready says whether this gateway can serve everything, and if not, why.
-func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.running()) }
+func (a *AdminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.Running()) }
 
 // refusals are those of ?client_id=.
-func (a *adminAPI) refusals(r *http.Request) (any, error) {
-	app, err := a.app()
+func (a *AdminAPI) refusals(r *http.Request) (any, error) {
+	app, err := a.App()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +142,7 @@ func (a *adminAPI) refusals(r *http.Request) (any, error) {
 	return refusals.Of(app.Issuer, id), nil
 }
 
-func (a *adminAPI) purge(r *http.Request) (any, error) {
+func (a *AdminAPI) purge(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "url" && name != "system" || query.Get(name) == "" {
@@ -146,6 +154,6 @@ func (a *adminAPI) purge(r *http.Request) (any, error) {
 }
 
 var (
-	_ caddy.AdminRouter  = (*adminAPI)(nil)
-	_ caddy.AdminHandler = adminMethods{}
+	_ caddy.AdminRouter  = (*AdminAPI)(nil)
+	_ caddy.AdminHandler = AdminMethods{}
 )

@@ -29,12 +29,33 @@ func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string)
 	t.Helper()
 	mux := http.NewServeMux()
 	var err error
-	for _, route := range (&adminAPI{running: func() caddy.Context { return ctx }}).Routes() {
+	for _, route := range (&AdminAPI{Running: func() caddy.Context { return ctx }}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
 	}
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
 	return w, err
+}
+
+// Features add routes, and an answer that is a handler writes itself.
+func TestFeatureRoutes(t *testing.T) {
+	before := featureRoutes
+	t.Cleanup(func() { featureRoutes = before })
+	RegisterAdminRoutes(func(a *AdminAPI) []caddy.AdminRoute {
+		return []caddy.AdminRoute{{Pattern: "/fhir/feature", Handler: AdminMethods{http.MethodGet: func(*http.Request) (any, error) {
+			_, err := a.App()
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), err
+		}}}}
+	})
+	if w, err := admin(t, exampleGateway(t, nil).Context, http.MethodGet, "/fhir/feature"); err != nil || w.Code != http.StatusTeapot {
+		t.Error(w.Code, err)
+	}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	defer cancel()
+	var failure caddy.APIError
+	if _, err := admin(t, ctx, http.MethodGet, "/fhir/feature"); !errors.As(err, &failure) || failure.HTTPStatus != http.StatusNotFound {
+		t.Errorf("without the app: %v", err)
+	}
 }
 
 func TestAdminStatus(t *testing.T) {
@@ -78,7 +99,7 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Site", site)
 		}
 		answer := func(*http.Request) (any, error) { return struct{}{}, nil }
-		err := adminMethods{http.MethodGet: answer}.ServeHTTP(httptest.NewRecorder(), r)
+		err := AdminMethods{http.MethodGet: answer}.ServeHTTP(httptest.NewRecorder(), r)
 		var failed caddy.APIError
 		if got := errors.As(err, &failed) && failed.HTTPStatus == http.StatusForbidden; got != refused {
 			t.Errorf("Sec-Fetch-Site %q: %v", site, err)
@@ -91,7 +112,7 @@ func TestAdminStoreFails(t *testing.T) {
 	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
 		answer := func(*http.Request) (any, error) { return nil, fmt.Errorf("ending a session: %w", cause) }
 		w := httptest.NewRecorder()
-		err := adminMethods{http.MethodDelete: answer}.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/fhir/sessions/1", nil))
+		err := AdminMethods{http.MethodDelete: answer}.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/fhir/sessions/1", nil))
 		var failed caddy.APIError
 		if !errors.As(err, &failed) || failed.HTTPStatus != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%v: %v", cause, err)
@@ -175,7 +196,7 @@ func TestAdminModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.New().(*adminAPI).running == nil {
+	if info.New().(*AdminAPI).Running == nil {
 		t.Error("it knows no configuration")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// adminAPI serves `/fhir/` of Caddy's admin API:
+// AdminAPI serves `/fhir/` of Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
 //	GET    /fhir/ready        whether everything can be served; 503 if not
@@ -31,24 +31,35 @@ import (
 //	POST   /fhir/clients/{id}/approve, /secret  approves one that registered itself; gives one a new secret
 //	…      /fhir/users        the same of people, but for secrets and approval
 //	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
-type adminAPI struct {
-	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
-	running func() caddy.Context
+//
+// Features add routes by [RegisterAdminRoutes].
+type AdminAPI struct {
+	// Running returns the configuration in force: while a new one starts, not the one this router belongs to.
+	Running func() caddy.Context `json:"-"`
 }
 
-// app is the running one. Without one, the answer is 404.
-func (a *adminAPI) app() (*App, error) {
-	app, err := fhirbase.Find[*App](a.running())
+// featureRoutes return the routes of features.
+var featureRoutes []func(*AdminAPI) []caddy.AdminRoute
+
+// RegisterAdminRoutes adds routes of a feature below `/fhir/` of Caddy's admin API. Their handlers should be [AdminMethods]. It
+// must be called from init.
+func RegisterAdminRoutes(routes func(*AdminAPI) []caddy.AdminRoute) {
+	featureRoutes = append(featureRoutes, routes)
+}
+
+// App returns the running app. Without one, the error has status 404.
+func (a *AdminAPI) App() (*App, error) {
+	app, err := fhirbase.Find[*App](a.Running())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return app, nil
 }
 
-// Server calls a function with the running authorization server. Without one, the answer is 404.
-func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+// Server calls a function with the running authorization server. Without one, the response is 404.
+func (a *AdminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := a.app()
+		app, err := a.App()
 		if err != nil {
 			return nil, err
 		}

@@ -35,8 +35,8 @@ type backedUp interface {
 
 var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/replicas.md)")
 
-func (a *adminAPI) backup(r *http.Request) (any, error) {
-	app, err := fhirbase.FindAny[*App](a.running())
+func (a *AdminAPI) backup(r *http.Request) (any, error) {
+	app, err := fhirbase.FindAny[*App](a.Running())
 	switch {
 	case err != nil:
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
@@ -46,7 +46,7 @@ func (a *adminAPI) backup(r *http.Request) (any, error) {
 	b := backup{ctx: r.Context(), issuer: app.Issuer}
 	b.file, _ = app.Stores().Durable.(backedUp)
 	if len(app.StoreKeys) == 0 {
-		b.storage = a.running().Storage()
+		b.storage = a.Running().Storage()
 	}
 	if b.file == nil && b.storage == nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errNothingToBackUp}
@@ -54,8 +54,8 @@ func (a *adminAPI) backup(r *http.Request) (any, error) {
 	return b, nil
 }
 
-// stream writes the archive. One that is cut off has no end, and the connection breaks, so that nobody takes it for whole.
-func (b backup) stream(w http.ResponseWriter) {
+// ServeHTTP writes the archive. One that is cut off has no end, and the connection breaks, so that nobody takes it for whole.
+func (b backup) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-tar")
 	if err := b.write(tar.NewWriter(w)); err != nil {
 		panic(http.ErrAbortHandler)

@@ -45,8 +45,8 @@ type grantsOfPeople struct {
 	Failed int              `json:"failed"`
 }
 
-// status distinguishes an answer with failures from one without.
-func (g grantsOfPeople) status() int {
+// StatusCode distinguishes an answer with failures from one without.
+func (g grantsOfPeople) StatusCode() int {
 	if g.Failed > 0 {
 		return http.StatusMultiStatus
 	}

@@ -19,9 +19,9 @@ type keysInfo struct {
 }
 
 // onKeys calls a function with the keys, and answers with those that there are then.
-func (a *adminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
+func (a *AdminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := a.app()
+		app, err := a.App()
 		if err != nil {
 			return nil, err
 		}

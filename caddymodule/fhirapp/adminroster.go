@@ -32,9 +32,9 @@ type rosterRequest struct {
 }
 
 // Roster calls a function with what a request below /fhir/clients or /fhir/users is about.
-func (a *adminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.Request) (any, error) {
+func (a *AdminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := a.app()
+		app, err := a.App()
 		if err != nil {
 			return nil, err
 		}

@@ -207,7 +207,7 @@ func TestNames(t *testing.T) {
 // all others stay in force, and the operator can remove them.
 func TestBadNamesInStore(t *testing.T) {
 	g := rosterGateway{exampleGateway(t, nil), t}
-	app, err := (&adminAPI{running: func() caddy.Context { return g.Context }}).app()
+	app, err := (&AdminAPI{Running: func() caddy.Context { return g.Context }}).App()
 	if err != nil {
 		t.Fatal(err)
 	}

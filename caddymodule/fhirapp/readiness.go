@@ -29,7 +29,8 @@ type readiness struct {
 	IdentityProviders []authorize.ProviderState `json:"identity_providers,omitempty"`
 }
 
-func (r *readiness) status() int { return statusOf(r.Ready) }
+// StatusCode is 503 for a gateway that is not ready.
+func (r *readiness) StatusCode() int { return statusOf(r.Ready) }
 
 func statusOf(well bool) int {
 	if well {
@@ -138,7 +139,7 @@ func healthHandler(running func() caddy.Context) http.Handler {
 		if err != nil {
 			answer = &readiness{Problems: []string{err.Error()}}
 		}
-		writeHealth(w, answer.status(), answer)
+		writeHealth(w, answer.StatusCode(), answer)
 	})
 	return mux
 }

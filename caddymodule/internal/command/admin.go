@@ -15,20 +15,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// request is one to the admin API.
-type request struct {
-	method string
-	path   []string   // below /fhir, unescaped
-	query  url.Values // a parameter whose first value is empty is left out
-	body   []byte
+// Request is a request to the admin API.
+type Request struct {
+	Method string     // of HTTP
+	Path   []string   // below /fhir, unescaped
+	Query  url.Values // parameters whose first value is empty are omitted
+	Body   []byte     // JSON; may be nil
 }
 
-func (r request) target() string {
+func (r Request) target() string {
 	target := "/fhir"
-	for _, part := range r.path {
+	for _, part := range r.Path {
 		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // lest . and .. be taken for folders
 	}
-	query := maps.Clone(r.query)
+	query := maps.Clone(r.Query)
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -38,7 +38,7 @@ func (r request) target() string {
 
 // asking sends a request to the admin API, and returns the body of its answer. A refusal is an error with the
 // gateway's reason.
-type asking func(context.Context, request) ([]byte, error)
+type asking func(context.Context, Request) ([]byte, error)
 
 func addAdminFlags(cmd *cobra.Command) {
 	cmd.Flags().String("address", "", "address of the admin API, if it is not the default or in --config")
@@ -56,15 +56,15 @@ func adminAPI(cmd *cobra.Command) (asking, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin API: %w", err)
 	}
-	return func(_ context.Context, r request) ([]byte, error) {
+	return func(_ context.Context, r Request) ([]byte, error) {
 		header := http.Header{}
-		if r.body != nil {
+		if r.Body != nil {
 			header.Set("Content-Type", "application/json")
 		}
-		response, err := caddycmd.AdminAPIRequest(address, r.method, r.target(), header, bytes.NewReader(r.body))
+		response, err := caddycmd.AdminAPIRequest(address, r.Method, r.target(), header, bytes.NewReader(r.Body))
 		if err != nil {
 			// The text has the URL, whose query may name a hundred people.
-			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), request{path: r.path}.target()))
+			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 		return text, errors.Join(err, response.Body.Close())

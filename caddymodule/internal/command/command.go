@@ -12,49 +12,53 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A noun is a command whose verbs do something with things of a kind: caddy fhir-client list.
-type noun struct {
-	name, short, long string
-	usage             string // Default: <command>
-	verbs             []verb
+// A Command requests something from the running gateway, by one or more subcommands: caddy fhir-client list.
+type Command struct {
+	Name        string       // such as fhir-client
+	Short       string       // description in one line, for the list of commands
+	Long        string       // description for the command's help
+	Usage       string       // arguments; default: <command>
+	Subcommands []Subcommand // at least one
 }
 
-// A verb is a subcommand or, without use, the command itself.
-type verb struct {
-	use, short, long string
-	args             cobra.PositionalArgs
-	flags            func(*cobra.Command) // its own; may be nil
-	run              func(*call) error
+// A Subcommand is one action of a [Command].
+type Subcommand struct {
+	Use   string               // name and arguments; default: it is the command itself
+	Short string               // description in one line
+	Long  string               // description for its help; default: Short
+	Args  cobra.PositionalArgs // checks the arguments
+	Flags func(*cobra.Command) // adds flags, besides those of the admin API's address; may be nil
+	Run   func(*Call) error    // the action
 }
 
-// call is a verb as it was called.
-type call struct {
-	cmd  *cobra.Command
-	args []string
+// Call is a call of a subcommand.
+type Call struct {
+	Cmd  *cobra.Command // the subcommand, with its flags and output
+	Args []string       // its arguments
 	ask  asking
 }
 
-// register makes a command known to Caddy, which gives it its help, its completion and its manual page.
-func register(n noun) {
+// Register adds a command to Caddy, which makes its help, completion and manual page. It must be called from init.
+func Register(n Command) {
 	caddycmd.RegisterCommand(caddycmd.Command{
-		Name: n.name, Short: n.short, Long: n.long, Usage: cmp.Or(n.usage, "<command>"),
+		Name: n.Name, Short: n.Short, Long: n.Long, Usage: cmp.Or(n.Usage, "<command>"),
 		CobraFunc: func(cmd *cobra.Command) { n.addTo(cmd, adminAPI) },
 	})
 }
 
-func (n noun) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
-	for _, v := range n.verbs {
+func (n Command) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
+	for _, v := range n.Subcommands {
 		sub := cmd
-		if v.use != "" {
-			sub = &cobra.Command{Use: v.use, Short: v.short, Long: v.long}
+		if v.Use != "" {
+			sub = &cobra.Command{Use: v.Use, Short: v.Short, Long: v.Long}
 			cmd.AddCommand(sub)
 		}
 		v.addTo(sub, ask)
 	}
 }
 
-func (v verb) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
-	cmd.Args = v.args
+func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
+	cmd.Args = v.Args
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w (put -- before an id that begins with -)", err)
 	})
@@ -64,34 +68,34 @@ func (v verb) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)
 		if err != nil {
 			return err
 		}
-		return v.run(&call{cmd, args, ask})
+		return v.Run(&Call{cmd, args, ask})
 	}
 	cmd.Flags().Bool("json", false, "print the answer of the gateway as it is")
 	addAdminFlags(cmd)
-	if v.flags != nil {
-		v.flags(cmd)
+	if v.Flags != nil {
+		v.Flags(cmd)
 	}
 }
 
-// do asks the gateway, reads its answer, and prints it by show; or with --json unchanged.
-func (c *call) do(r request, answer any, show func(io.Writer) error) error {
-	text, err := c.ask(c.cmd.Context(), r)
+// Do sends a request to the gateway, decodes the response as JSON, and prints it with show, or unchanged with --json.
+func (c *Call) Do(r Request, answer any, show func(io.Writer) error) error {
+	text, err := c.ask(c.Cmd.Context(), r)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
 		return fmt.Errorf("reading the gateway's answer: %w", err)
 	}
-	out := c.cmd.OutOrStdout()
-	if asIs, _ := c.cmd.Flags().GetBool("json"); asIs {
+	out := c.Cmd.OutOrStdout()
+	if asIs, _ := c.Cmd.Flags().GetBool("json"); asIs {
 		_, err = fmt.Fprintln(out, strings.TrimSpace(string(text)))
 		return err
 	}
 	return show(out)
 }
 
-// table prints rows under a heading.
-func table(out io.Writer, heading string, rows [][]string) error {
+// Table prints rows under a heading.
+func Table(out io.Writer, heading string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(heading, " | ", "\t"))
 	for _, row := range rows {
@@ -100,7 +104,8 @@ func table(out io.Writer, heading string, rows [][]string) error {
 	return w.Flush()
 }
 
-func (c *call) flag(name string) string {
-	value, _ := c.cmd.Flags().GetString(name)
+// Flag returns the value of a string flag.
+func (c *Call) Flag(name string) string {
+	value, _ := c.Cmd.Flags().GetString(name)
 	return value
 }

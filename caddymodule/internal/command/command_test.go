@@ -26,11 +26,11 @@ func parse(name string, lines []string) (json.RawMessage, error) {
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
-	for _, n := range []noun{clientNoun(parse), userNoun(parse), sessionsNoun, grantsNoun, factorsNoun, keysNoun, logNoun} {
-		cmd := &cobra.Command{Use: n.name}
+	for _, n := range []Command{clientCommand(parse), userCommand(parse), sessionsCommand, grantsCommand, factorsCommand, keysCommand, logCommand} {
+		cmd := &cobra.Command{Use: n.Name}
 		n.addTo(cmd, func(*cobra.Command) (asking, error) {
-			return func(_ context.Context, r request) ([]byte, error) {
-				if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.method, r.target(), r.body)); answer == "" {
+			return func(_ context.Context, r Request) ([]byte, error) {
+				if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.target(), r.Body)); answer == "" {
 					return nil, errors.New("refused")
 				}
 				return []byte(answer), nil
@@ -175,7 +175,7 @@ func TestErrorsNameNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = ask(t.Context(), request{method: "DELETE", path: []string{"grants"}, query: url.Values{"users": {"alice", "bob"}}})
+	_, err = ask(t.Context(), Request{Method: "DELETE", Path: []string{"grants"}, Query: url.Values{"users": {"alice", "bob"}}})
 	if err == nil || strings.Contains(err.Error(), "alice") || !strings.Contains(err.Error(), "/fhir/grants") {
 		t.Error(err)
 	}

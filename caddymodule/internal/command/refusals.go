@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() { register(logNoun) }
+func init() { Register(logCommand) }
 
-var logNoun = noun{
-	name: "fhir-log", usage: "<client_id>", short: "Shows what the running gateway lately refused a client", long: `
+var logCommand = Command{
+	Name: "fhir-log", Usage: "<client_id>", Short: "Shows what the running gateway lately refused a client", Long: `
 The last refusals of a client since the gateway started, with their reasons, for its developer. They name no person. All
 events are in the audit trail.`,
-	verbs: []verb{{args: cobra.ExactArgs(1), run: (*call).refusals}},
+	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).refusals}},
 }
 
-func (c *call) refusals() error {
+func (c *Call) refusals() error {
 	var found []struct {
 		Time        time.Time `json:"time"`
 		Kind        string    `json:"kind"`
@@ -29,8 +29,8 @@ func (c *call) refusals() error {
 		SentURI     string    `json:"redirect_uri"`
 		ClosestURI  string    `json:"closest_redirect_uri"`
 	}
-	r := request{method: http.MethodGet, path: []string{"refusals"}, query: url.Values{"client_id": {c.args[0]}}}
-	return c.do(r, &found, func(out io.Writer) error {
+	r := Request{Method: http.MethodGet, Path: []string{"refusals"}, Query: url.Values{"client_id": {c.Args[0]}}}
+	return c.Do(r, &found, func(out io.Writer) error {
 		var rows [][]string
 		for _, f := range found {
 			if f.SentURI != "" {
@@ -38,6 +38,6 @@ func (c *call) refusals() error {
 			}
 			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
 		}
-		return table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
+		return Table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
 	})
 }
