@@ -43,8 +43,8 @@ var notLinked = []struct {
 		"caddymodule/modules/expand", "serves terminology without tokens, where nothing is guarded",
 		append(
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
-			"caddymodule/authorize/keyring", "caddymodule/guard/enforce",
-			"caddymodule/guard/internal/...", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
+			"caddymodule/authorize/keyring", "caddymodule/guard", "caddymodule/guard/enforce",
+			"caddymodule/guard/internal/...", "caddymodule/internal/tokenclaim", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
 			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard",
 		),
 	},

@@ -37,7 +37,7 @@ func (o *ownRecords) Get(ctx context.Context, by authorize.RecordReader, path st
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownRequestTimeout)
 	defer cancel()
-	r, err := o.Request(requester.WithToken(ctx, o.token(by)), path, query)
+	r, err := o.Request(guard.WithToken(ctx, o.token(by)), path, query)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -68,4 +69,19 @@ func (m *Memo) Store(value any) {
 	if m != nil {
 		m.kept.Store(value)
 	}
+}
+
+// tokenKey is the context key of the token of a request that this process makes itself. No client can set it.
+type tokenKey struct{}
+
+// WithToken returns the context for a request that this process makes itself to its own server. The guard treats the request
+// as one with the access token.
+func WithToken(ctx context.Context, t Token) context.Context {
+	return context.WithValue(ctx, tokenKey{}, &t)
+}
+
+// TokenOf returns the token of a request that this process makes itself, or nil.
+func TokenOf(ctx context.Context) *Token {
+	t, _ := ctx.Value(tokenKey{}).(*Token)
+	return t
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
 )
 
 // paging is a next handler that answers with a page whose links are the server's.
@@ -38,9 +38,9 @@ func (l *late) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// TestWriteOwnHeader checks that only an answer to an operation on definitions passes unread, and only as far as it was begun by
+// TestOwnHeader checks that only an answer to an operation on definitions passes unread, and only as far as it was begun by
 // the process itself: nothing that another server sends makes its answer one.
-func TestWriteOwnHeader(t *testing.T) {
+func TestOwnHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"
 	for _, tt := range []struct {
@@ -48,8 +48,8 @@ func TestWriteOwnHeader(t *testing.T) {
 		answer     paging
 		passes     bool
 	}{
-		{"our own", expand, func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, true},
-		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { guard.WriteOwnHeader(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
+		{"our own", expand, func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, true},
+		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { ownheader.Write(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
 		{"the next handler's", expand, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, false},
 		{"the next handler's, begun by its body", expand, func(http.ResponseWriter) {}, false},
 		{"the next handler's, with headers", expand, func(w http.ResponseWriter) {
@@ -60,17 +60,17 @@ func TestWriteOwnHeader(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"the next handler's, after one of ours that came to nothing", expand, func(w http.ResponseWriter) {
-			guard.WriteOwnHeader(&late{ResponseWriter: w}, http.StatusOK)
+			ownheader.Write(&late{ResponseWriter: w}, http.StatusOK)
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"held back by a handler in between", expand, func(w http.ResponseWriter) {
 			l := &late{ResponseWriter: w}
-			guard.WriteOwnHeader(l, http.StatusOK)
+			ownheader.Write(l, http.StatusOK)
 			_, _ = l.Write(nil)
 		}, false},
-		{"an operation on records", everything, func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
-		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
-		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { guard.WriteOwnHeader(w, http.StatusOK) }, false},
+		{"an operation on records", everything, func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
+		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
+		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestWriteOwnHeader(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	if guard.WriteOwnHeader(w, http.StatusTeapot); w.Code != http.StatusTeapot {
+	if ownheader.Write(w, http.StatusTeapot); w.Code != http.StatusTeapot {
 		t.Errorf("without a guard: %d", w.Code)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
@@ -46,18 +45,4 @@ func ByTrustedProxy(r *http.Request) bool {
 // IdentityPlaceholders are those of fhir_bearer.
 var IdentityPlaceholders = []string{
 	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
-}
-
-// tokenKey is the context key of who asks in this process. Nobody outside it can set it.
-type tokenKey struct{}
-
-// WithToken lets fhir_bearer take a request of this process itself for one with an access token.
-func WithToken(ctx context.Context, t guard.Token) context.Context {
-	return context.WithValue(ctx, tokenKey{}, &t)
-}
-
-// TokenOf returns the token of a request of this process itself; nil for any other request.
-func TokenOf(ctx context.Context) *guard.Token {
-	t, _ := ctx.Value(tokenKey{}).(*guard.Token)
-	return t
 }

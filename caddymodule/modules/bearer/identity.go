@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -35,7 +34,7 @@ func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err e
 
 // verify returns the verified token of a request, or an error and no token.
 func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
-	if own := requester.TokenOf(r.Context()); own != nil {
+	if own := guard.TokenOf(r.Context()); own != nil {
 		return own, nil
 	}
 	raw, err := guard.Bearer(r)

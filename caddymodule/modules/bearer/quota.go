@@ -42,7 +42,7 @@ func (h *Bearer) newQuotas(at address, app App, trail *audit.Log) (q quotas, err
 
 // countNetwork counts a request by its network, whoever sends it. What this process asks itself is not counted.
 func (q quotas) countNetwork(w http.ResponseWriter, r *http.Request) error {
-	if !q.set.Counts(quota.Network) || requester.TokenOf(r.Context()) != nil {
+	if !q.set.Counts(quota.Network) || guard.TokenOf(r.Context()) != nil {
 		return nil
 	}
 	err := q.set.Take(r.Context(), w.Header(), quota.Network, requester.NetworkOf(r), quota.WhatOf(r.URL.Path))
@@ -51,7 +51,7 @@ func (q quotas) countNetwork(w http.ResponseWriter, r *http.Request) error {
 
 // countToken counts a request by the client and the person of its token.
 func (q quotas) countToken(w http.ResponseWriter, r *http.Request, t *guard.Token) error {
-	if q.set == nil || requester.TokenOf(r.Context()) != nil {
+	if q.set == nil || guard.TokenOf(r.Context()) != nil {
 		return nil
 	}
 	what := quota.WhatOf(r.URL.Path)
@@ -101,7 +101,7 @@ func (q quotas) charging(base string, record func(*http.Request, enforce.Bearer,
 
 func (q quotas) charge(r *http.Request, b enforce.Bearer, d enforce.Decision, base string) {
 	isEntry := r.Method == http.MethodPost && (r.URL.Path == base || r.URL.Path == base+"/") && d.Interaction.Kind != interaction.Bundle
-	if !isEntry || b.Token == nil || requester.TokenOf(r.Context()) != nil {
+	if !isEntry || b.Token == nil || guard.TokenOf(r.Context()) != nil {
 		return
 	}
 	what := cmp.Or(d.Interaction.Operation, quota.Request)

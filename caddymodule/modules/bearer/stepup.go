@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // SignInPolicy is what fhir_bearer asks of how the person behind a token signed in. A token that does not say so is
@@ -31,7 +30,7 @@ func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error 
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
 	}
-	if requester.TokenOf(r.Context()) != nil || isOwn && t.Subject == t.ClientID {
+	if guard.TokenOf(r.Context()) != nil || isOwn && t.Subject == t.ClientID {
 		return nil
 	}
 	required := guard.StepUp{ACR: p.ACR, MaxAge: time.Duration(p.MaxAge)}

@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // TestSignInPolicyOfApps: a client that acts for itself has signed nobody in, and the picker has asked for all that it needs.
@@ -35,7 +34,7 @@ func TestSignInPolicyOfApps(t *testing.T) {
 		if err := p.check(r, &tt.token, at.isOwn(&tt.token)); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		own := r.WithContext(requester.WithToken(r.Context(), tt.token))
+		own := r.WithContext(guard.WithToken(r.Context(), tt.token))
 		if err := p.check(own, &tt.token, at.isOwn(&tt.token)); err != nil {
 			t.Errorf("%s, asked by the picker: %v", tt.name, err)
 		}

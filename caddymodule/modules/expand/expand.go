@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
@@ -165,7 +165,7 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: guard.WriteOwnHeader, Failed: h.failures.Server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: ownheader.Write, Failed: h.failures.Server,
 			End: func(e front.Ending) { End(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 				w, _ = h.cors.Answer(w, r)
