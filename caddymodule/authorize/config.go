@@ -167,10 +167,6 @@ type Config struct {
 	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool
 
-	// OmitIssuer leaves iss (RFC 9207) out of authorization responses, for clients that
-	// reject unknown parameters.
-	OmitIssuer bool
-
 	// IsHTTPS reports whether the browser used https. Default: whether this process did.
 	IsHTTPS func(*http.Request) bool
 

@@ -248,7 +248,7 @@ func (a *Core) addSandbox() {
 func (a *Core) addFlow() {
 	c := a.Config
 	maps.Copy(a.routes, flow.Endpoints(flow.Config{
-		Responder: a.Responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer, FrameAncestors: c.FrameAncestors,
+		Responder: a.Responder, AuthorizePOST: c.AuthorizePOST, FrameAncestors: c.FrameAncestors,
 		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.Limiter, Authenticator: a.Authenticator,
 		Accounts: a.Accounts, Factors: a.Factors, Consents: a.Consents, Sessions: a.Sessions, Tokens: a.Tokens,
 		RefreshLifetime: c.RefreshTokenLifetime,
@@ -263,7 +263,7 @@ func (a *Core) addFlow() {
 func (a *Core) addDocuments() {
 	c := a.Config
 	discovery := &discovery{
-		Responder: a.Responder, omitIssuer: c.OmitIssuer, keys: c.Keys, fhirBase: c.fhirBase(), describe: a.describe, configure: a.configure, registration: a.RegistrationEndpoint,
+		Responder: a.Responder, keys: c.Keys, fhirBase: c.fhirBase(), describe: a.describe, configure: a.configure, registration: a.RegistrationEndpoint,
 		offer: &offer{
 			clients: a.Clients, hasRecords: c.Records != nil, authorizePOST: c.AuthorizePOST,
 			launchesFromEHR: a.LaunchesFromEHR || a.Clients.LaunchesFromEHR(),

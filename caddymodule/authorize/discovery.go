@@ -61,7 +61,6 @@ type Metadata struct {
 // discovery serves the documents that describe this server.
 type discovery struct {
 	*endpoint.Responder
-	omitIssuer   bool
 	offer        *offer
 	keys         keyring.Keys
 	fhirBase     string
@@ -96,7 +95,7 @@ func (d *discovery) metadata() Metadata {
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT},
 		IntrospectAlgorithms:  algorithms,
 		ChallengeMethods:      []string{"S256"},
-		IssuerInAnswers:       !d.omitIssuer,
+		IssuerInAnswers:       true,
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"},

@@ -87,10 +87,6 @@ type App struct {
 	// `fhir-admin`, once they have signed in with a second factor. Default: none.
 	AdminPage string `json:"admin_page,omitempty"`
 
-	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it
-	// is included.
-	OmitIssuer bool `json:"omit_issuer,omitempty"`
-
 	// The origins of EHRs that open apps in frames, such as `https://ehr.example.org`: they may frame the pages on which
 	// people sign in and consent. Default: nobody may.
 	FrameAncestors []string `json:"frame_ancestors,omitempty"`

@@ -54,7 +54,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		authorize_post
 //		launch_page
 //		admin_page <scope>
-//		omit_issuer
 //		frame_ancestors <origin...>
 //		branding { … }
 //		lockout { … } | lockout off
@@ -82,7 +81,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
 		"launch_page":           option.Bareword(&a.LaunchPage),
 		"admin_page":            option.Word(&a.AdminPage, nil),
-		"omit_issuer":           option.Bareword(&a.OmitIssuer),
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,

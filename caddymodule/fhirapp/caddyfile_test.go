@@ -98,6 +98,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"claim of another kind", app("user a {\n\t\t\tclaim sub bob\n\t\t}"), 5, "sub"},
 		{"claim of another form", app("user a {\n\t\t\tclaim updated_at now\n\t\t}"), 5, "now"},
 		{"claim of a user twice", app("user a {\n\t\t\tclaim gender x\n\t\t\tclaim gender y\n\t\t}"), 6, "gender"},
+		{"compat of another word", client("compat no_iss"), 5, "no_iss"},
 		{"consent sometimes", client("consent sometimes"), 5, "sometimes"},
 		{"par optional", client("par optional"), 5, "optional"},
 		{"unknown grant type", client("grant_type password"), 5, "password"},

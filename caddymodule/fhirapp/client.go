@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
@@ -95,16 +96,12 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"jwks_uri":        option.Word(&c.JWKSURI, nil),
 		"launch_uri":      option.Word(&c.LaunchURI, checkAddress("launch_uri")),
 		"launch_context":  option.Bareword(&c.LaunchContext),
-		"id_token_claims": option.Bareword(&c.ScopeClaimsInIDToken),
+		"compat":          option.Words(&c.Compat, option.OneOf(client.CompatWords...)),
 		"request_objects": c.parseRequestObjects,
 
-		"assertion_audience": option.Only("issuer", &c.IssuerAudience),
-		"id_token_alg":       option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
+		"id_token_alg": option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
-		"error_description":        option.Bareword(&c.ErrorDescription),
-		"json_state":               option.Bareword(&c.JSONState),
-		"ignore_unknown_scopes":    option.Bareword(&c.IgnoreUnknownScopes),
 		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())

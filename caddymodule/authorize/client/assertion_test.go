@@ -397,7 +397,11 @@ func TestAssertionForTheIssuerAlone(t *testing.T) {
 		{true, servertest.Issuer, http.StatusOK}, {true, []string{servertest.Issuer}, http.StatusOK},
 		{true, servertest.TokenURL, http.StatusUnauthorized}, {true, []string{servertest.Issuer, servertest.TokenURL}, http.StatusUnauthorized},
 	} {
-		b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) { c.IssuerAudience = tt.bound }))
+		b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) {
+			if tt.bound {
+				c.Compat = []string{client.IssuerAudience}
+			}
+		}))
 		form := servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"aud": tt.aud}, nil), nil)
 		if got := b.Post("/oauth2/token", form).StatusCode; got != tt.status {
 			t.Errorf("%+v: %d", tt, got)

@@ -187,7 +187,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 		return nil, err
 	}
 	audiences := []string{a.Issuer}
-	if !client.IssuerAudience {
+	if !client.HasCompat(IssuerAudience) {
 		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
 	}
 	now := store.Now(a.Durable) // the same at all gateways, until the entry of the jti expires

@@ -79,6 +79,11 @@ func (c *Client) checkFlows() error {
 			return err
 		}
 	}
+	for _, word := range c.Compat {
+		if !slices.Contains(CompatWords, word) {
+			return fmt.Errorf("compat %q is not one of %q", word, CompatWords)
+		}
+	}
 	for _, t := range c.ResponseTypes {
 		if !slices.Contains(ResponseTypes, t) {
 			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)

@@ -49,15 +49,14 @@ type Client struct {
 	// tokens, `online_access` ones that end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// Leave words out of a requested scope that are neither listed nor defined by SMART or OpenID Connect, instead of
-	// refusing the request with `invalid_scope`. Default: false.
-	IgnoreUnknownScopes bool `json:"ignore_unknown_scopes,omitempty"`
-
-	// Send `error_description` to the redirect URI with every error. Default: only with errors of identity providers.
-	ErrorDescription bool `json:"error_description,omitempty"`
-
-	// Accept a `state` that is JSON. Default: `invalid_request`.
-	JSONState bool `json:"json_state,omitempty"`
+	// What the client needs in order to work with this server. `ignore_unknown_scopes` leaves words out of a requested
+	// scope that are neither listed nor defined by SMART or OpenID Connect, instead of refusing the request with
+	// `invalid_scope`. `error_description` sends one to the redirect URI with every error, and not only with those of
+	// identity providers. `json_state` accepts a `state` that is JSON. `omit_iss` leaves `iss` (RFC 9207) out of
+	// authorization responses. `issuer_audience` accepts assertions (RFC 7523) only if their `aud` is the issuer, and
+	// not the token endpoint, which SMART App Launch names. `id_token_claims` puts the claims of the granted scopes
+	// (OpenID Connect Core §5.4) into ID tokens of the code flow too, and not only into userinfo. Default: none.
+	Compat []string `json:"compat,omitempty"`
 
 	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
 	// there are redirect URIs.
@@ -104,17 +103,9 @@ type Client struct {
 	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
-	// Put the claims of the granted scopes (OpenID Connect Core §5.4) into ID tokens of the code flow too, for apps
-	// that do not use userinfo. Default: only userinfo has them.
-	ScopeClaimsInIDToken bool `json:"id_token_claims,omitempty"`
-
 	// Whether authorization requests for a code need a `code_challenge` (RFC 7636): `required` or `optional`. Default:
 	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
 	PKCE string `json:"pkce,omitempty"`
-
-	// Accept assertions of the client (RFC 7523) only if their `aud` is the issuer. Default: the address of the token
-	// endpoint too, which SMART App Launch names.
-	IssuerAudience bool `json:"issuer_audience,omitempty"`
 
 	RequestObjects RequestObjects    `json:"-"` // that it may send
 	Transport      http.RoundTripper `json:"-"` // makes the requests to what it names. Default: a clone of http.DefaultTransport.
@@ -183,6 +174,22 @@ const (
 	PKCERequired = "required" // refuses requests for a code without a code_challenge (RFC 7636)
 	PKCEOptional = "optional" // leaves it to the client
 )
+
+// Words of [Client].Compat, which describes them.
+const (
+	IgnoreUnknownScopes = "ignore_unknown_scopes"
+	ErrorDescription    = "error_description"
+	JSONState           = "json_state"
+	OmitIssuer          = "omit_iss"
+	IssuerAudience      = "issuer_audience"
+	IDTokenClaims       = "id_token_claims"
+)
+
+// CompatWords are all words of [Client].Compat.
+var CompatWords = []string{IgnoreUnknownScopes, ErrorDescription, JSONState, OmitIssuer, IssuerAudience, IDTokenClaims}
+
+// HasCompat reports whether a word is in Compat.
+func (c *Client) HasCompat(word string) bool { return slices.Contains(c.Compat, word) }
 
 // Public reports whether the client cannot authenticate (RFC 6749 §2.1).
 func (c *Client) Public() bool {

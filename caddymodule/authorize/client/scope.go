@@ -40,12 +40,13 @@ func (c *Client) allowsScope(scope string) bool {
 // GrantScope returns what the client is granted of a requested scope, which may be less (RFC 6749
 // §3.3). Its error is invalid_scope.
 func (c *Client) GrantScope(asked string) ([]string, error) {
+	lenient := c.HasCompat(IgnoreUnknownScopes)
 	scopes, err := smart.ParseScopes(asked)
 	if err == nil {
-		scopes, err = knownTypes(scopes, c.IgnoreUnknownScopes)
+		scopes, err = knownTypes(scopes, lenient)
 	}
 	if err == nil {
-		scopes, err = smart.GrantInPart(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
+		scopes, err = smart.GrantInPart(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), lenient)
 	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)

@@ -195,7 +195,7 @@ func TestAuthorizeWithFullStore(t *testing.T) {
 // was granted (RFC 6749 §3.3).
 func TestScopeGrantedInPart(t *testing.T) {
 	t.Parallel()
-	lenient := func(c *authorize.Config) { c.Clients[0].IgnoreUnknownScopes = true }
+	lenient := func(c *authorize.Config) { c.Clients[0].Compat = []string{client.IgnoreUnknownScopes} }
 	for name, tt := range map[string]struct {
 		asked, want string
 		change      func(*authorize.Config)
@@ -231,7 +231,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 // state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { c.Clients[0].ErrorDescription, c.Clients[0].JSONState = true, true })
+	server := servertest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
 	allowed := regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]+$`) // RFC 6749 §4.1.2.1
 	for _, change := range []url.Values{
 		{"response_type": {""}}, {"response_type": {"nonsense"}}, {"scope": {"nonsense"}}, {"code_challenge": {"x"}}, {"prompt": {"none"}},

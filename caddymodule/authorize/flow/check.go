@@ -173,7 +173,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 // checkState refuses JSON, even if URL-encoded twice: the interface wants Base64, unless the
 // client has the option to send it.
 func checkState(req *authorizationRequest, p oauth2.Parameters) error {
-	if req.client.JSONState {
+	if req.client.HasCompat(client.JSONState) {
 		return nil
 	}
 	decoded, err := url.QueryUnescape(p.Get("state"))

@@ -28,7 +28,6 @@ type Config struct {
 	*endpoint.Responder
 	AuthorizePOST  bool                  // also accept authorization requests by POST
 	FrameAncestors []string              // origins that may frame pages of authorization requests
-	OmitIssuer     bool                  // leave iss (RFC 9207) out of authorization responses
 	Keys           keyring.Keys          // seal what browsers keep
 	Store, Durable store.Store           // for pending requests, and for what outlives a restart
 	Pages          *page.Site            // what people see
@@ -81,7 +80,7 @@ func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
 			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: clients, verifier: c.Tokens.Verifier, launches: c.Launches,
 			objects: &requestObjects{issuer: c.Issuer, clients: clients, turns: fairqueue.New(fetchesAtOnce)},
 		},
-		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, frame: frame},
+		responses: &responses{issuer: c.Issuer, frame: frame},
 		accounts:  c.Accounts, consenting: &consenting{consents: c.Consents}, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -167,7 +168,7 @@ func TestRedirectURIKeepsItsQuery(t *testing.T) {
 
 func TestOmitIssuer(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.OmitIssuer = true }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.OmitIssuer} }))
 	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
 	}

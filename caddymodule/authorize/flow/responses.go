@@ -17,9 +17,8 @@ import (
 
 // responses sends browsers back to clients, or shows errors to people.
 type responses struct {
-	issuer     string
-	omitIssuer bool
-	frame      *signin.Frame
+	issuer string
+	frame  *signin.Frame
 }
 
 // send sends the browser to the client, with state and iss (RFC 9207) last. A 302 turns the
@@ -36,7 +35,7 @@ func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authoriza
 
 func (rs *responses) complete(req *authorizationRequest, p responseParameters) responseParameters {
 	p.add("state", req.target.state)
-	if !rs.omitIssuer {
+	if !req.client.HasCompat(client.OmitIssuer) {
 		p.add("iss", rs.issuer)
 	}
 	return p
@@ -92,7 +91,7 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	}
 	rs.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
 	p := responseParameters{{"error", codeOf(e, err)}}
-	if e.Shown || req.client.ErrorDescription {
+	if e.Shown || req.client.HasCompat(client.ErrorDescription) {
 		p.add("error_description", printable(e.Description))
 	}
 	// prompt=none wants no page, and RFC 9700 excepts silent authentication.

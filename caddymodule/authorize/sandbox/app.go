@@ -23,7 +23,7 @@ var appScopes = []string{
 func App(issuer string) client.Client {
 	return client.Client{
 		ID: AppID, Name: "Sandbox App", RedirectURIs: []string{issuer + endpoint.SandboxApp}, LaunchURI: issuer + endpoint.SandboxApp,
-		ErrorDescription: true, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
+		Compat: []string{client.ErrorDescription}, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
 	}
 }
 
@@ -36,7 +36,7 @@ const LocalAppID = "sandbox-local-app"
 func LocalApp() client.Client {
 	return client.Client{
 		ID: LocalAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, Local: true,
-		ErrorDescription: true, IgnoreUnknownScopes: true,
+		Compat: []string{client.ErrorDescription, client.IgnoreUnknownScopes},
 		Scopes: []string{"launch", "launch/patient", "launch/encounter", "fhirUser", client.OnlineAccess, "offline_access", "patient/*.rs", "user/*.rs"},
 	}
 }

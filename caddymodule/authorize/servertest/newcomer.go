@@ -17,7 +17,7 @@ const NewcomerSecret = "newcomer-secret"
 func Newcomer(change func(*client.Client)) client.Client {
 	c := client.Client{
 		ID: NewcomerID, Name: "Newcomer", SecretSHA256: client.Digest(NewcomerSecret), RedirectURIs: []string{Callback}, ResponseTypes: []string{"code"},
-		Scopes: []string{"user/*.rs"}, PKCE: client.PKCERequired, Consent: client.ConsentRequired, ErrorDescription: true, Registered: true,
+		Scopes: []string{"user/*.rs"}, PKCE: client.PKCERequired, Consent: client.ConsentRequired, Compat: []string{client.ErrorDescription}, Registered: true,
 	}
 	if change != nil {
 		change(&c)

@@ -144,22 +144,22 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
 		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR, ACR: oauth2.ACR(g.AMR, g.Provider),
 	}
-	client, err := i.clients.Find(ctx, g.ClientID)
+	app, err := i.clients.Find(ctx, g.ClientID)
 	if err != nil {
 		return "", err
 	}
-	if client == nil {
+	if app == nil {
 		return "", oauth2.InvalidGrant("the client is no longer known")
 	}
 	names := g.IDTokenClaims
-	if client.ScopeClaimsInIDToken {
+	if app.HasCompat(client.IDTokenClaims) {
 		names = slices.Concat(names, people.ClaimsOfScope(g.Scope))
 	}
 	all, err := withClaims(claims, i.accounts.Claims(user, names))
 	if err != nil {
 		return "", err
 	}
-	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
+	return keyring.Sign(ctx, i.keys, app.SigningAlgorithm(), keyring.IDTokenType, all)
 }
 
 // withClaims adds more to the JSON form of claims.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
@@ -110,7 +111,10 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 	})
 	for _, inIDToken := range []bool{true, false} {
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			c.Clients[0].ScopeClaimsInIDToken, c.Clients[0].Scopes = inIDToken, []string{"groups"}
+			c.Clients[0].Scopes = []string{"groups"}
+			if inIDToken {
+				c.Clients[0].Compat = []string{client.IDTokenClaims}
+			}
 		}))
 		q := servertest.ByProvider("hospital")
 		q.Set("scope", "openid profile email groups")

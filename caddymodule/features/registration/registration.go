@@ -243,7 +243,7 @@ func (r *Registration) loadError(id string, err error) error {
 // apply applies the present configuration to a client.
 func (r *Registration) apply(c *registered) (err error) {
 	c.Client.SecretSHA256 = c.SecretDigest
-	c.Client.Registered, c.Client.ErrorDescription = true, true
+	c.Client.Registered, c.Client.Compat = true, []string{client.ErrorDescription}
 	c.Client.PKCE, c.Client.Consent, c.Client.Transport = client.PKCERequired, client.ConsentRequired, r.Transport
 	c.Client.RequestObjects.Allowed = r.RequestObjects
 	if r.PKCE == client.PKCEOptional && !c.Client.Public() {
