@@ -19,7 +19,7 @@ var replicasStore = os.Getenv("REPLICAS")
 // replicable reports whether a configuration can be that of several gateways here.
 func replicable(caddyfile, address string) bool {
 	return strings.Count(caddyfile, "\tfhir {\n") == 1 && strings.Count(caddyfile, "\nhttps://"+address+" {\n") == 1 &&
-		!strings.Contains(caddyfile, "durable_store ")
+		!strings.Contains(caddyfile, "\tstore ")
 }
 
 // startReplicas is startGateway for several.

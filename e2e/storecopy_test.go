@@ -33,7 +33,7 @@ func TestStoreCopied(t *testing.T) {
 	elsewhere := g.configuration(t, "redis", "store redis {\n\t\t\taddress "+redis.address()+"\n\t\t}")
 	g.move(t, elsewhere)
 	g.move(t, g.configuration(t, "postgres", fmt.Sprintf("store postgres {\n\t\t\tdsn %q\n\t\t}", postgres.dsn(""))))
-	g.move(t, g.configuration(t, "file", "durable_store file {\n\t\t\tpath "+filepath.Join(t.TempDir(), "again.db")+"\n\t\t}"))
+	g.move(t, g.configuration(t, "file", "store file {\n\t\t\tpath "+filepath.Join(t.TempDir(), "again.db")+"\n\t\t}"))
 }
 
 // configuration writes a Caddyfile for the same gateway with another store.

@@ -60,7 +60,7 @@ func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 // withStore is a configuration with the store of the flag -store in place of its own.
 func withStore(t *testing.T, caddyfile string) string {
 	t.Helper()
-	const memory = "\t\tdurable_store memory\n"
+	const memory = "\t\tstore memory\n"
 	directives, err := os.ReadFile(*storeFile)
 	if err != nil || !strings.Contains(caddyfile, memory) {
 		t.Fatalf("no store (%v), or no %q in the configuration", err, memory)

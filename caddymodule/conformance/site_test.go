@@ -50,7 +50,7 @@ const siteCaddyfile = `{
 		issuer https://localhost:8443
 		fhir_base /fhir
 		authorize_post
-		durable_store memory
+		store memory
 		registration {
 			initial_access_token sesame
 			scope address offline_access

@@ -104,13 +104,10 @@ type App struct {
 	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
 	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
 
-	// Where codes and revocations are kept. Default: `memory`. A store that several gateways share (`redis`, `postgres`)
-	// is the durable store too.
+	// Where state is kept. With `file`, sessions, refresh tokens, consents and revocations survive a restart, and codes are
+	// in memory. `memory` keeps nothing over a restart. `redis` and `postgres` keep everything for several gateways. Default:
+	// `file`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
-
-	// Where state that must survive a restart is kept: sessions, refresh tokens, and a copy of the revocations.
-	// Default: the store if gateways share it, or else `file`.
-	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
 	// How long this gateway answers for tokens without hearing from a store that it shares, and so without knowing which
 	// were revoked elsewhere since then. After that, it asks the store for each token, and answers 503 if it cannot. At

@@ -60,7 +60,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		audit_user_name off
 //		quota <name> client|person|network <limit> <window> { … }
 //		store <module> { … }
-//		durable_store <module> { … }
 //		revocation_max_lag <duration>|off
 //		store_key <secret> [<previous...>]
 //		health <address>
@@ -87,7 +86,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"quota":                 quotaoption.Parse(&a.Quotas),
 		"audit_user_name":       option.Word(&a.AuditUserName, checkAuditUserName),
 		"store":                 stores.ParseName(&a.StoreRaw),
-		"durable_store":         stores.ParseName(&a.DurableRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
 		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
 		"health":                option.Word(&a.Health, checkHealthAddress),

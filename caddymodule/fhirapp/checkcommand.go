@@ -136,7 +136,7 @@ func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
 func checkOfStore(path, adapter string) check {
 	return check{
 		What: "durable store",
-		Mend: "start it, and check its address, user and password in durable_store or store; docs/operation.md says what each cause means",
+		Mend: "start it, and check its address, user and password in store; docs/operation.md says what each cause means",
 		ask: func(ctx context.Context) error {
 			opened, err := storeOpener{adapter, heldTimeout}.open(ctx, path, true)
 			switch {

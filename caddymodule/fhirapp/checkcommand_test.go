@@ -96,7 +96,7 @@ func TestCheckBesideGateway(t *testing.T) {
 			if marked {
 				gatewaytest.Put(t, path+".running", "")
 			}
-			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
+			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
 			if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
 				t.Error(err)
 			}

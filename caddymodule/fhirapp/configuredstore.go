@@ -37,7 +37,6 @@ type storeConfiguration struct {
 		FHIR *struct {
 			Issuer    string          `json:"issuer"`
 			Store     json.RawMessage `json:"store"`
-			Durable   json.RawMessage `json:"durable_store"`
 			StoreKeys []string        `json:"store_keys"`
 		} `json:"fhir"`
 	} `json:"apps"`
@@ -79,12 +78,12 @@ func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*conf
 	}
 	modules, cancel := caddy.NewContext(provisioned)
 	fhir := c.Apps.FHIR
-	durable, err := o.openDurable(ctx, modules, stores.Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
+	durable, err := o.openDurable(ctx, modules, stores.Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store}, path, mayMake)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", durable.Identity, fhir.Issuer, fhir.Store, fhir.Durable))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", durable.Identity, fhir.Issuer, fhir.Store))
 	durable.Identity = fmt.Sprintf("%x", sum)
 	return &configuredStore{durable, keysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
 }

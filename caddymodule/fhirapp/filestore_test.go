@@ -53,7 +53,7 @@ func startApp(t *testing.T, app *App) {
 func TestDurableStoreElsewhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "other.db")
 	t.Setenv("DURABLE", path)
-	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: json.RawMessage(`{"store":"file","path":"{env.DURABLE}"}`)})
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: json.RawMessage(`{"store":"file","path":"{env.DURABLE}"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +74,13 @@ func TestDurableStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = held.Close() })
-	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path, "lock_timeout": time.Millisecond}, nil)})
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path, "lock_timeout": time.Millisecond}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
 	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
-		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
+		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "store") {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -77,7 +77,7 @@ func (a *App) check() error {
 }
 
 func (a *App) provisionStores(ctx caddy.Context) (err error) {
-	if a.stores, err = stores.Load(ctx, stores.Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
+	if a.stores, err = stores.Load(ctx, stores.Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw}); err != nil {
 		return err
 	}
 	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {

@@ -59,7 +59,7 @@ func newWard(t *testing.T, fhirUser, bearer string) (*gatewaytest.Gateway, *ward
 	}
 	fhir {
 		issuer https://localhost:8443
-		durable_store memory
+		store memory
 		user alice {
 			password_hash $2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y
 			fhir_user FHIRUSER

@@ -107,19 +107,22 @@ func onServer(t *testing.T, gateway string) json.RawMessage {
 	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
 }
 
-func TestSharedStoreServesAsBoth(t *testing.T) {
+func TestStoreServesAsBoth(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)
-	for name, app := range map[string]*App{
-		"alone": {StoreRaw: onServer(t, "")}, "named twice": {StoreRaw: onServer(t, ""), DurableRaw: onServer(t, "")},
+	for name, tt := range map[string]struct {
+		store json.RawMessage
+		same  bool
+	}{
+		"shared": {onServer(t, ""), true}, "in memory": {json.RawMessage(`{"store":"memory"}`), true},
+		"in a file": {json.RawMessage(`{"store":"file"}`), false}, "the default": {nil, false},
 	} {
-		app.Issuer = "https://x.example"
-		app, _, err := provisionApp(t, app)
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: tt.store})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if app.stores.Store != app.stores.Durable || len(app.stores.Outages()) != 1 {
-			t.Errorf("%s: %d stores, the same: %t", name, len(app.stores.Outages()), app.stores.Store == app.stores.Durable)
+		if same := app.stores.Store == app.stores.Durable; same != tt.same {
+			t.Errorf("%s: codes are where sessions are: %t", name, same)
 		}
 	}
 }
@@ -145,7 +148,7 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	}
 }
 
-func TestMixedStoresWarn(t *testing.T) {
+func TestKeysInFilesWarn(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)
 	for _, tt := range []struct {
@@ -154,10 +157,8 @@ func TestMixedStoresWarn(t *testing.T) {
 		want string // none: no warning
 	}{
 		{"none shared", App{}, ""},
-		{"the durable one shared", App{DurableRaw: onServer(t, "")}, "gateways share the durable store, but not the store"},
-		{"the other shared", App{StoreRaw: onServer(t, ""), DurableRaw: json.RawMessage(`{"store":"file"}`)}, "gateways share the store, but not the durable store"},
-		{"both shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
-		{"both shared, and the keys", App{StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}}, ""},
+		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
+		{"shared, and the keys", App{StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.app.Issuer = "https://x.example"

@@ -39,7 +39,7 @@ func newStoreSite(t *testing.T) *storeSite {
 }
 
 func (s *storeSite) fileConfiguration(option string) string {
-	return s.configuration("durable_store file {\n\t\t\tpath " + s.path + "\n\t\t\t" + option + "}")
+	return s.configuration("store file {\n\t\t\tpath " + s.path + "\n\t\t\t" + option + "}")
 }
 
 func (s *storeSite) configuration(options string) string {
@@ -108,7 +108,7 @@ func TestStoreCopyCommand(t *testing.T) {
 func TestStoreCopyRefused(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
-	memory := s.configuration("durable_store memory")
+	memory := s.configuration("store memory")
 	asJSON := gatewaytest.WriteFile(t, "config.json", string(caddyconfig.JSON(map[string]any{"apps": map[string]any{
 		"fhir": map[string]any{"issuer": "https://x.example", "store": onServer(t, "")},
 	}}, nil)))
@@ -147,7 +147,7 @@ func TestStoreCopyInterrupted(t *testing.T) {
 	}
 	small := s.fileConfiguration("max_entries 500\n\t\t")
 	start := func() error {
-		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": s.path}, nil)})
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": s.path}, nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

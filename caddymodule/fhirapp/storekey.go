@@ -28,7 +28,7 @@ func keyPlace(a *App) string {
 		place = fmt.Sprintf("%T %s", a.ctx.Storage(), settings)
 	}
 	if len(a.StoreKeys) > 0 {
-		place += fmt.Sprintf(" %s %s", a.StoreRaw, a.DurableRaw)
+		place += " " + string(a.StoreRaw)
 	}
 	return place + " " + keysName(a.Issuer)
 }
@@ -38,7 +38,7 @@ func keysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName
 // sealingKeys are the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
 	if s.KeepsDurable() != nil {
-		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
+		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")
 	}
 	return sharedkey.Resolve("store_key", configured, sealedstorage.NewKeys)
 }

@@ -24,7 +24,7 @@ const (
 // and further lines.
 func sharing(t *testing.T, path, lines string) string {
 	const base = "fhir_base /fhir/R4"
-	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
+	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
 }
 
 func (g *gateway) accepts(token string) bool {

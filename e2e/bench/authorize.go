@@ -92,7 +92,7 @@ func authorizations(s settings, folder string) (err error) {
 func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	return start(binary, folder, site{
 		name:    name,
-		options: gatewayOptions + "\n\t\tdurable_store " + s.durable + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
+		options: gatewayOptions + "\n\t\tstore " + s.durable + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
 		routes:  "\tfhir_authorize",
 	})
 }

@@ -161,7 +161,7 @@ func startFederated(s settings, folder string, k *identityProvider) (*server, er
 	clients := fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256")
 	return start(s.binary, folder, site{
 		name:    "keycloak",
-		options: gatewayOptions + idp + "\n\t\tdurable_store " + s.durable + strings.ReplaceAll(clients, "scope ", "scope online_access user/*.rs ") + "\n\t}",
+		options: gatewayOptions + idp + "\n\t\tstore " + s.durable + strings.ReplaceAll(clients, "scope ", "scope online_access user/*.rs ") + "\n\t}",
 		routes:  "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\tfhir_expand\n\t}",
 	})
 }

@@ -109,7 +109,7 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
 	const storeKey = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=" // 32 bytes
 	sharing := func(lines string) string {
-		return gatewaytest.AuthorizationServer("durable_store file {\n\t\t\tpath " + path + "\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}" + lines)
+		return gatewaytest.AuthorizationServer("store file {\n\t\t\tpath " + path + "\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}" + lines)
 	}
 	register := func(g *gatewaytest.Gateway) (uri, token string) {
 		response := g.Ask(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,

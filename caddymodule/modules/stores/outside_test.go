@@ -73,10 +73,10 @@ func TestOutsideStoreInCaddyfile(t *testing.T) {
 		"lone": `{"store":"lone"}`, "lone {\n\t\t\tmax_entries 7\n\t\t}": `{"max_entries":7,"store":"lone"}`,
 	} {
 		var app struct {
-			Durable json.RawMessage `json:"durable_store"`
+			Store json.RawMessage `json:"store"`
 		}
-		if err := json.Unmarshal(gatewaytest.Adapt(t, gatewaytest.AppBlock("durable_store "+store)).AppsRaw["fhir"], &app); err != nil || string(app.Durable) != want {
-			t.Errorf("%s: %s, %v", store, app.Durable, err)
+		if err := json.Unmarshal(gatewaytest.Adapt(t, gatewaytest.AppBlock("store "+store)).AppsRaw["fhir"], &app); err != nil || string(app.Store) != want {
+			t.Errorf("%s: %s, %v", store, app.Store, err)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func load(t *testing.T, settings map[string]any) *stores.Set {
 	ctx, cancel := caddy.NewContext(ctx)
 	t.Cleanup(cancel)
 	raw := caddyconfig.JSON(settings, nil)
-	set, err := stores.Load(ctx, stores.Config{Issuer: "https://x.example", StoreRaw: raw, DurableRaw: raw})
+	set, err := stores.Load(ctx, stores.Config{Issuer: "https://x.example", StoreRaw: raw})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestGatewayWithStoresOfStranger(t *testing.T) {
 		if err := json.Unmarshal(config.AppsRaw["fhir"], &app); err != nil {
 			t.Fatal(err)
 		}
-		app["store"], app["durable_store"] = json.RawMessage(settings), json.RawMessage(settings)
+		app["store"] = json.RawMessage(settings)
 		config.AppsRaw["fhir"] = caddyconfig.JSON(app, nil)
 		config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": t.TempDir()}, nil)
 		g, err := gatewaytest.Serve(t, config)

@@ -25,16 +25,13 @@ const (
 	maxRevocationLag = time.Hour
 )
 
-// Config says which stores an app has.
+// Config says which store an app has.
 type Config struct {
 	// Issuer is whose state they hold.
 	Issuer string
 
-	// StoreRaw is where codes and revocations are kept. Default: `memory`.
+	// StoreRaw is where state is kept. Default: `file`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
-
-	// DurableRaw is where state is kept that must survive a restart. Default: the store if gateways share it, or else `file`.
-	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 }
 
 // Set are the stores of an app.
@@ -51,29 +48,28 @@ type Set struct {
 	isNew   bool // the durable store held nothing when it was claimed
 }
 
-// Load loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
+// Load loads an app's guest module, which keeps everything if gateways share it, or if it keeps nothing over a restart. Beside any
+// other, codes and other state of minutes are in memory.
 func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
-		c.StoreRaw = json.RawMessage(`{"store":"memory"}`)
+		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
 	}
 	s := &Set{watched: map[store.Store]*Watch{}}
 	var err error
-	if s.Store, err = s.load(ctx, &c, "StoreRaw"); err != nil {
+	if s.Durable, err = s.load(ctx, &c); err != nil {
 		return nil, err
 	}
-	if c.DurableRaw == nil && isReplica(s.Store) {
-		s.Durable = s.Store
+	s.Store = s.Durable
+	if _, volatile := isVolatile(s.Durable); volatile || isReplica(s.Durable) {
 		return s, nil
 	}
-	if c.DurableRaw == nil {
-		c.DurableRaw = json.RawMessage(`{"store":"file"}`)
-	}
-	s.Durable, err = s.load(ctx, &c, "DurableRaw")
+	c.StoreRaw = json.RawMessage(`{"store":"memory"}`)
+	s.Store, err = s.load(ctx, &c)
 	return s, err
 }
 
-func (s *Set) load(ctx caddy.Context, c *Config, field string) (store.Store, error) {
-	guest, err := ctx.LoadModule(c, field)
+func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
+	guest, err := ctx.LoadModule(c, "StoreRaw")
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
 	}
@@ -136,21 +132,12 @@ func (s *Set) CheckLag(lag time.Duration) error {
 	return nil
 }
 
-// Warn warns of a durable store that is none, and of what gateways do not share, though they share one of the stores.
+// Warn warns of a store that keeps nothing over a restart, and of keys that gateways do not share, though they share the store.
 func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
 	if why, is := isVolatile(s.Durable); is {
 		s.watched[s.Durable].warnOfVolatile(logger, why)
 	}
-	if len(s.shared) == 0 {
-		return
-	}
-	if !isReplica(s.Store) {
-		logger.Warn("gateways share the durable store, but not the store: what one of them began, another refuses: codes, launches, pushed requests, sign-ins with a second factor; leave out store, to keep all in the durable one, or run one gateway only")
-	}
-	if !isReplica(s.Durable) {
-		logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
-	}
-	if files, ok := storage.(*certmagic.FileStorage); ok && !keysInStore {
+	if files, ok := storage.(*certmagic.FileStorage); ok && len(s.shared) > 0 && !keysInStore {
 		logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
 	}
 }

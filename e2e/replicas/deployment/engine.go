@@ -58,9 +58,9 @@ type local string
 
 func (l local) Directives() string {
 	if l == "file" {
-		return "\t\tdurable_store file {\n\t\t\tmax_entries 10000000\n\t\t}\n"
+		return "\t\tstore file {\n\t\t\tmax_entries 10000000\n\t\t}\n"
 	}
-	return "\t\tdurable_store memory\n"
+	return "\t\tstore memory\n"
 }
 
 func (local) Addresses() []string { return nil }

@@ -125,7 +125,7 @@ func (f *Store) open(logger *slog.Logger) error {
 		case !errors.Is(err, boltstore.ErrInUse), caddy.Exiting(), time.Until(deadline) < lockStep:
 			return err
 		case f.mark.exists():
-			return fmt.Errorf("another gateway is running with the durable store %s: stop it first (caddy stop), change its configuration instead (caddy reload), or give this gateway another file (durable_store file { path … }): %w", f.key, boltstore.ErrInUse)
+			return fmt.Errorf("another gateway is running with the durable store %s: stop it first (caddy stop), change its configuration instead (caddy reload), or give this gateway another file (store file { path … }): %w", f.key, boltstore.ErrInUse)
 		case !waits:
 			logger.Info("waiting for the durable store, which another process has open", "path", f.key)
 		}
@@ -179,7 +179,7 @@ func (f *Store) Cleanup() error {
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
 //
-//	durable_store file {
+//	store file {
 //		path <file>
 //		max_entries <number>
 //		lock_timeout <duration>

@@ -52,7 +52,7 @@ func (m *Store) Watch() *stores.Watch { return m.watched }
 
 // Volatile implements [Volatile].
 func (*Store) Volatile() string {
-	return "durable_store memory is the memory of this process: sessions and refresh tokens end with it"
+	return "store memory is the memory of this process: sessions and refresh tokens end with it"
 }
 
 // CaddyModule returns the Caddy module information.
