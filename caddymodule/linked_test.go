@@ -10,7 +10,7 @@ import (
 func serverPackages() (paths []string) {
 	for _, name := range []string{
 		"account", "administration", "client", "consent", "deprovisioning", "factor", "flow",
-		"launch", "lockout", "page", "people", "revalidation", "revocation", "sandbox", "scopelimit", "sealedstorage", "session", "signin", "token",
+		"launch", "lockout", "page", "people", "revalidation", "revocation", "scopelimit", "sealedstorage", "session", "signin", "token",
 	} {
 		paths = append(paths, "caddymodule/authorize/"+name)
 	}

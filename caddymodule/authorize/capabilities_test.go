@@ -24,7 +24,6 @@ type capable struct {
 	scopes        []string // of the client app
 	authorizePOST bool
 	ehr           bool // there is an EHR that may launch
-	launchPage    bool
 }
 
 func (c capable) browser(t *testing.T) *servertest.Browser {
@@ -33,7 +32,7 @@ func (c capable) browser(t *testing.T) *servertest.Browser {
 		config.AuthorizePOST, config.Records, config.Users[0].FHIRUser = c.authorizePOST, new(servertest.FHIRServer), "Patient/ada"
 		app := config.Clients[0]
 		app.Scopes = c.scopes
-		app.ResponseTypes, app.LaunchURI, config.LaunchPage = []string{"code"}, "https://app.example.org/launch", c.launchPage
+		app.ResponseTypes, app.LaunchURI = []string{"code"}, "https://app.example.org/launch"
 		config.Clients = []client.Client{
 			app, {ID: "confidential", Secret: "s3cret", GrantTypes: []string{"client_credentials"}, Scopes: []string{"demo.read"}},
 			{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}},
@@ -79,19 +78,13 @@ func choosesEncounter(b *servertest.Browser) bool {
 	return servertest.Decode[servertest.LaunchResponse](b.T, tokens).Encounter == "v1"
 }
 
-// launchedTokens are those of an app that an EHR or the launch page launches, or nil if
-// neither can.
+// launchedTokens are those of an app that an EHR launches, or nil if it cannot.
 func launchedTokens(b *servertest.Browser) map[string]any {
-	var launch string
-	switch r := b.Post("/oauth2/launch", servertest.LaunchForm(nil)); {
-	case r.StatusCode == http.StatusCreated:
-		launch, _ = servertest.Decode[map[string]any](b.T, r)["launch"].(string)
-	case served("/oauth2/launch_page")(b):
-		launch = servertest.LaunchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
-		b = servertest.NewBrowser(b.T, b.Server)
-	default:
+	r := b.Post("/oauth2/launch", servertest.LaunchForm(nil))
+	if r.StatusCode != http.StatusCreated {
 		return nil
 	}
+	launch, _ := servertest.Decode[map[string]any](b.T, r)["launch"].(string)
 	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch"}, "launch": {launch}}))
 	return servertest.Decode[map[string]any](b.T, b.Post("/oauth2/token", servertest.CodeForm(answer.Query().Get("code"), nil)))
 }
@@ -108,8 +101,7 @@ func served(path string) func(*servertest.Browser) bool {
 
 var resourceScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "offline_access", "online_access"}
 
-// Each capability is announced if, and only if, it works: on a server with much, on one
-// that launches by its page alone, and on one with nothing.
+// Each capability is announced if, and only if, it works: on a server with much, and on one with nothing.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -147,7 +139,7 @@ func TestCapabilities(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true, ehr: true}, {scopes: resourceScopes, launchPage: true}, {}} {
+			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true, ehr: true}, {}} {
 				b := c.browser(t)
 				m := servertest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
 				announced, works := slices.Contains(m.Capabilities, tt.name), tt.works(c.browser(t))

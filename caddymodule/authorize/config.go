@@ -7,18 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -155,10 +152,6 @@ type Config struct {
 	// Features add to the server. Default: none.
 	Features []Feature
 
-	// LaunchPage serves a page that launches apps as an EHR does, and an app to launch, for
-	// trying out (package sandbox).
-	LaunchPage bool
-
 	// Administration is a page on which administrators see to apps and people that are not in this configuration.
 	// Default: none.
 	Administration *Administration
@@ -203,12 +196,6 @@ func (c *Config) complete() error {
 	}
 	if c.ClientAddress == nil {
 		c.ClientAddress = httporigin.Peer
-	}
-	if c.LaunchPage {
-		c.Clients = append(slices.Clip(c.Clients), sandbox.App(c.Issuer))
-		if client.IsLocal(c.Issuer) {
-			c.Clients = append(c.Clients, sandbox.LocalApp())
-		}
 	}
 	if err := c.completeLifetimes(); err != nil {
 		return err

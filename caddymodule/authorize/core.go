@@ -22,9 +22,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -63,6 +63,9 @@ type Core struct {
 	// LaunchesFromEHR adds EHR launch to the discovery documents. Clients with LaunchContext do so too.
 	LaunchesFromEHR bool
 
+	// SignInTargets are the pages that people sign in for, beside the account page, by name.
+	SignInTargets map[string]signin.Target
+
 	routes    map[string]http.Handler
 	public    []string // paths that scripts of every origin may call
 	describe  []func(*Metadata)
@@ -88,7 +91,7 @@ func (a *Core) Describe(add func(*Metadata)) { a.describe = append(a.describe, a
 func (a *Core) DescribeSMART(add func(*smart.Configuration)) { a.configure = append(a.configure, add) }
 
 func newCore(c *Config, of *entries) (*Core, error) {
-	a := &Core{Config: c, Trail: &audit.Recorder{Audit: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}}
+	a := &Core{Config: c, Trail: &audit.Recorder{Audit: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}, SignInTargets: map[string]signin.Target{}}
 	a.Responder = &endpoint.Responder{
 		Issuer: c.Issuer, IsHTTPS: c.IsHTTPS, Logger: c.Logger, Trail: a.Trail,
 		Kinds: map[string]string{endpoint.PushedAuthorization: audit.Authorization},
@@ -212,14 +215,14 @@ func (a *Core) addRoutes() error {
 	if logo := a.Pages.Logo(); logo != nil {
 		a.Handle(endpoint.Logo, logo.ServeHTTP, http.MethodGet, http.MethodHead)
 	}
+	if c.Administration != nil {
+		a.SignInTargets["admin"] = signin.Target{Path: endpoint.Admin, ACR: oauth2.ACRMultiFactor}
+	}
 	a.addFlow()
 	a.routes[endpoint.Account] = account.New(account.Config{
 		Responder: a.Responder, Pages: a.Pages, Keys: c.Keys, Accounts: a.Accounts, Factors: a.Factors, Sessions: a.Sessions,
 		Patients: a.Patients, Apps: a.Tokens.Apps, Revoker: a.Tokens.Revoker, Limiter: a.Limiter, Describe: flow.Describe,
 	})
-	if c.LaunchPage {
-		a.addSandbox()
-	}
 	a.addDocuments()
 	return a.addAdministration()
 }
@@ -235,16 +238,6 @@ func (a *Core) addAdministration() error {
 	return c.Administration.Check()
 }
 
-func (a *Core) addSandbox() {
-	c := a.Config
-	a.LaunchesFromEHR = true
-	a.routes[endpoint.LaunchPage] = sandbox.LaunchPage(sandbox.Config{
-		Responder: a.Responder, Pages: a.Pages, Keys: c.Keys, Sessions: a.Sessions, Factors: a.Factors, Clients: a.Clients,
-		Launches: a.Launches, Patients: a.Patients,
-	})
-	a.Handle(endpoint.SandboxApp, sandbox.ServeApp(a.Pages, c.Issuer, c.fhirBase()), http.MethodGet)
-}
-
 func (a *Core) addFlow() {
 	c := a.Config
 	maps.Copy(a.routes, flow.Endpoints(flow.Config{
@@ -252,7 +245,7 @@ func (a *Core) addFlow() {
 		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.Limiter, Authenticator: a.Authenticator,
 		Accounts: a.Accounts, Factors: a.Factors, Consents: a.Consents, Sessions: a.Sessions, Tokens: a.Tokens,
 		RefreshLifetime: c.RefreshTokenLifetime,
-		Launches:        a.Launches, Patients: a.Patients,
+		Launches:        a.Launches, Patients: a.Patients, SignInTargets: a.SignInTargets,
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.Responder, Store: c.Store, Sessions: a.Sessions}
 	for key, p := range a.Accounts.Providers {

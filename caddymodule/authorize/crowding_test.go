@@ -38,12 +38,6 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 				t.Fatalf("error %q", e)
 			}
 		}},
-		"launch an app": {100, func(t *testing.T, b *servertest.Browser) {
-			r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.Body(t, b.Get(servertest.LaunchPage)), junk))
-			if opened, err := r.Location(); err != nil || !opened.Query().Has("launch") {
-				t.Fatalf("no launch: %d to %v", r.StatusCode, opened)
-			}
-		}},
 		"revoke a service's tokens": {200 + 2, func(t *testing.T, b *servertest.Browser) {
 			service := url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}}
 			service.Set("token", b.RequestTokens(service).AccessToken)
@@ -58,7 +52,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			t.Parallel()
 			memory := store.NewMemory(0, 0)
 			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
-				c.LaunchPage, c.Store, c.Durable = true, memory, memory
+				c.Store, c.Durable = memory, memory
 			})
 			servertest.SignInToAccount(b, "alice", "right")
 			servertest.EnrolApp(b)

@@ -18,7 +18,6 @@
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
-//	sandbox      a page that launches apps, and an app, for trying out
 //	client       registered clients and their authentication
 //	endpoint     what all endpoints have in common: https, JSON, errors
 //	page         what people see: look, words, languages
@@ -32,8 +31,6 @@
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go
-//	GET, POST /oauth2/launch_page                   sandbox/launchpage.go   if switched on
-//	GET  /oauth2/sandbox_app                        sandbox/app.go          and its app
 //	POST /oauth2/par                                flow/pushed.go
 //	GET, POST /oauth2/login                         signin/page.go, signin/secondfactor.go
 //	GET  /oauth2/login/{idp}                        signin/federation.go    to an identity provider

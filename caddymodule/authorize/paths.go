@@ -11,7 +11,6 @@ const (
 	RevokePath     = endpoint.Revoke
 	IntrospectPath = endpoint.Introspect
 	AccountPath    = endpoint.Account
-	LaunchPagePath = endpoint.LaunchPage
 )
 
 // EndpointNames returns all that [EndpointName] returns.

@@ -77,11 +77,6 @@ type App struct {
 	// Default: GET only.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
-	// Serve a page at `/oauth2/launch_page` on which people launch apps as an EHR would, and an app to launch, with the
-	// client_id `sandbox-app`: for trying out. Where the issuer is on localhost, apps there need not be registered: their
-	// client_id is `sandbox-local-app`. Default: false.
-	LaunchPage bool `json:"launch_page,omitempty"`
-
 	// Serve a page at `/oauth2/admin` on which administrators approve apps that registered themselves, and see to the
 	// clients and people in the store. It is for whom a row of `scope_limits` gives this scope of the site's own, such as
 	// `fhir-admin`, once they have signed in with a second factor. Default: none.
@@ -128,6 +123,7 @@ type App struct {
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.features"`
 
 	clientSources []ClientSource
+	startPage     string // path, which the log of a started gateway names
 
 	stores *stores.Set
 	keys   *keyring.Keyring
@@ -152,6 +148,9 @@ func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(k
 
 // Address returns the issuer, and the path of the FHIR API below it.
 func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase }
+
+// SetStartPage sets the path of the page that the log of a started gateway names. Default: the account page.
+func (a *App) SetStartPage(path string) { a.startPage = path }
 
 // Server returns the authorization server in force. Another one takes its place when clients and people in the store change.
 func (a *App) Server() *authorize.Server { return a.server.InForce() }

@@ -32,8 +32,8 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 }
 
 // warnWithoutClients logs that no app can request tokens. Clients in the store are not known yet when this is checked.
-func warnWithoutClients(logger *slog.Logger, a *App, c *authorize.Config) {
-	if len(c.Clients)+len(clientSourcesOf(c)) == 0 && !a.LaunchPage {
+func warnWithoutClients(logger *slog.Logger, c *authorize.Config) {
+	if len(c.Clients)+len(clientSourcesOf(c)) == 0 {
 		logger.Warn("the configuration has no client, so no app can request tokens until you add one (client in the Caddyfile, or caddy fhir-client add)")
 	}
 }

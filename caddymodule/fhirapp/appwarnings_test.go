@@ -88,19 +88,17 @@ func TestWarningWithoutClients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		app  App
 		from authorize.Config
 		want bool
 	}{
-		{"none", App{}, authorize.Config{}, true},
-		{"a client", App{}, authorize.Config{Clients: make([]authorize.Client, 1)}, false},
-		{"clients register themselves", App{}, authorize.Config{Features: []authorize.Feature{servertest.Newcomers{}}}, false},
-		{"the launch page has apps", App{LaunchPage: true}, authorize.Config{}, false},
+		{"none", authorize.Config{}, true},
+		{"a client", authorize.Config{Clients: make([]authorize.Client, 1)}, false},
+		{"clients register themselves", authorize.Config{Features: []authorize.Feature{servertest.Newcomers{}}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.app, &tt.from)
+			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.from)
 			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
 				t.Errorf("logged %q", text.String())
 			}

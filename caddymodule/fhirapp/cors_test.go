@@ -316,7 +316,6 @@ var corsEndpoints = map[string]corsEndpoint{
 	"select_account": {"/oauth2/select_account", http.MethodPost, ""}, "select_patient": {"/oauth2/select_patient", http.MethodPost, ""},
 	"select_encounter": {"/oauth2/select_encounter", http.MethodPost, ""}, "consent": {"/oauth2/consent", http.MethodPost, ""},
 	"account": {"/oauth2/account", http.MethodGet, ""}, "admin": {"/oauth2/admin", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
-	"launch_page": {"/oauth2/launch_page", http.MethodGet, ""}, "sandbox_app": {"/oauth2/sandbox_app", http.MethodGet, ""},
 	"client_logo": {"/oauth2/client_logo", http.MethodGet, ""},
 
 	// servers call them

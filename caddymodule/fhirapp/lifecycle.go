@@ -1,6 +1,7 @@
 package fhirapp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
-	warnWithoutClients(a.logger, a, &config)
+	warnWithoutClients(a.logger, &config)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a, &config)
 	_, err = site.Checks(ctx)
@@ -114,19 +115,11 @@ func (a *App) Start() (err error) {
 func (a *App) prepareKeys() {
 	switch err := a.keys.Refresh(a.ctx); {
 	case err == nil:
-		a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
+		a.logger.Info("ready", "open", a.Issuer+cmp.Or(a.startPage, authorize.AccountPath))
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // of the latter, the store tells
 	default:
 		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 	}
-}
-
-// firstPage is where an operator looks first.
-func firstPage(issuer string, launchPage bool) string {
-	if launchPage {
-		return issuer + authorize.LaunchPagePath
-	}
-	return issuer + authorize.AccountPath
 }
 
 func (a *App) startStores() error {

@@ -22,8 +22,6 @@ const (
 	ClientLogo          = "/oauth2/client_logo" // ?client_id=
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
-	LaunchPage          = "/oauth2/launch_page"
-	SandboxApp          = "/oauth2/sandbox_app"
 	Account             = "/oauth2/account"
 	Admin               = "/oauth2/admin"
 	PushedAuthorization = "/oauth2/par"

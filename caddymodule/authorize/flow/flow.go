@@ -26,20 +26,21 @@ import (
 // Config is what the endpoints for browsers need.
 type Config struct {
 	*endpoint.Responder
-	AuthorizePOST  bool                  // also accept authorization requests by POST
-	FrameAncestors []string              // origins that may frame pages of authorization requests
-	Keys           keyring.Keys          // seal what browsers keep
-	Store, Durable store.Store           // for pending requests, and for what outlives a restart
-	Pages          *page.Site            // what people see
-	Limiter        *lockout.Limiter      // counts wrong passwords and codes
-	Authenticator  *client.Authenticator // knows the clients
-	Accounts       *people.Accounts      // who may sign in
-	Factors        *factor.Factors       // what else people prove themselves by
-	Consents       *consent.Consents     // what people allow clients
-	Sessions       *session.Sessions     // who is signed in
-	Tokens         *token.Tokens         // issues codes and tokens
-	Launches       *launch.Launches      // knows what EHRs launch
-	Patients       *launch.Patients      // finds whom a person may choose
+	AuthorizePOST  bool                     // also accept authorization requests by POST
+	FrameAncestors []string                 // origins that may frame pages of authorization requests
+	Keys           keyring.Keys             // seal what browsers keep
+	Store, Durable store.Store              // for pending requests, and for what outlives a restart
+	Pages          *page.Site               // what people see
+	Limiter        *lockout.Limiter         // counts wrong passwords and codes
+	Authenticator  *client.Authenticator    // knows the clients
+	Accounts       *people.Accounts         // who may sign in
+	Factors        *factor.Factors          // what else people prove themselves by
+	Consents       *consent.Consents        // what people allow clients
+	Sessions       *session.Sessions        // who is signed in
+	Tokens         *token.Tokens            // issues codes and tokens
+	Launches       *launch.Launches         // knows what EHRs launch
+	Patients       *launch.Patients         // finds whom a person may choose
+	SignInTargets  map[string]signin.Target // pages that people sign in for, beside the account page, by name
 
 	RefreshLifetime time.Duration // of a grant, at most
 }
@@ -53,7 +54,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	authorizer := newAuthorizer(&c, frame)
 	signIn := signin.New(signin.Config{
 		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
-		Sessions: c.Sessions, Reopen: authorizer.reopen,
+		Sessions: c.Sessions, Targets: c.SignInTargets, Reopen: authorizer.reopen,
 	})
 	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.Lasting
 

@@ -4,14 +4,13 @@
 //
 //	site.go        Site, and View: one page as it is to be shown
 //	content.go     what each template shows, and ShowMessage for what needs no form
-//	sandbox.go     the same for the pages of package sandbox
 //	policy.go      the Content-Security-Policy
 //	smartstyle.go  the look, for the apps that an EHR launches
 //	text.go        texts made in Go: T, Plural, And, Problem
 //	language.go    the languages, and which of them a request is answered in
 //	translation.go a text or a date in one of them
 //	branding.go    a site's name, logo (logo.go) and color (color.go)
-//	templates.go   the parsed templates, in each language; assets.go has the files
+//	templates.go   the parsed templates, in each language; assets.go has the files, and AddFiles for those of features
 //
 // # A new page
 //
@@ -46,4 +45,7 @@
 //
 // A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
 // [View.Script] names it. Pages must work without.
+//
+// A page of a feature is made likewise. Its files are in the feature's folder ([AddFiles]), and the type of its data too.
+// Package pagetest has the tests.
 package page

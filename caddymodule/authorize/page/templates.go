@@ -22,15 +22,17 @@ var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.T
 
 // parseTemplates panics only if an embedded file is wrong, which no tested binary has.
 func parseTemplates(l *translation) map[string]*template.Template {
-	names, err := fs.Glob(files, "templates/*.html")
-	if err != nil {
-		panic(err)
-	}
 	set, layout := map[string]*template.Template{}, "templates/layout.html"
-	for _, name := range names {
-		if name != layout {
-			t := template.New("layout.html").Funcs(l.functions())
-			set[strings.TrimSuffix(path.Base(name), ".html")] = template.Must(t.ParseFS(files, layout, name))
+	for _, source := range sources {
+		names, err := fs.Glob(source, "templates/*.html")
+		if err != nil {
+			panic(err)
+		}
+		for _, name := range names {
+			if name != layout {
+				t := template.Must(template.New("layout.html").Funcs(l.functions()).ParseFS(files, layout))
+				set[strings.TrimSuffix(path.Base(name), ".html")] = template.Must(t.ParseFS(source, name))
+			}
 		}
 	}
 	return set

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -34,26 +35,36 @@ func (f *forms) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &(*f)[0])
 }
 
-// readTranslations reads texts.json: under each English text its translations by language. It panics only if the
-// embedded file is wrong, which no tested binary has.
+// readTranslations returns the languages other than English, sorted.
 func readTranslations() (all []*translation) {
-	var translated map[string]map[string]forms
-	if err := json.Unmarshal([]byte(readFile("texts.json")), &translated); err != nil {
+	texts := readTexts(files)
+	for _, tag := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, &translation{tag: language.Make(tag), texts: texts[tag]})
+	}
+	return all
+}
+
+// readTexts reads texts.json, which has under each English text its translations by language. It returns them by language
+// first. It panics only if the embedded file is wrong, which no tested binary has.
+func readTexts(source fs.FS) map[string]map[string]forms {
+	content, err := fs.ReadFile(source, "texts.json")
+	if err != nil {
 		panic(err)
 	}
-	byTag := map[string]*translation{}
+	var translated map[string]map[string]forms
+	if err := json.Unmarshal(content, &translated); err != nil {
+		panic(err)
+	}
+	byTag := map[string]map[string]forms{}
 	for english, each := range translated {
 		for tag, text := range each {
 			if byTag[tag] == nil {
-				byTag[tag] = &translation{tag: language.Make(tag), texts: map[string]forms{}}
+				byTag[tag] = map[string]forms{}
 			}
-			byTag[tag].texts[english] = text
+			byTag[tag][english] = text
 		}
 	}
-	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
-		all = append(all, byTag[tag])
-	}
-	return all
+	return byTag
 }
 
 // translate returns a string, or HTML if an argument is.

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,12 +18,26 @@ import (
 // usedText is a text in a template or in code.
 type usedText struct{ one, text, where string }
 
-// usedTexts are all that people may read.
-func usedTexts(t *testing.T) map[string]usedText {
+// pageFolders are the folders that have pages: this one, and those of features.
+func pageFolders(t *testing.T) []string {
+	t.Helper()
+	texts, err := filepath.Glob("../../features/*/texts.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := []string{"."}
+	for _, name := range texts {
+		folders = append(folders, filepath.Dir(name))
+	}
+	return folders
+}
+
+// usedTexts are all that people may read of a folder of templates and one of code.
+func usedTexts(t *testing.T, templates, code string) map[string]usedText {
 	t.Helper()
 	used := map[string]usedText{}
 	add := func(u usedText) { used[u.text] = u }
-	for name, tree := range templateTrees(t) {
+	for name, tree := range templateTrees(t, templates) {
 		inspect(tree.Root, func(c *parse.CommandNode) {
 			if u, ok := textOfCommand(c); ok {
 				u.where = name
@@ -32,7 +45,7 @@ func usedTexts(t *testing.T) map[string]usedText {
 			}
 		})
 	}
-	for name, file := range authorizeSources(t) {
+	for name, file := range sourcesIn(t, code) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				textsOfCall(t, name, call, add)
@@ -43,19 +56,19 @@ func usedTexts(t *testing.T) map[string]usedText {
 	return used
 }
 
-// templateTrees are the parsed templates, and those defined in them, by file and name.
-func templateTrees(t *testing.T) map[string]*parse.Tree {
+// templateTrees are the parsed templates of a folder, and those defined in them, by file and name.
+func templateTrees(t *testing.T, folder string) map[string]*parse.Tree {
 	t.Helper()
-	names, err := fs.Glob(files, "templates/*.html")
+	names, err := filepath.Glob(filepath.Join(folder, "templates/*.html"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("%d templates: %v", len(names), err)
+		t.Fatalf("%d templates in %s: %v", len(names), folder, err)
 	}
 	trees := map[string]*parse.Tree{}
 	for _, name := range names {
 		set := map[string]*parse.Tree{}
 		tree := parse.New(name)
 		tree.Mode = parse.SkipFuncCheck
-		if _, err := tree.Parse(readFile(name), "", "", set); err != nil {
+		if _, err := tree.Parse(contentOf(t, name), "", "", set); err != nil {
 			t.Fatal(err)
 		}
 		for defined, tree := range set {
@@ -119,11 +132,20 @@ func textOfCommand(c *parse.CommandNode) (usedText, bool) {
 	return usedText{}, false
 }
 
-// authorizeSources are the parsed files of the authorization server, without tests.
-func authorizeSources(t *testing.T) map[string]*ast.File {
+func contentOf(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// sourcesIn are the parsed files of a folder and those below it, without tests.
+func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	sources := map[string]*ast.File{}
-	err := filepath.WalkDir("..", func(name string, entry os.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(name string, entry os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
@@ -182,12 +204,16 @@ var (
 // A text that is not an argument of t would be English in every language.
 func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	t.Parallel()
-	names, err := fs.Glob(files, "templates/*.html")
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, folder := range pageFolders(t) {
+		found, err := filepath.Glob(filepath.Join(folder, "templates/*.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
 	}
 	for _, name := range names {
-		source := action.ReplaceAllString(readFile(name), "")
+		source := action.ReplaceAllString(contentOf(t, name), "")
 		for _, spoken := range spokenAttr.FindAllStringSubmatch(source, -1) {
 			if anyLetter.MatchString(spoken[1]) {
 				t.Errorf("%s: %q", name, spoken[1])
@@ -199,38 +225,53 @@ func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	}
 }
 
-// Every text is there in every language, with the same verbs, and no other is.
+// Every text is there in every language, with the same verbs, and no other is. Those of a feature are in its folder, unless
+// the core has them.
 func TestTranslationsAreComplete(t *testing.T) {
 	t.Parallel()
-	used := usedTexts(t)
 	if len(languages) < 5 {
 		t.Fatalf("%d languages", len(languages))
 	}
-	for _, l := range languages[1:] {
-		for text, u := range used {
-			checkTranslation(t, l, u, l.texts[text])
+	core := readTexts(files)
+	for _, folder := range pageFolders(t) {
+		code := folder
+		if folder == "." {
+			code = ".." // the authorization server
 		}
-		for text := range l.texts {
-			if _, ok := used[text]; !ok {
-				t.Errorf("%s: nobody uses %q", l.tag, text)
+		used, texts := usedTexts(t, folder, code), readTexts(os.DirFS(folder))
+		for language, ofCore := range core {
+			for text, u := range used {
+				translated, ok := texts[language][text]
+				if !ok {
+					translated = ofCore[text]
+				}
+				checkTranslation(t, language, u, translated)
+			}
+			for text := range texts[language] {
+				if _, ok := used[text]; !ok {
+					t.Errorf("%s: nobody in %s uses %q", language, folder, text)
+				}
+				if _, ok := ofCore[text]; ok && folder != "." {
+					t.Errorf("%s: %s and the core translate %q", language, folder, text)
+				}
 			}
 		}
 	}
 }
 
-func checkTranslation(t *testing.T, l *translation, u usedText, got forms) {
+func checkTranslation(t *testing.T, language string, u usedText, got forms) {
 	t.Helper()
 	english := forms{u.text}
 	if u.one != "" {
 		english = forms{u.one, u.text}
 	}
 	if len(got) != len(english) {
-		t.Errorf("%s: %d forms of %q in %s, want %d", l.tag, len(got), u.text, u.where, len(english))
+		t.Errorf("%s: %d forms of %q in %s, want %d", language, len(got), u.text, u.where, len(english))
 		return
 	}
 	for i, form := range got {
 		if strings.TrimSpace(form) != form || form == "" || !slices.Equal(verbs(t, form), verbs(t, english[i])) {
-			t.Errorf("%s: %q for %q", l.tag, form, english[i])
+			t.Errorf("%s: %q for %q", language, form, english[i])
 		}
 	}
 }

@@ -239,10 +239,10 @@ func TestRenewalDuringOutage(t *testing.T) {
 // Pages of the gateway renew too, and are shown afterwards.
 func TestRenewalOfPages(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"/oauth2/account", "/oauth2/account?part=app", servertest.LaunchPage + "?app=app", "/oauth2/login?part=app"} {
+	for _, target := range []string{"/oauth2/account", "/oauth2/account?part=app", "/oauth2/login?part=app"} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			inUnaskable(t, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.LaunchPage = true }, func(h *hospital) {
+			inUnaskable(t, nil, func(h *hospital) {
 				b, _ := h.signIn("online_access")
 				after(time.Hour)
 				first, second := h.travel(b, target), h.travel(b, target)

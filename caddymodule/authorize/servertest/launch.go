@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -119,41 +118,4 @@ func RedeemLaunch(b *Browser, answer *url.URL) LaunchResponse {
 	b.T.Helper()
 	WantCode(b.T, answer)
 	return Decode[LaunchResponse](b.T, b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil)))
-}
-
-// LaunchPage is the path of the launch page.
-const LaunchPage = "/oauth2/launch_page"
-
-// OpenLaunchPage signs in for the launch page, and returns it.
-func OpenLaunchPage(b *Browser, user, password string) string {
-	b.T.Helper()
-	signIn := Body(b.T, b.Follow(b.Get(LaunchPage)))
-	if !strings.Contains(signIn, "SMART Sandbox") {
-		b.T.Errorf("sign-in page: %s", signIn)
-	}
-	r := b.Post("/oauth2/login", url.Values{"request": {Field(b.T, signIn, "request")}, "username": {user}, "password": {password}})
-	if r.Header.Get("Location") != LaunchPage {
-		b.T.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
-	return Body(b.T, b.Get(LaunchPage))
-}
-
-// LaunchChoice is what the form of a launch page sends for ada; change alters it as in [Request].
-func LaunchChoice(t testing.TB, page string, change url.Values) url.Values {
-	t.Helper()
-	form := url.Values{"request": {Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
-	maps.Copy(form, change)
-	return form
-}
-
-// LaunchByPage signs alice in, launches an app for ada, and returns where it is opened.
-func LaunchByPage(b *Browser, change url.Values) *url.URL {
-	b.T.Helper()
-	page := OpenLaunchPage(b, "alice", "right")
-	r := b.Post(LaunchPage, LaunchChoice(b.T, page, change))
-	opened, err := r.Location()
-	if r.StatusCode != http.StatusSeeOther || err != nil {
-		b.T.Fatalf("%d: %s", r.StatusCode, Body(b.T, r))
-	}
-	return opened
 }

@@ -24,6 +24,9 @@ type Config struct {
 	Factors   *factor.Factors     // what else people prove themselves by
 	Sessions  *session.Sessions   // who is signed in
 
+	// Targets are the pages that people sign in for, beside the account page, by name.
+	Targets map[string]Target
+
 	// Reopen makes an app's request again of its Query. If it returns none, its error is for the
 	// person.
 	Reopen func(ctx context.Context, query string) (*Request, error)
@@ -50,7 +53,7 @@ type SignIn struct {
 func New(c Config) *SignIn {
 	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
 	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
-	visits := &visits{frame: c.Frame, stepUp: stepUp}
+	visits := &visits{frame: c.Frame, stepUp: stepUp, targets: c.Targets}
 	requests := &reopener{frame: c.Frame, visits: visits, apps: c.Reopen}
 	start := &starter{trail: c.Frame.Trail, sessions: c.Sessions}
 	second := &secondFactor{

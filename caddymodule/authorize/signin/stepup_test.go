@@ -236,14 +236,6 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 		"the account page": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
 			return func() *http.Response { return servertest.FollowOnce(b, b.Get("/oauth2/account")) }
 		},
-		"the launch page": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
-			return func() *http.Response { return servertest.FollowOnce(b, b.Get(servertest.LaunchPage)) }
-		},
-		"the launch page's form": func(t *testing.T, b *servertest.Browser) func() *http.Response {
-			t.Helper()
-			form := servertest.LaunchChoice(t, servertest.Body(t, b.Get(servertest.LaunchPage)), nil)
-			return func() *http.Response { return servertest.FollowOnce(b, b.Post(servertest.LaunchPage, form)) }
-		},
 		"a picker that was left open": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
 			page := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
 			return func() *http.Response { return b.Get(page) }
@@ -252,7 +244,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.New(t, func(c *authorize.Config) {
-				c.Users[0].FHIRUser, c.Records, c.LaunchPage = "Practitioner/alice", new(servertest.FHIRServer), true
+				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(servertest.FHIRServer)
 				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = servertest.LaunchScopes, []string{"code", "token"}
 			})
 			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)

@@ -15,30 +15,36 @@ import (
 // hold it.
 const visitPrefix = "\x00account?"
 
-// visits are sign-ins for the account page, the launch page and that of administrators. They wait, sealed, where those of
-// apps do; there is no redirect URI to answer to.
+// A Target is a page of the gateway for people who are signed in. Others are redirected to the sign-in page, with the name of
+// the target as the parameter to.
+type Target struct {
+	Path  string // of the page
+	Title string // of the page, shown at the sign-in. Default: the person's account.
+	Keep  string // parameter of the page that outlives the sign-in, or ""
+	ACR   string // the least authentication context class that the page requires, or ""
+}
+
+// visits are sign-ins for pages of the gateway. They wait, sealed, where those of apps do; there is no redirect URI to answer to.
 type visits struct {
-	frame  *Frame
-	stepUp *StepUp
+	frame   *Frame
+	stepUp  *StepUp
+	targets map[string]Target
 }
 
 // read makes the request of a page, with max_age and acr_values as in an authorization request. It
-// is for the account page or a part of it; or, if the parameter to says so, for the launch page or that of administrators,
-// for which two factors must be shown.
+// is for the page that the parameter to names, or else for the account page or a part of it.
 func (vs *visits) read(query string) (*Request, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
 		return nil, err
 	}
-	req := &Request{
-		To:    Destination{Address: address(endpoint.Account, "part", p)},
-		Query: visitPrefix + p.Keep("acr_values", "app", "login_hint", "max_age", "part", "prompt", "to", "ui_locales"),
+	target, ok := vs.targets[p.Get("to")]
+	if !ok {
+		target = Target{Path: endpoint.Account, Keep: "part"}
 	}
-	switch p.Get("to") {
-	case "launch_page":
-		req.To = Destination{Title: "SMART Sandbox", Address: address(endpoint.LaunchPage, "app", p)}
-	case "admin":
-		req.To = Destination{Address: endpoint.Admin, ACR: oauth2.ACRMultiFactor}
+	req := &Request{
+		To:    Destination{Title: target.Title, Address: address(target.Path, target.Keep, p), ACR: target.ACR},
+		Query: visitPrefix + p.Keep("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
 	}
 	err = req.How.Read(p)
 	req.How.Prompt = "" // max_age says all
@@ -48,7 +54,7 @@ func (vs *visits) read(query string) (*Request, error) {
 
 // address is that of a page, with one parameter if that has a value.
 func address(path, name string, p oauth2.Parameters) string {
-	if value := p.Get(name); value != "" {
+	if value := p.Get(name); name != "" && value != "" {
 		return path + "?" + url.Values{name: {value}}.Encode()
 	}
 	return path

@@ -1,7 +1,8 @@
-package sandbox_test
+package sandbox
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,25 +15,58 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-const (
-	sandboxApp = servertest.Issuer + "/oauth2/sandbox_app"
-)
+const sandboxApp = servertest.Issuer + "/oauth2/sandbox_app"
 
 // sandboxServer has a launch page, on which alice, a practitioner, can launch app too.
 func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *servertest.Browser {
 	t.Helper()
 	return servertest.NewLaunching(t, records, "Practitioner/alice", func(c *authorize.Config) {
-		c.LaunchPage, c.Clients[0].LaunchURI = true, "https://app.example.org/launch?x=1"
+		c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
 		if change != nil {
 			change(c)
 		}
+		new(Sandbox).addTo(c)
 	})
+}
+
+// openLaunchPage signs in for the launch page, and returns it.
+func openLaunchPage(b *servertest.Browser, user, password string) string {
+	b.T.Helper()
+	signIn := servertest.Body(b.T, b.Follow(b.Get(launchPagePath)))
+	if !strings.Contains(signIn, "SMART Sandbox") {
+		b.T.Errorf("sign-in page: %s", signIn)
+	}
+	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(b.T, signIn, "request")}, "username": {user}, "password": {password}})
+	if r.Header.Get("Location") != launchPagePath {
+		b.T.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	return servertest.Body(b.T, b.Get(launchPagePath))
+}
+
+// launchChoice is what the form of a launch page sends for ada; change alters it as in [servertest.Request].
+func launchChoice(t testing.TB, page string, change url.Values) url.Values {
+	t.Helper()
+	form := url.Values{"request": {servertest.Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
+	maps.Copy(form, change)
+	return form
+}
+
+// launchByPage signs alice in, launches an app for ada, and returns where it is opened.
+func launchByPage(b *servertest.Browser, change url.Values) *url.URL {
+	b.T.Helper()
+	page := openLaunchPage(b, "alice", "right")
+	r := b.Post(launchPagePath, launchChoice(b.T, page, change))
+	opened, err := r.Location()
+	if r.StatusCode != http.StatusSeeOther || err != nil {
+		b.T.Fatalf("%d: %s", r.StatusCode, servertest.Body(b.T, r))
+	}
+	return opened
 }
 
 func TestSandboxIsOff(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	for _, path := range []string{servertest.LaunchPage, "/oauth2/sandbox_app"} {
+	for _, path := range []string{launchPagePath, "/oauth2/sandbox_app"} {
 		servertest.WantStatus(t, b.Get(path), http.StatusNotFound, path)
 	}
 	q := servertest.Request(url.Values{"client_id": {"sandbox-app"}, "redirect_uri": {sandboxApp}})
@@ -48,8 +82,8 @@ func TestSandboxAppIsTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := servertest.Config()
-			c.LaunchPage = true
 			change(&c)
+			new(Sandbox).addTo(&c)
 			if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "sandbox-app") {
 				t.Errorf("%v", err)
 			}
@@ -61,7 +95,7 @@ func TestLaunchPage(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	page := servertest.OpenLaunchPage(b, "alice", "right")
+	page := openLaunchPage(b, "alice", "right")
 	servertest.WantText(t, page, "Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org")
 	if strings.Contains(page, `value="strict"`) {
 		t.Error("an app without a launch URI is offered")
@@ -69,7 +103,7 @@ func TestLaunchPage(t *testing.T) {
 	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
 		t.Errorf("asked as %+v", h.Last)
 	}
-	if found := servertest.Body(t, b.Get(servertest.LaunchPage+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
+	if found := servertest.Body(t, b.Get(launchPagePath+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
 		t.Errorf("searched: %s", found)
 	}
 }
@@ -84,7 +118,7 @@ func TestLaunchByPage(t *testing.T) {
 			}
 		}
 	})
-	opened := servertest.LaunchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
+	opened := launchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
 	q := opened.Query()
 	if opened.Host != "app.example.org" || q.Get("x") != "1" || q.Get("iss") != servertest.FHIRBase || q.Has("other") {
 		t.Errorf("opened at %s", opened)
@@ -104,7 +138,7 @@ func TestLaunchByPage(t *testing.T) {
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	handle := servertest.LaunchByPage(b, url.Values{"app": {"app"}}).Query().Get("launch")
+	handle := launchByPage(b, url.Values{"app": {"app"}}).Query().Get("launch")
 	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})
 	other := servertest.NewBrowser(t, b.Server)
 	if answer := servertest.Location(t, other.SignIn(q, "bob", "other")); answer.Query().Get("code") != "" {
@@ -137,8 +171,8 @@ func TestLaunchPageRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := sandboxServer(t, new(servertest.FHIRServer), nil)
-			page := servertest.OpenLaunchPage(b, "alice", "right")
-			if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
+			page := openLaunchPage(b, "alice", "right")
+			if r := b.Post(launchPagePath, launchChoice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
 		})
@@ -149,12 +183,12 @@ func TestLaunchPageRefuses(t *testing.T) {
 func TestLaunchPageOfParent(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := servertest.OpenLaunchPage(b, "alice", "right")
+	page := openLaunchPage(b, "alice", "right")
 	if strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || strings.Contains(page, `role="search"`) {
 		t.Errorf("%s", page)
 	}
-	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, nil)), http.StatusForbidden, "for another child")
-	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
+	servertest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, page, nil)), http.StatusForbidden, "for another child")
+	servertest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
 }
 
 // A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
@@ -162,8 +196,8 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := servertest.OpenLaunchPage(b, "alice", "right")
-	opened, err := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
+	page := openLaunchPage(b, "alice", "right")
+	opened, err := b.Post(launchPagePath, launchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
 	servertest.NoError(t, err)
 	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
 	answer := servertest.Location(t, b.Authorize(request))
@@ -180,38 +214,38 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
-	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
+	form := launchChoice(t, openLaunchPage(b, "alice", "right"), nil)
 	anybody := servertest.NewBrowser(t, b.Server)
-	if r := anybody.Post(servertest.LaunchPage, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
+	if r := anybody.Post(launchPagePath, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 		t.Errorf("without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
-	servertest.OpenLaunchPage(anybody, "bob", "other")
-	servertest.WantStatus(t, anybody.Post(servertest.LaunchPage, form), http.StatusBadRequest, "by another person")
+	openLaunchPage(anybody, "bob", "other")
+	servertest.WantStatus(t, anybody.Post(launchPagePath, form), http.StatusBadRequest, "by another person")
 	b.Cookies["__Host-fhir-session"] = ""
-	servertest.OpenLaunchPage(b, "bob", "other")
-	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusBadRequest, "in another session")
+	openLaunchPage(b, "bob", "other")
+	servertest.WantStatus(t, b.Post(launchPagePath, form), http.StatusBadRequest, "in another session")
 }
 
 func TestLaunchPageWhileDown(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
+	form := launchChoice(t, openLaunchPage(b, "alice", "right"), nil)
 	h.Down = true
-	for name, r := range map[string]*http.Response{"the page": b.Get(servertest.LaunchPage), "the form": b.Post(servertest.LaunchPage, form)} {
+	for name, r := range map[string]*http.Response{"the page": b.Get(launchPagePath), "the form": b.Post(launchPagePath, form)} {
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
 			t.Errorf("%s: %d %s", name, r.StatusCode, text)
 		}
 	}
 	h.Down = false
-	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusSeeOther, "afterwards")
+	servertest.WantStatus(t, b.Post(launchPagePath, form), http.StatusSeeOther, "afterwards")
 }
 
 // The app is told of somebody whom it may not see, and signs in as any other.
 func TestSandboxApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	opened := servertest.LaunchByPage(b, nil)
+	opened := launchByPage(b, nil)
 	if got := opened.Query(); opened.Scheme+"://"+opened.Host+opened.Path != sandboxApp || got.Get("other") != "bob" || got.Get("iss") != servertest.FHIRBase {
 		t.Fatalf("opened at %s", opened)
 	}
@@ -258,11 +292,11 @@ func TestSandboxAppMayNotAll(t *testing.T) {
 func TestLaunchPageKeepsTheApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	signIn := servertest.Body(t, b.Follow(b.Get(servertest.LaunchPage+"?app=app")))
+	signIn := servertest.Body(t, b.Follow(b.Get(launchPagePath+"?app=app")))
 	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
 	page := servertest.Body(t, b.Get(r.Header.Get("Location")))
 	servertest.WantText(t, page, `name="app" value="app" required checked`)
 	search := page[:strings.Index(page, `<form method="post"`)]
-	page = servertest.Body(t, b.Get(servertest.LaunchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
+	page = servertest.Body(t, b.Get(launchPagePath+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
 	servertest.WantText(t, page, `name="app" value="app" required checked`)
 }

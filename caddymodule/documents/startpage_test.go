@@ -1,7 +1,8 @@
-package fhirapp
+package documents
 
 import (
 	"html"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -14,7 +15,10 @@ import (
 // leads to the sign-in page.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
-	g := exampleGateway(t, echo)
+	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, "{}")
+	}))
 	response := g.Get("/", "")
 	page := gatewaytest.Read(t, response)
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>caddy-fhir runs</h1>") {

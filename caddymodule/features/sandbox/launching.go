@@ -10,7 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -27,15 +26,15 @@ func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *s
 		return
 	}
 	app := lp.app(p.Get("app"))
-	if p.Get("app") == LocalAppID {
+	if p.Get("app") == localAppID {
 		app = lp.localApp(p.Get("launch_uri"))
 	}
 	switch {
 	case app == nil:
-		lp.offer(w, r, signedIn, p, page.LaunchProblem{NoApp: true})
+		lp.offer(w, r, signedIn, p, launchProblem{NoApp: true})
 		return
 	case app.Local && !client.IsLocal(app.LaunchURI):
-		lp.offer(w, r, signedIn, p, page.LaunchProblem{NotLocal: true})
+		lp.offer(w, r, signedIn, p, launchProblem{NotLocal: true})
 		return
 	}
 	lp.launch(w, r, signedIn, app, p)
@@ -53,12 +52,12 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
 		lp.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
-		lp.offer(w, r, signedIn, p, page.LaunchProblem{Unseen: true})
+		lp.offer(w, r, signedIn, p, launchProblem{Unseen: true})
 	case errors.Is(err, errInvalid):
-		lp.offer(w, r, signedIn, p, page.LaunchProblem{Invalid: true})
+		lp.offer(w, r, signedIn, p, launchProblem{Invalid: true})
 	case err != nil:
-		lp.Logger.ErrorContext(r.Context(), "app not launched", "client_id", app.ID, "error", err)
-		lp.offer(w, r, signedIn, p, page.LaunchProblem{Down: true})
+		lp.logger.ErrorContext(r.Context(), "app not launched", "client_id", app.ID, "error", err)
+		lp.offer(w, r, signedIn, p, launchProblem{Down: true})
 	default:
 		lp.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
 		endpoint.Redirect(w, http.StatusSeeOther, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
@@ -110,7 +109,7 @@ func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, pat
 // show that it may not see them.
 func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedIn, app *client.Client, handle, patient string) string {
 	address := app.LaunchURL(lp.Patients.FHIRBase, handle)
-	if app.ID != AppID {
+	if app.ID != appID {
 		return address
 	}
 	choice, err := lp.Patients.Choices(ctx, signedIn.User.Person(), launch.Criteria{})

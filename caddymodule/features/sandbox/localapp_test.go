@@ -1,4 +1,4 @@
-package sandbox_test
+package sandbox
 
 import (
 	"net/http"
@@ -21,15 +21,15 @@ func localServer(t *testing.T) *servertest.Browser {
 func TestLocalApp(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	page := b.Get(servertest.LaunchPage)
+	page := b.Get(launchPagePath)
 	if page.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d", page.StatusCode)
 	}
-	opened := servertest.LaunchByPage(b, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
+	opened := launchByPage(b, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
 	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
 		t.Fatalf("opened at %s", opened)
 	}
-	servertest.WantText(t, b.Get(servertest.LaunchPage).Header.Get("Content-Security-Policy"), " http://localhost:*")
+	servertest.WantText(t, b.Get(launchPagePath).Header.Get("Content-Security-Policy"), " http://localhost:*")
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {"sandbox-local-app"}, "redirect_uri": {"http://localhost:4711/back"}, "launch": {opened.Query().Get("launch")},
 		"scope": {"launch patient/Patient.rs"}, "state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"},
@@ -58,20 +58,20 @@ func TestLocalApp(t *testing.T) {
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	shown := servertest.OpenLaunchPage(b, "alice", "right")
+	shown := openLaunchPage(b, "alice", "right")
 	for _, uri := range []string{
 		"", "https://app.example.org/launch", "http://localhost.evil.example/", "http://localhost@evil.example/", "//localhost/", "javascript:alert(1)",
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
 	} {
-		r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
+		r := b.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
 		servertest.WantStatus(t, b.Authorize(servertest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)
 	}
 	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
-	shown = servertest.OpenLaunchPage(elsewhere, "alice", "right")
-	r := elsewhere.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
+	shown = openLaunchPage(elsewhere, "alice", "right")
+	r := elsewhere.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
 	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
 		t.Errorf("elsewhere: %d", r.StatusCode)
 	}

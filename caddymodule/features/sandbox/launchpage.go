@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -27,21 +28,70 @@ const (
 	launcher = "launch_page"
 )
 
-// Config is what the launch page needs.
-type Config struct {
-	*endpoint.Responder
-	Pages    *page.Site        // shows it
-	Keys     keyring.Sealing   // seal its form
-	Sessions *session.Sessions // who is signed in
-	Factors  *factor.Factors   // what they must prove
-	Clients  *client.Registry  // the apps
-	Launches *launch.Launches  // keeps what they are launched with
-	Patients *launch.Patients  // finds whom a person may choose
+type launchPage struct {
+	*authorize.Core
+	logger *slog.Logger
+	sealer *browser.Sealer
 }
 
-type launchPage struct {
-	Config
-	sealer *browser.Sealer
+func newLaunchPage(core *authorize.Core) *launchPage {
+	return &launchPage{core, core.Responder.Logger, &browser.Sealer{Keys: core.Config.Keys}}
+}
+
+// launchPageData is what templates/launchpage.html shows: a small EHR.
+type launchPageData struct {
+	Request    string         // sealed
+	Person     page.Person    // who is signed in
+	Problem    launchProblem  // with the choice, or with what is offered
+	Apps       []launchApp    // to choose among
+	Searchable bool           // by the following
+	Name       string         // as typed
+	BirthDate  string         // as typed
+	Identifier string         // as typed
+	Patients   []page.Patient // to choose among
+	More       bool           // others match too
+	Chosen     string         // the id of the patient who is ticked; may be ""
+
+	Local       bool   // an app on the person's own computer can be launched at
+	LaunchURI   string // as typed
+	LocalChosen bool   // it is ticked
+}
+
+// launchApp is an app to launch.
+type launchApp struct {
+	ID     string // the client_id
+	Name   string // its title
+	At     string // the host of its launch URI
+	Chosen bool   // it is ticked
+}
+
+// launchProblem is why the launch page is shown again, or empty.
+type launchProblem struct {
+	NoApp   bool // no app was chosen that can be launched
+	Unseen  bool // the patient may not be chosen
+	Invalid bool // the app must not be told so
+	Down    bool // the FHIR server does not answer
+
+	NotLocal bool // what was typed does not lead to the person's own computer
+}
+
+// serve is the endpoint. People who are not signed in, or lack a factor, go to the sign-in page first.
+func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
+	signedIn, err := lp.Sessions.Current(r)
+	lacking := false
+	if err == nil && signedIn != nil {
+		lacking, err = lp.Factors.Lacking(r.Context(), signedIn.User, factor.BySession(signedIn.SID, signedIn.ACR()))
+	}
+	switch {
+	case err != nil:
+		lp.showError(w, r, err)
+	case signedIn == nil, lacking, signedIn.Renewable:
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
+	case r.Method == http.MethodPost:
+		lp.submit(w, r, signedIn)
+	default:
+		lp.show(w, r, signedIn)
+	}
 }
 
 func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
@@ -50,19 +100,19 @@ func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *ses
 		lp.showError(w, r, err)
 		return
 	}
-	lp.offer(w, r, signedIn, p, page.LaunchProblem{})
+	lp.offer(w, r, signedIn, p, launchProblem{})
 }
 
 // offer shows the apps and the patients, and what was wrong with the last choice.
-func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem page.LaunchProblem) {
+func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem launchProblem) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
 	choice, err := lp.Patients.Choices(r.Context(), signedIn.User.Person(), by)
 	if errors.Is(err, context.Canceled) { // the browser has disconnected
 		return
 	}
 	if err != nil {
-		lp.Logger.ErrorContext(r.Context(), "records for the launch page not read", "error", err)
-		choice, problem = new(launch.Choice), page.LaunchProblem{Down: true}
+		lp.logger.ErrorContext(r.Context(), "records for the launch page not read", "error", err)
+		choice, problem = new(launch.Choice), launchProblem{Down: true}
 	}
 	sealed, err := lp.sealer.Seal(w, r, launcher, signedIn.SID)
 	if err != nil {
@@ -71,16 +121,16 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 	}
 	lp.Pages.Show(w, r, page.View{
 		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: lp.formAction()},
-		Data: page.LaunchPage{
+		Data: launchPageData{
 			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
-			Local: lp.Clients.Configured(LocalAppID) != nil, LocalChosen: p.Get("app") == LocalAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
+			Local: lp.Clients.Configured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
 }
 
-func statusOf(problem page.LaunchProblem) int {
+func statusOf(problem launchProblem) int {
 	switch {
 	case problem.Down:
 		return http.StatusServiceUnavailable
@@ -109,7 +159,7 @@ func (lp *launchPage) apps() (apps []*client.Client) {
 		}
 	}
 	slices.SortFunc(apps, func(a, b *client.Client) int {
-		switch AppID {
+		switch appID {
 		case a.ID:
 			return -1
 		case b.ID:
@@ -132,7 +182,7 @@ func (lp *launchPage) app(id string) *client.Client {
 // localApp is the app on the person's own computer, at an address that they typed; nil where there
 // is none.
 func (lp *launchPage) localApp(at string) *client.Client {
-	app := lp.Clients.Configured(LocalAppID)
+	app := lp.Clients.Configured(localAppID)
 	if app == nil {
 		return nil
 	}
@@ -142,16 +192,16 @@ func (lp *launchPage) localApp(at string) *client.Client {
 }
 
 // appsOnPage are the apps, of which one is ticked.
-func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
-	if chosen != LocalAppID && lp.app(chosen) == nil {
-		chosen = AppID
+func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
+	if chosen != localAppID && lp.app(chosen) == nil {
+		chosen = appID
 	}
 	for _, app := range lp.apps() {
 		at := ""
 		if u, err := url.Parse(app.LaunchURI); err == nil {
 			at = cmp.Or(u.Host, u.Scheme)
 		}
-		list = append(list, page.LaunchApp{ID: app.ID, Name: app.Title(), At: at, Chosen: app.ID == chosen})
+		list = append(list, launchApp{ID: app.ID, Name: app.Title(), At: at, Chosen: app.ID == chosen})
 	}
 	return list
 }
@@ -159,7 +209,7 @@ func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
 // formAction are the sources for the form: also those of any app on the person's own computer.
 func (lp *launchPage) formAction() string {
 	sources := page.FormAction(lp.addresses()...)
-	if lp.Clients.Configured(LocalAppID) != nil {
+	if lp.Clients.Configured(localAppID) != nil {
 		sources += " http://localhost:* http://127.0.0.1:*"
 	}
 	return sources
@@ -182,7 +232,7 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 	if e.Personal {
 		message = page.Message{
 			Title: page.T("Please start again"), Text: page.Problem(e),
-			Next: &page.Link{Address: endpoint.LaunchPage, Text: page.T("Launch an app")},
+			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
 		}
 	}
 	lp.Pages.ShowMessage(w, r, e.HTTPStatus(), message)

@@ -1,4 +1,4 @@
-package sandbox_test
+package sandbox
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ func TestSimulatedErrors(t *testing.T) {
 		t.Run(simulated, func(t *testing.T) {
 			t.Parallel()
 			b := sandboxServer(t, new(servertest.FHIRServer), nil)
-			handle := servertest.LaunchByPage(b, url.Values{"app": {"app"}, "simulated": {simulated}}).Query().Get("launch")
+			handle := launchByPage(b, url.Values{"app": {"app"}, "simulated": {simulated}}).Query().Get("launch")
 			answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})))
 			if got := answer.Query(); got.Get("error") != want || got.Get("state") == "" || got.Has("code") {
 				t.Errorf("%s", answer)
@@ -23,7 +23,7 @@ func TestSimulatedErrors(t *testing.T) {
 		})
 	}
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "what is not offered")
+	servertest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, openLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "what is not offered")
 }
 
 // Access tokens that end soon are refreshed by such that end as soon; and no client launches so.
@@ -41,7 +41,7 @@ func TestShortTokens(t *testing.T) {
 		answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"launch patient/*.rs offline_access"}, "launch": {handle}})))
 		return expiry(url.Values{"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"}})
 	}
-	seconds, refresh := expiryOf(servertest.LaunchByPage(b, url.Values{"app": {"app"}, "simulated": {"short_token"}}).Query().Get("launch"))
+	seconds, refresh := expiryOf(launchByPage(b, url.Values{"app": {"app"}, "simulated": {"short_token"}}).Query().Get("launch"))
 	if again, _ := expiry(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "client_id": {"app"}}); seconds != 10 || again != 10 {
 		t.Errorf("%d seconds, then %d", seconds, again)
 	}

@@ -1,12 +1,12 @@
-// Package sandbox is for trying out SMART App Launch 2.2 with nothing but this gateway: a page
+// Package sandbox is a feature for trying out SMART App Launch 2.2 with nothing but this gateway: a page
 // that launches apps as an EHR does, and an app to launch. Both are off unless an operator
 // switches them on.
 //
-//	endpoint.go    LaunchPage, the endpoint
-//	launchpage.go  choose a patient and an app
+//	feature.go     Sandbox, the option launch_page
+//	launchpage.go  the page: choose a patient and an app
 //	launching.go   what its form does
-//	app.go         App, the client; and its page, whose script is page/scripts/sandboxapp.js;
-//	               LocalApp, which stands for apps on the person's own computer
+//	app.go         the app as a client; and its page, whose script is scripts/sandboxapp.js;
+//	               localApp, which stands for apps on the person's own computer
 //
 // The launch page is for whoever is signed in. It offers the patients that they may choose
 // ([launch.Patients]), asked for with their own rights, and launches apps for nobody but them:
