@@ -30,8 +30,8 @@ var cores = map[string][]string{
 var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedcache", "caddymodule/httporigin", "caddymodule/gctest"})
 
 // featureFolders have a folder for each feature, which can be deleted with its import line in a standard build. So nothing
-// else imports a feature, but its own packages and tests. Below codesystem, features are what a standard build imports.
-var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/"}
+// else imports a feature, but its own packages and tests. Below terminology and codesystem, features are what a standard build imports.
+var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/", "terminology/"}
 
 // isStandardBuild reports whether a package is a list of features.
 func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
@@ -62,7 +62,7 @@ func TestBrokenRules(t *testing.T) {
 	t.Parallel()
 	packages := []goPackage{
 		{ImportPath: "caddymodule", Imports: []string{"caddymodule/features/a", "terminology/standard"}},
-		{ImportPath: "terminology/standard", Imports: []string{"terminology/codesystem/b"}},
+		{ImportPath: "terminology/standard", Imports: []string{"terminology/codesystem/b", "terminology/e"}},
 		{ImportPath: "caddymodule/features/a", Imports: []string{"caddymodule/features/a/internal/page", "caddymodule/authorize"}},
 		{ImportPath: "caddymodule/features/a/internal/page", XTestImports: []string{"caddymodule/features/a"}},
 		{ImportPath: "caddymodule/guard", Deps: []string{"caddymodule/internal/x", "caddymodule/smart/y", "net/http"}},
@@ -78,6 +78,7 @@ func TestBrokenRules(t *testing.T) {
 		"a test of the core does":            {ImportPath: "caddymodule/fhirapp", TestImports: []string{"caddymodule/features/a"}},
 		"a feature imports another":          {ImportPath: "caddymodule/features/c", Imports: []string{"caddymodule/features/a"}},
 		"a code system is imported by name":  {ImportPath: "terminology/api", XTestImports: []string{"terminology/codesystem/b"}},
+		"a format is imported by a core":     {ImportPath: "terminology/api", Imports: []string{"terminology/e"}},
 		"an operation is imported by a core": {ImportPath: "terminology", Imports: []string{"terminology/operation/d"}},
 	} {
 		all := append(slices.Clip(packages), broken)
@@ -132,12 +133,18 @@ func featureOf(name string, registered []string) string {
 	for _, folder := range featureFolders {
 		if below, ok := strings.CutPrefix(name, folder); ok {
 			first, _, _ := strings.Cut(below, "/")
-			if feature := folder + first; folder != "terminology/codesystem/" || slices.Contains(registered, feature) && !isStandardBuild(feature) {
+			if feature := folder + first; !needsRegistration(folder) || slices.Contains(registered, feature) && !isStandardBuild(feature) {
 				return feature
 			}
 		}
 	}
 	return ""
+}
+
+// needsRegistration reports whether a folder has both features and core packages, so that only packages that a standard build
+// imports are features.
+func needsRegistration(folder string) bool {
+	return folder == "terminology/codesystem/" || folder == "terminology/"
 }
 
 // isOurs reports whether a package is of this module.

@@ -19,5 +19,5 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"         // core: http.handlers.fhir_outcome
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"     // core: fhir.stores.file
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"   // core: fhir.stores.memory
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"                // terminology operations and code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"                // terminology operations, code systems and XML
 )

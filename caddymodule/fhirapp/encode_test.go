@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // encodeGateway compresses what fhir_expand does not compress itself, as
@@ -41,6 +42,9 @@ func TestExpandEncoded(t *testing.T) {
 		return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, "", "Accept-Encoding", encoding, "If-None-Match", tag)
 	}
 	for _, query := range []string{"languages", "languages&_format=xml", "spdx-license&excludeNested=true"} {
+		if strings.Contains(query, "xml") && !terminologytest.Has("xml") {
+			continue
+		}
 		plain := ask(query, "", "")
 		identity := plain.Header.Get("ETag")
 		want := gatewaytest.Read(t, plain)

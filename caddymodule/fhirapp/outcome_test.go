@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 func TestOutcomeBelowBaseAlone(t *testing.T) {
@@ -68,6 +69,7 @@ func TestRefusalInJSON(t *testing.T) {
 // Clients that ask for XML get errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()
+	terminologytest.Needs(t, "xml")
 	g := exampleGateway(t, nil)
 	token := g.Token()
 	for _, tt := range []struct {

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -71,9 +70,17 @@ func matchesTag(header, tag string) bool {
 // format is how an answer is written.
 type format struct{ xml, pretty bool }
 
-// negotiate chooses the format by the parameter _format or else the header Accept. Unknown types in the header count as
-// JSON.
-func negotiate(r *http.Request, inputs []parameters.Input) (f format, err error) {
+// negotiate chooses the format of an answer. It refuses XML in a build without XML.
+func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
+	f, err := requestedFormat(r, inputs)
+	if err == nil && f.xml && !negotiation.HasXML() {
+		err = &outcome.Error{Status: http.StatusNotAcceptable, Code: "not-supported", Text: "This server writes only JSON: request application/fhir+json."}
+	}
+	return f, err
+}
+
+// requestedFormat reads the parameter _format or else the header Accept. Unknown types in the header count as JSON.
+func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err error) {
 	for i := range inputs {
 		switch in := &inputs[i]; in.Name {
 		case "_format":
@@ -119,7 +126,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error
 func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	switch {
 	case f.xml:
-		if body, err = fhirxml.Append(nil, body); err != nil {
+		if body, err = negotiation.AppendXML(nil, body); err != nil {
 			err = fmt.Errorf("writing the answer as XML: %w", err)
 		}
 		return fhirXML, body, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
@@ -108,7 +109,8 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	}
 	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
 	dst = append(fhirjson.AppendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
-	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
+	dst = append(append(dst, `,"fhirVersion":"4.0.1","format":`...), formats()...)
+	dst = append(dst, `,"rest":[{"mode":"server"`...)
 	dst = h.appendSecurity(dst)
 	list := fhirjson.Array{Name: "resource"}
 	for _, x := range restResources() {
@@ -116,6 +118,14 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	}
 	dst = append(list.End(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
 	return append(dst, `}]}`...)
+}
+
+// formats are the formats that this build reads and writes.
+func formats() string {
+	if negotiation.HasXML() {
+		return `["application/fhir+json","application/fhir+xml","json","xml"]`
+	}
+	return `["application/fhir+json","json"]`
 }
 
 // appendSecurity appends rest.security, which the HL7 terminology ecosystem IG demands.

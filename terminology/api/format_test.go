@@ -189,23 +189,3 @@ func TestSubsetTags(t *testing.T) {
 		seen[tag] = part
 	}
 }
-
-func TestXMLBodyRefused(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
-	for name, test := range map[string]struct {
-		body   string
-		status int
-		want   string
-	}{
-		"JSON":            {`{"resourceType":"Parameters"}`, 400, "XML"},
-		"a document type": {`<!DOCTYPE a [<!ENTITY b "c">]><Parameters xmlns="http://hl7.org/fhir"/>`, 400, "document type"},
-		"another type":    {`<Patient xmlns="http://hl7.org/fhir"/>`, 400, "must be a ValueSet"},
-		"too large":       {terminologytest.AsXML(t, `{"resourceType":"ValueSet","name":"`+strings.Repeat("a", api.MaxBody)+`"}`), 413, "larger"},
-	} {
-		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", test.body, "Content-Type", "application/fhir+xml")
-		if w.Code != test.status {
-			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
-		}
-		terminologytest.WantText(t, w.Body.String(), test.want)
-	}
-}

@@ -92,22 +92,6 @@ func TestDefinitionPatterns(t *testing.T) {
 	}
 }
 
-// XML in a folder of definitions is read as JSON is, one resource or Bundle in a file.
-func TestDefinitionsInXML(t *testing.T) {
-	folder := t.TempDir()
-	terminologytest.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
-		<CodeSystem xmlns="http://hl7.org/fhir"><text><status value="generated"/><div xmlns="http://www.w3.org/1999/xhtml"><p>x</p></div></text>
-		<url value="http://x/cs"/><status value="active"/><content value="complete"/><concept><code value="a"/><display value="&#196;rztin &amp; Arzt"/>
-		<concept><code value="b"/></concept></concept></CodeSystem>`))
-	terminologytest.WriteFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
-		<ValueSet><url value="http://x/vs"/><status value="active"/><compose><include><system value="http://x/cs"/></include></compose></ValueSet></resource></entry></Bundle>`))
-	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminologytest.WantEntries(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "a Ärztin & Arzt", "b")
-}
-
 // A folder without definitions is one that has none yet: that is said, and no error.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 var extensions = []string{".json", ".xml", ".tgz"}
@@ -120,7 +120,7 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	if len(document) > maxXML {
 		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", fhirjson.SizeText(maxXML))
 	}
-	resource, err := fhirxml.AppendJSON(nil, document)
+	resource, err := negotiation.AppendJSON(nil, document)
 	if err != nil {
 		return err
 	}

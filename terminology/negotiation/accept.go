@@ -64,9 +64,10 @@ func AcceptsXML(accept []string) bool {
 }
 
 // Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones, and its parameter
-// fhirVersion. Wildcards, a browser's text/html and anything unknown mean JSON.
+// fhirVersion. Wildcards, a browser's text/html and anything unknown mean JSON. A build without XML prefers XML only if Accept
+// names nothing else that the build can write.
 func Accepted(values []string) (best Format, version string) {
-	weight := 0
+	weight, onlyXML := 0, false
 	for item := range Items(values) {
 		kind, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
@@ -76,9 +77,17 @@ func Accepted(values []string) (best Format, version string) {
 		if !known && kind != "*/*" && kind != "application/*" && kind != "text/html" {
 			continue
 		}
-		if q := quality(parameters["q"]); q > weight {
+		q := quality(parameters["q"])
+		if asked == XML && !HasXML() {
+			onlyXML = onlyXML || q > 0
+			continue
+		}
+		if q > weight {
 			best, weight, version = asked, q, parameters["fhirversion"]
 		}
+	}
+	if weight == 0 && onlyXML {
+		return XML, ""
 	}
 	return best, version
 }

@@ -3,4 +3,5 @@
 //
 //	accept.go      Accept and _format: JSON or XML; the elements of a list header, and their weights
 //	language.go    Accept-Language, in one spelling
+//	xml.go         the codec for XML, if this build has one
 package negotiation

@@ -6,6 +6,29 @@ import (
 	"testing"
 )
 
+func init() { RegisterXML(XMLCodec{}) }
+
+// TestAcceptedWithoutXML checks a build without XML, which prefers it only if nothing else will do.
+func TestAcceptedWithoutXML(t *testing.T) {
+	codec := xmlCodec
+	xmlCodec = nil
+	t.Cleanup(func() { xmlCodec = codec })
+	for accept, want := range map[string]Format{
+		"": JSON, "application/fhir+xml": XML, "application/fhir+xml;q=0": JSON, "application/fhir+xml, */*;q=0.1": JSON,
+		"application/fhir+xml, application/fhir+json;q=0.1": JSON, "text/html, application/xml": JSON,
+	} {
+		if got, _ := Accepted([]string{accept}); got != want {
+			t.Errorf("Accept: %s = %d, want %d", accept, got, want)
+		}
+	}
+	if _, err := AppendXML(nil, []byte("{}")); err == nil {
+		t.Error("no error for XML to write")
+	}
+	if _, err := AppendJSON(nil, []byte("<a/>")); err == nil {
+		t.Error("no error for XML to read")
+	}
+}
+
 func TestAccepted(t *testing.T) {
 	for accept, want := range map[string]Format{
 		"":                     JSON,

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -70,7 +70,10 @@ func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]In
 		return append(inputs, form...), err
 	}
 	if strings.Contains(kind, "xml") {
-		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
+		if !negotiation.HasXML() {
+			return inputs, &outcome.Error{Status: http.StatusUnsupportedMediaType, Code: "not-supported", Text: "This server reads only JSON: send application/fhir+json."}
+		}
+		if body, err = negotiation.AppendJSON(nil, body); err != nil {
 			return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // Cut returns the answer to a request with no more entries than it asked for: some servers ignore count, and offset too.
@@ -22,13 +22,13 @@ func (a *Answer) Cut(q Question) *Answer {
 	body, isXML := a.Body, bytes.HasPrefix(bytes.TrimSpace(a.Body), []byte{'<'})
 	var err error
 	if isXML {
-		body, err = fhirxml.AppendJSON(nil, body)
+		body, err = negotiation.AppendJSON(nil, body)
 	}
 	if err == nil {
 		body, err = cutExpansion(body, q.page)
 	}
 	if err == nil && isXML && body != nil {
-		body, err = fhirxml.Append(nil, body)
+		body, err = negotiation.AppendXML(nil, body)
 	}
 	if err != nil || body == nil {
 		return a

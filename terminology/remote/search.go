@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // search is a request for a part of an expansion.
@@ -44,6 +45,9 @@ func searchOf(s *Server, q Question) (search, bool) {
 	}
 	x.xml = strings.Contains(format, "xml")
 	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Request.Path, x.rest.Encode(), q.Request.AcceptLanguage)
+	if x.xml && !negotiation.HasXML() {
+		return search{}, false
+	}
 	return x, x.xml != strings.Contains(format, "json")
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -122,7 +122,7 @@ func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, fin
 	kind := "application/fhir+json"
 	if x.xml {
 		kind = "application/fhir+xml"
-		if body, err = fhirxml.Append(nil, body); err != nil {
+		if body, err = negotiation.AppendXML(nil, body); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-// Package standard registers the code systems and operations of the standard build, one line each.
+// Package standard registers the code systems, formats and operations of the standard build, one line each.
 package standard
 
 import (
@@ -13,6 +13,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"      // units
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/usps"      // states of the USA
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/vaccines"  // CVX and MVX
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"              // XML
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/batch"      // ValueSet/$batch-validate-code
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/lookup"     // CodeSystem/$lookup
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/subsumes"   // CodeSystem/$subsumes

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -55,7 +55,7 @@ func Answer(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 }
 
 // Needs skips a test of a build that lacks a feature: an operation, by its path such as /CodeSystem/$lookup?code=a, or a code
-// system, by its url.
+// system, by its url, or "xml".
 func Needs(t testing.TB, features ...string) {
 	t.Helper()
 	for _, feature := range features {
@@ -67,6 +67,9 @@ func Needs(t testing.TB, features ...string) {
 
 // Has reports whether the build has a feature, as [Needs] names it.
 func Has(feature string) bool {
+	if feature == "xml" {
+		return negotiation.HasXML()
+	}
 	below, _, _ := strings.Cut(strings.TrimPrefix(feature, "/"), "?")
 	kind, rest, _ := strings.Cut(below, "/")
 	if _, name, ok := strings.Cut(rest, "$"); ok || strings.HasPrefix(rest, "$") {
@@ -168,10 +171,11 @@ func Repeat(n int, element func(i int) string) string {
 	return strings.Join(list, ",")
 }
 
-// AsXML returns a resource, which is given in JSON, in XML.
+// AsXML returns a resource, which is given in JSON, in XML. It skips a test of a build without XML.
 func AsXML(t testing.TB, resource string) string {
 	t.Helper()
-	document, err := fhirxml.Append(nil, []byte(resource))
+	Needs(t, "xml")
+	document, err := negotiation.AppendXML(nil, []byte(resource))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
@@ -19,8 +18,8 @@ func Write(w http.ResponseWriter, r *http.Request, failure error) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
-	if _, isJSON := errors.AsType[jsonError](failure); !isJSON && negotiation.PrefersXML(r) {
-		if outcome, err = fhirxml.Append(nil, outcome); err != nil {
+	if _, isJSON := errors.AsType[jsonError](failure); !isJSON && negotiation.HasXML() && negotiation.PrefersXML(r) {
+		if outcome, err = negotiation.AppendXML(nil, outcome); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", "application/fhir+xml")
