@@ -166,7 +166,7 @@ func checksOfProviders(app *App) (checks []check) {
 func checkOfBackend(ctx caddy.Context, app *App) check {
 	return check{
 		What: "FHIR server",
-		Mend: "check the address in reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
+		Mend: "check the address in fhir_gateway or reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
 		ask: func(asking context.Context) error {
 			loaded, err := ctx.App("http")
 			if err != nil {

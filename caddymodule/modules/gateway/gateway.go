@@ -95,8 +95,11 @@ func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 }
 
 // upstream returns a backend as reverse_proxy takes it, which is without a path. The path must be the FHIR base, because the
-// guard and the FHIR server must see the same one.
+// guard and the FHIR server must see the same one. A Unix socket, such as unix//run/fhir.sock, is returned as it is.
 func upstream(backend, base string) (string, error) {
+	if strings.HasPrefix(backend, "unix/") || strings.HasPrefix(backend, "unix+h2c/") {
+		return backend, nil
+	}
 	address := backend
 	if !strings.Contains(address, "://") {
 		address = "http://" + address

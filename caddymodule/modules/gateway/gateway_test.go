@@ -82,6 +82,22 @@ func TestGatewayBase(t *testing.T) {
 	}
 }
 
+func TestUpstream(t *testing.T) {
+	t.Parallel()
+	for backend, want := range map[string]string{
+		"hapi:8080":                  "hapi:8080",
+		"hapi:8080/fhir":             "hapi:8080",
+		"https://fhir.example/fhir/": "https://fhir.example",
+		"[::1]:8080":                 "[::1]:8080",
+		"unix//run/fhir.sock":        "unix//run/fhir.sock",
+		"unix+h2c//run/fhir.sock":    "unix+h2c//run/fhir.sock",
+	} {
+		if got, err := upstream(backend, "/fhir"); got != want || err != nil {
+			t.Errorf("%s: %q, %v", backend, got, err)
+		}
+	}
+}
+
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
 	site := func(lines string) string {

@@ -45,6 +45,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{- define "caddy-fhir.backend" -}}
+{{- if eq .Values.mode "sidecar" }}localhost:{{ .Values.fhirServer.port }}{{ else }}{{ .Values.backend.host }}:{{ .Values.backend.port }}{{ end }}
+{{- end }}
+
 {{- define "caddy-fhir.caddyfile" -}}
 {
 	admin {$CADDY_ADMIN}
@@ -99,27 +103,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 }
 
 http://:8000 {
-	fhir_authorize
-
-	@fhir path {{ .Values.fhirBase }} {{ .Values.fhirBase }}/*
-	handle @fhir {
-		fhir_bearer{{ with .Values.bearer }} {{ "{" }}
+	fhir_gateway {{ include "caddy-fhir.backend" . }} {
+{{- with .Values.bearer }}
+		fhir_bearer {
 {{- include "caddy-fhir.lines" (dict "tabs" 3 "text" .) }}
-		}{{ end }}
-		fhir_expand{{ with .Values.expand }} {{ "{" }}
-{{- include "caddy-fhir.lines" (dict "tabs" 3 "text" .) }}
-		}{{ end }}
-{{- if eq .Values.mode "sidecar" }}
-		reverse_proxy localhost:{{ .Values.fhirServer.port }}
-{{- else }}
-		reverse_proxy {{ .Values.backend.host }}:{{ .Values.backend.port }}
+		}
 {{- end }}
-	}
-	handle {
-		respond 404
-	}
-	handle_errors {
-		fhir_outcome
+{{- with .Values.expand }}
+		fhir_expand {
+{{- include "caddy-fhir.lines" (dict "tabs" 3 "text" .) }}
+		}
+{{- end }}
 	}
 }
 

@@ -1,0 +1,154 @@
+package documents
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+)
+
+// exampleCaddyfiles are the complete configurations in docs/examples, by their path. Secrets are made up.
+func exampleCaddyfiles(t *testing.T) map[string]string {
+	t.Helper()
+	secret := regexp.MustCompile(`\{file\.[^}]+\}`)
+	files, err := filepath.Glob("../../docs/examples/*/Caddyfile")
+	composed, composeErr := filepath.Glob("../../docs/examples/compose/*/Caddyfile")
+	if err != nil || composeErr != nil || len(files) == 0 || len(composed) == 0 {
+		t.Fatalf("examples %q and %q: %v, %v", files, composed, err, composeErr)
+	}
+	read := map[string]string{}
+	for _, file := range append(files, composed...) {
+		read[file] = secret.ReplaceAllString(gatewaytest.ReadFile(t, file), strings.Repeat("c2VjcmV0", 8))
+	}
+	return read
+}
+
+// TestExamples loads each complete configuration, which must cause no warning about a site.
+func TestExamples(t *testing.T) {
+	for name, text := range exampleCaddyfiles(t) {
+		ctx, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		sites, err := site.Checks(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings, err := sites.Warnings(); err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %q, %v", name, warnings, err)
+		}
+	}
+}
+
+// gatewayLine is the directive fhir_gateway without a block.
+var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
+
+// TestGatewayIsWrittenOut compares the routes of fhir_gateway, in the examples and in the documents, with those of the
+// directives that the reference says it expands to.
+func TestGatewayIsWrittenOut(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/caddyfile.md"), "\nIt expands to these directives")
+	_, expansion, _ := strings.Cut(section, "```caddyfile\nfhir.example.org {\n")
+	expansion, _, found := strings.Cut(expansion, "\n}\n```")
+	if !found {
+		t.Fatal("the reference has no expansion of fhir_gateway")
+	}
+	texts := exampleCaddyfiles(t)
+	for name, page := range documents(t) {
+		for i, block := range fence.FindAllStringSubmatch(page, -1) {
+			if whole := wholeCaddyfile(block[2]); block[1] == "caddyfile" && gatewayLine.MatchString(whole) {
+				texts[fmt.Sprint(name, " ", i)] = whole
+			}
+		}
+	}
+	if len(texts) < 8 {
+		t.Errorf("%d Caddyfiles", len(texts))
+	}
+	for name, text := range texts {
+		line := gatewayLine.FindStringSubmatch(text)
+		if line == nil {
+			t.Errorf("%s does not use fhir_gateway", name)
+			continue
+		}
+		host, base := line[1], "/fhir/R4"
+		if before, isHAPI := strings.CutSuffix(host, "/fhir"); isHAPI {
+			host, base = before, "/fhir"
+		}
+		written := strings.NewReplacer("hapi:8080", host, "/fhir/R4", base).Replace(expansion)
+		want := routesOf(t, strings.Replace(text, strings.TrimSuffix(line[0], "\n"), written, 1))
+		if got := routesOf(t, text); !slices.Equal(got, want) {
+			t.Errorf("%s has the routes\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// routesOf returns the handlers of a Caddyfile in their order, each with the matchers before it. Routes that exclude each other
+// have the same number.
+func routesOf(t *testing.T, text string) (lines []string) {
+	t.Helper()
+	app := new(caddyhttp.App)
+	if err := json.Unmarshal(gatewaytest.Adapt(t, text).AppsRaw["http"], app); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range app.Servers {
+		lines = append(lines, handlersOf(t, server.Routes, fmt.Sprint(server.Listen))...)
+		if server.Errors != nil {
+			lines = append(lines, handlersOf(t, server.Errors.Routes, fmt.Sprint(server.Listen, " errors"))...)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(listenerOf(a), listenerOf(b)) })
+	return lines
+}
+
+func listenerOf(line string) string { listener, _, _ := strings.Cut(line, "]"); return listener }
+
+func handlersOf(t *testing.T, routes caddyhttp.RouteList, before string) (lines []string) {
+	t.Helper()
+	groups := map[string]int{"": 0}
+	for _, route := range routes {
+		where := before
+		if _, found := groups[route.Group]; !found {
+			groups[route.Group] = len(groups)
+		}
+		if group := groups[route.Group]; group > 0 {
+			where += fmt.Sprint(" exclusive ", group)
+		}
+		for _, set := range route.MatcherSetsRaw {
+			where += " " + string(asJSON(t, set))
+		}
+		for _, raw := range route.HandlersRaw {
+			var handler map[string]any
+			if err := json.Unmarshal(raw, &handler); err != nil {
+				t.Fatal(err)
+			}
+			if delete(handler, "source"); handler["handler"] != "subroute" {
+				lines = append(lines, where+" "+string(asJSON(t, handler)))
+				continue
+			}
+			var nested caddyhttp.Subroute
+			if err := json.Unmarshal(raw, &nested); err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, handlersOf(t, nested.Routes, where)...)
+		}
+	}
+	return lines
+}
+
+func asJSON(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
