@@ -64,8 +64,12 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
+	covered, err := linkedBy(folder, room)
+	if err != nil {
+		return nil, err
+	}
 	run := exec.Command("go", "test", "-run=^$", "-bench=^"+strings.ReplaceAll(benchmark, "/", "$/^")+"$",
-		fmt.Sprintf("-benchtime=%dx", rounds), "-covermode=atomic", "-coverpkg=./...", "-coverprofile="+file.Name(), "./"+room)
+		fmt.Sprintf("-benchtime=%dx", rounds), "-covermode=atomic", "-coverpkg="+covered, "-coverprofile="+file.Name(), "./"+room)
 	run.Dir = folder
 	output, err := run.CombinedOutput()
 	if err != nil {
@@ -86,6 +90,18 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 		}
 	}
 	return found, nil
+}
+
+// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Others would only
+// make the build slower.
+func linkedBy(folder, room string) (string, error) {
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
+	list.Dir = folder
+	output, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("go list of %s: %w", room, err)
+	}
+	return strings.Join(strings.Fields(string(output)), ","), nil
 }
 
 // A declared is a function and its lines.
@@ -120,12 +136,13 @@ func inModule(file string) string {
 
 // print writes the files that were passed, and their functions.
 func (w way) print(to io.Writer) {
-	n := 0
+	n, packages := 0, map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(w)) {
 		n += len(w[file])
+		packages[path.Dir(file)] = true
 		fmt.Fprintf(to, "%4d %s: %s\n", len(w[file]), path.Clean(inModule(file)), strings.Join(w[file], " "))
 	}
-	fmt.Fprintf(to, "%d functions in %d files\n", n, len(w))
+	fmt.Fprintf(to, "functions: %d, files: %d, packages: %d\n", n, len(w), len(packages))
 }
 
 // functionName is the name of a function, after its type if it is a method.

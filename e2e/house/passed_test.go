@@ -40,7 +40,7 @@ func TestPassed(t *testing.T) {
 	}
 	var out bytes.Buffer
 	w.print(&out)
-	if want := "   1 way/a.go: first\n   1 way/b.go: Second.third\n2 functions in 2 files\n"; out.String() != want {
+	if want := "   1 way/a.go: first\n   1 way/b.go: Second.third\nfunctions: 2, files: 2, packages: 1\n"; out.String() != want {
 		t.Errorf("got\n%s", &out)
 	}
 	if _, err := passed(folder, "way", "BenchmarkNone"); err == nil {

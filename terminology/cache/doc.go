@@ -2,18 +2,17 @@
 // Its keys know what parameters mean. It knows nothing of the server around it.
 //
 //	request, [Call]
-//	   │ as it was sent ─────────────────► hit        key.go: appendRaw, store.go: find
-//	   │ parsed: parameters.go, representation.go
-//	   │ [Key]: key.go
+//	   │ as it was sent ─────────────────► hit        cache.go: lookup
+//	   │ parsed, [Key]: key.go
 //	   ▼
-//	 store ── fresh ─────────────────────► hit        freshness.go, write.go
+//	 store ── fresh ─────────────────────► hit        store.go, freshness.go
 //	   │ ├─── stale-while-revalidate ────► hit, and a new answer in the background
 //	   │ └─── stale, or nothing stored                cache.go: Serve
 //	   ▼
-//	 one flight per key ── [Producer] ──► [Answer]    flight.go, result.go; failures: failure.go
+//	 one flight per key ── [Producer] ──► [Answer]    flight.go
 //	   │ stored if it may be, and if no invalidation came in between
 //	   ▼
-//	 written: in the coding that is wanted (encoding.go), as 304 if the client has it (etag.go), stale after a failure
+//	 written: in the coding that is wanted (entry.go), as 304 if the client has it, stale after a failure
 //
 // # Who shares answers
 //
@@ -40,13 +39,13 @@
 // # Invalidation
 //
 // [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers and begin a new generation
-// (invalidate.go, tags.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
+// (invalidate.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
 // definitions that are replaced as a whole.
 //
 // # Room
 //
-// [Options.MaxSize] bounds everything together. What stays is decided by how often and how lately it was used (store.go,
-// eviction.go, sketch.go). No library does this: go-cache has no bound, and those that have one evict later, in goroutines,
+// [Options.MaxSize] bounds everything together. What stays is decided by how often and how lately it was used (store.go).
+// No library does this: go-cache has no bound, and those that have one evict later, in goroutines,
 // by weights that do not change, while an answer grows here when it is compressed, and one lock keeps entries, index
 // and numbers in agreement.
 package cache

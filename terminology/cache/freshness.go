@@ -161,29 +161,3 @@ func varyIsKept(vary []string, key Key) bool {
 	}
 	return true
 }
-
-// clientDirectives are a request's Cache-Control (RFC 9111 §5.2.1).
-type clientDirectives struct {
-	noStore      bool
-	noCache      bool
-	onlyIfCached bool
-	maxAge       time.Duration // negative: any
-}
-
-func clientDirectivesOf(header http.Header) clientDirectives {
-	values := header["Cache-Control"]
-	if len(values) == 0 {
-		return clientDirectives{maxAge: -1}
-	}
-	d := parseDirectives(values)
-	w := clientDirectives{noStore: d.has("no-store"), noCache: d.has("no-cache"), onlyIfCached: d.has("only-if-cached"), maxAge: -1}
-	if age, ok := d.seconds("max-age"); ok {
-		w.maxAge = age
-	}
-	return w
-}
-
-// allows reports whether an answer of an age may be used.
-func (w *clientDirectives) allows(age time.Duration) bool {
-	return !w.noCache && (w.maxAge < 0 || age <= w.maxAge)
-}

@@ -1,9 +1,14 @@
 package cache
 
 import (
+	"container/list"
 	"crypto/sha256"
-	"sync/atomic"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -12,6 +17,56 @@ const (
 	aliasOverhead = 80      // bytes beside the request
 	typicalSize   = 2 << 10 // of an entry, for the size of the sketch
 )
+
+// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
+// window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
+// used less. So requests made only once never evict what is asked for again and again.
+//
+// One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
+type store struct {
+	mu                 sync.Mutex
+	entries            map[[sha256.Size]byte]*entry
+	aliases            map[string]*entry // by raw request
+	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
+	segments           [3]segment
+	sketch             *sketch
+	max                int64 // bytes: windowMax for the window and mainMax for the rest
+	windowMax, mainMax int64
+	generation         *generation
+	evicted, rejected  uint64
+}
+
+// segment is a list of entries, the last used at the front.
+type segment struct {
+	list.List
+	bytes int64
+}
+
+const (
+	window    = iota // new entries
+	probation        // not used since they left the window
+	protected        // used since then
+)
+
+// Bounds within the store: the window has 1/windowShare of it, the protected segment 4/5 of the rest, and one entry at
+// most 1/entryShare, so that it cannot evict all others.
+const (
+	windowShare = 100
+	entryShare  = 4
+)
+
+// generation is the time between two invalidations. An answer asked for in one generation may be outdated in the next, and
+// is neither stored nor used there.
+type generation struct {
+	flights  singleflight.Group
+	failures failures
+}
+
+func newGeneration() *generation {
+	e := new(generation)
+	e.failures.byKey.MaxEntries = maxFailures
+	return e
+}
 
 // newStore returns a store for at most limit bytes.
 func newStore(limit int64) *store {
@@ -152,11 +207,193 @@ func (s *store) expire(now time.Time) {
 	}
 }
 
-// Cache stores answers. It is safe for concurrent use, has no goroutines except while an answer is made, and needs no
-// closing. Make one with [New].
-type Cache struct {
-	options *Options
-	store   *store
+func (s *store) touch(e *entry) {
+	if e.place.segment != probation {
+		s.segments[e.place.segment].MoveToFront(e.place.element)
+		return
+	}
+	s.move(e, protected)
+	limit := s.mainMax / 5 * 4
+	for s.segments[protected].bytes > limit && s.segments[protected].Len() > 1 {
+		s.move(s.segments[protected].last(), probation)
+	}
+}
 
-	hits, stale, misses atomic.Uint64
+// last returns the least recently used entry, or nil.
+func (g *segment) last() *entry {
+	if back := g.Back(); back != nil {
+		return back.Value.(*entry)
+	}
+	return nil
+}
+
+// move puts an entry at the front of a segment.
+func (s *store) move(e *entry, to int) {
+	s.take(e)
+	e.place.segment = to
+	e.place.element = s.segments[to].PushFront(e)
+	s.segments[to].bytes += e.place.size
+}
+
+func (s *store) take(e *entry) {
+	if e.place.element != nil {
+		from := &s.segments[e.place.segment]
+		from.Remove(e.place.element)
+		from.bytes -= e.place.size
+		e.place.element = nil
+	}
+}
+
+func (s *store) mainBytes() int64 { return s.segments[probation].bytes + s.segments[protected].bytes }
+func (s *store) bytes() int64     { return s.mainBytes() + s.segments[window].bytes }
+
+// balance brings each part within its bound.
+func (s *store) balance() {
+	for s.segments[window].bytes > s.windowMax {
+		candidate := s.segments[window].last()
+		s.take(candidate)
+		s.admit(candidate)
+	}
+	for s.mainBytes() > s.mainMax {
+		s.evict(s.victim(nil))
+	}
+}
+
+// admit moves a candidate from the window to the main part if it is used more than the entries that have to make room, and
+// removes it otherwise.
+func (s *store) admit(candidate *entry) {
+	need := s.mainBytes() + candidate.place.size - s.mainMax
+	wanted := s.sketch.estimate(candidate.key.hash())
+	var victims []*entry
+	for victim := s.victim(nil); need > 0; victim = s.victim(victim) {
+		if victim == nil {
+			wanted = 0 // there is no room for it at all
+			break
+		}
+		if wanted -= s.sketch.estimate(victim.key.hash()); wanted <= 0 {
+			break
+		}
+		need -= victim.place.size
+		victims = append(victims, victim)
+	}
+	if wanted <= 0 && need > 0 {
+		s.rejected++
+		s.remove(candidate)
+		return
+	}
+	for _, victim := range victims {
+		s.evict(victim)
+	}
+	s.move(candidate, probation)
+}
+
+// victim returns the entry to evict after another one, or the first.
+func (s *store) victim(after *entry) *entry {
+	if after == nil {
+		if e := s.segments[probation].last(); e != nil {
+			return e
+		}
+		return s.segments[protected].last()
+	}
+	if previous := after.place.element.Prev(); previous != nil {
+		return previous.Value.(*entry)
+	}
+	if after.place.segment == probation {
+		return s.segments[protected].last()
+	}
+	return nil
+}
+
+func (s *store) evict(e *entry) {
+	s.evicted++
+	s.remove(e)
+}
+
+// remove removes an entry and all that leads to it.
+func (s *store) remove(e *entry) {
+	s.take(e)
+	delete(s.entries, e.key.sum)
+	for _, alias := range e.place.aliases {
+		delete(s.aliases, alias)
+	}
+	e.place.aliases = nil
+	s.tags.drop(e)
+}
+
+// sketch estimates how often keys were used lately, in little room: a count-min sketch behind a doorkeeper (TinyLFU:
+// Einziger, Friedman, Manes 2017). A key used once is only in the doorkeeper, a Bloom filter.
+type sketch struct {
+	seed       uint64 // so that nobody can make keys that look like others
+	counters   [rows][]uint8
+	doorkeeper []uint64
+	shift      int // from a hash to an index of counters
+	added      int
+	sample     int // after how many the counters are halved
+}
+
+const (
+	rows     = 4  // counters of a key, of which the smallest counts
+	maxCount = 15 // of a counter
+)
+
+func newSketch(n int64) *sketch {
+	width := bits.Len64(uint64(min(max(n, 1<<10), 1<<20)) - 1)
+	s := &sketch{seed: rand.Uint64() | 1, shift: 64 - width, sample: 10 << width}
+	for i := range s.counters {
+		s.counters[i] = make([]uint8, 1<<width)
+	}
+	s.doorkeeper = make([]uint64, 1<<width/8) // 8 bits for each
+	return s
+}
+
+var odd = [rows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0xd6e8feb86659fd93}
+
+func (s *sketch) at(hash uint64, row int) uint64 { return hash * s.seed * odd[row] >> s.shift }
+
+// door returns a key's two places in the doorkeeper.
+func (s *sketch) door(hash uint64) (word1, bit1, word2, bit2 uint64) {
+	high, low := bits.Mul64(hash^s.seed, odd[0])
+	mask := uint64(len(s.doorkeeper) - 1)
+	return high >> 6 & mask, 1 << (high & 63), low >> 38 & mask, 1 << (low >> 32 & 63)
+}
+
+func (s *sketch) add(hash uint64) {
+	if s.added++; s.added >= s.sample {
+		s.age()
+	}
+	w1, b1, w2, b2 := s.door(hash)
+	if s.doorkeeper[w1]&b1 == 0 || s.doorkeeper[w2]&b2 == 0 {
+		s.doorkeeper[w1] |= b1
+		s.doorkeeper[w2] |= b2
+		return
+	}
+	for row := range s.counters {
+		if counter := &s.counters[row][s.at(hash, row)]; *counter < maxCount {
+			*counter++
+		}
+	}
+}
+
+// estimate returns about how often a key was used, and apart from ageing never less.
+func (s *sketch) estimate(hash uint64) int {
+	count := maxCount
+	for row := range s.counters {
+		count = min(count, int(s.counters[row][s.at(hash, row)]))
+	}
+	w1, b1, w2, b2 := s.door(hash)
+	if s.doorkeeper[w1]&b1 != 0 && s.doorkeeper[w2]&b2 != 0 {
+		count++
+	}
+	return count
+}
+
+// age halves all counters, so that past use loses weight.
+func (s *sketch) age() {
+	for row := range s.counters {
+		for i := range s.counters[row] {
+			s.counters[row][i] /= 2
+		}
+	}
+	clear(s.doorkeeper)
+	s.added /= 2
 }

@@ -3,28 +3,28 @@
 // stored. The package is plain net/http. The server around hands in the next handler, the guard, metrics and logs
 // (host.go).
 //
-//	request ─► Front.ServeHTTP                    front.go
-//	   │ is it for an operation (operation.go)? ── no ─► passed on, or answered if nobody else does: other.go, write.go
-//	   │ does it depend on earlier ones? request.go; did it come before? sighting.go. serve.go decides
-//	   ├─ no ──► made here, straight for the client: here.go ───────────────► answered
+//	request ─► Front.ServeHTTP                                        front.go
+//	   │ is it for an operation? ── no ─► passed on, or answered if nobody else does: front.go, write.go
+//	   │ does it depend on earlier ones, did it come before?           request.go
+//	   ├─ no ──► made here, straight for the client ────────────────────► answered
 //	   │            │ something is missing
 //	   ▼            ▼
-//	stored? stored.go, package cache ─ yes ────────────────────────────────► answered
+//	stored? package cache ─ yes ────────────────────────────────────────► answered
 //	   │ no: made once for all who ask the same
 //	   ▼
-//	made here, and held: here.go ───────────────────────────────────────────► stored, answered
+//	made here, and held ────────────────────────────────────────────────► stored, answered
 //	   │ something is missing: result.go
 //	   ▼
-//	asked of an upstream: upstream.go, package remote ──────────────────────► stored, answered
+//	asked of an upstream: servers.go, package remote ───────────────────► stored, answered
 //	   │ there is none for it
 //	   ▼
-//	asked of the next handler: next.go ─────────────────────────────────────► stored, answered
+//	asked of the next handler: servers.go ──────────────────────────────► stored, answered
 //	   │ too large to be stored
 //	   ▼
-//	passed on as it comes: passon.go ───────────────────────────────────────► answered
+//	passed on as it comes: servers.go ──────────────────────────────────► answered
 //
-// reply.go writes an answer that is not stored, and counts what became of the request. One without an answer is refused
-// with an [Error], and with the Retry-After of the server that failed (error.go).
+// [Front] writes an answer that is not stored, and counts what became of the request. One without an answer is refused with an
+// [Error], and with the Retry-After of the server that failed (result.go).
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
 // an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.
@@ -37,14 +37,14 @@
 //
 // # Missing definitions
 //
-// Missing definitions can be fetched from the server behind the next handler: backend.go. After some filters on the same
+// Missing definitions can be fetched from the server behind the next handler: state.go. After some filters on the same
 // value set, its expansion is fetched whole from the upstream and searched here ([remote.Wholes]).
 //
 // # State
 //
-// [State] outlives a change of settings: the stored responses, which can be saved until the next start, and the servers to
+// [State] outlives a change of settings: the stored responses, the fetched definitions, and the servers to
 // ask (state.go). A write that passes to the next handler removes the responses made of what it changes, before the
-// client hears that it was done: write.go finds the write, reads what it changes (a Bundle: writtenbundle.go) and sees by
-// the status that responsewriter.go noted whether it was done; invalidation.go removes what was made of it, in every State
-// of the process ([Host].End), and [Peers] tell the other processes (peers.go).
+// client hears that it was done: write.go finds the write, reads what it changes and sees by the status whether it was done.
+// State.End removes what was made of it, in every State of the process ([Host].End), and [Peers] tell the other processes
+// (peers.go).
 package front

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,7 +21,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/software"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
@@ -167,11 +170,13 @@ func (h *Expand) newFront() *front.Front {
 		Host: front.Host{
 			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: ownheader.Write, Failed: h.failures.Server,
 			End: func(e front.Ending) { End(e) },
-			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-				w, _ = h.cors.Answer(w, r)
-				return w
-			},
 		},
+	}
+	if h.cors != nil {
+		o.Host.CrossOrigin = func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			w, _ = h.cors.Answer(w, r)
+			return w
+		}
 	}
 	for _, name := range h.VaryHeaders {
 		o.VaryHeaders = append(o.VaryHeaders, http.CanonicalHeaderKey(name))
@@ -219,7 +224,10 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	}
 	r, s := traced(r, h.front, h.FHIRBase)
 	defer s.End()
-	return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
+	if err := h.front.ServeHTTP(w, r, next); err != nil {
+		return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(err))
+	}
+	return nil
 }
 
 // preflighted returns the request that a preflight announces.
@@ -236,3 +244,16 @@ var (
 	_ option.AppUser              = (*Expand)(nil)
 	_ site.Handler                = (*Expand)(nil)
 )
+
+// traced has a span made of a request for an operation, if somebody records one. The outcome is what is counted.
+func traced(r *http.Request, by *front.Front, base string) (*http.Request, span.Span) {
+	if !span.Recording(r.Context()) || !by.Serves(r) {
+		return r, span.Span{}
+	}
+	r, s := span.Request(r, span.Expand)
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/")
+	if i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, nil); err == nil {
+		s.Interaction(i)
+	}
+	return r, s
+}

@@ -7,11 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"runtime"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -146,3 +152,65 @@ var (
 	_ front.Server      = expandHost{}
 	_ front.NextHandler = (*background)(nil)
 )
+
+// costly queues the costly requests of all fhir_expand handlers, of which one for each processor runs at a time.
+var costly = fairqueue.New(runtime.GOMAXPROCS(0))
+
+const maxTurnWait = 10 * time.Second
+
+// takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the turns, and so
+// does a client.
+func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
+
+// takeTurnIn is takeTurn for any queue.
+func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
+	defer cancel()
+	return queue.Enter(ctx, turnHolders(ctx)...)
+}
+
+// turnHolders are the network and the client that a turn counts for.
+func turnHolders(ctx context.Context) []string {
+	d := detachedFrom(ctx)
+	holders := []string{"network " + fairqueue.Network(d.address)}
+	if d.clientID != "" {
+		holders = append(holders, "client "+d.clientID)
+	}
+	return holders
+}
+
+var (
+	expandRequests = metrics.NewCounters("expand_requests_total", "Requests for an operation that fhir_expand answers.", "result")
+	expanded       = metrics.ByLabel(front.Outcomes, func(o front.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
+
+	nextDurations     = metrics.NewDurations("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.").WithLabelValues()
+	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
+)
+
+// expandMetrics counts for package front.
+type expandMetrics struct{}
+
+// Count counts a request, and tells its span.
+func (expandMetrics) Count(ctx context.Context, o front.Outcome) {
+	expanded[o].Inc()
+	span.Current(ctx).Outcome(string(o))
+}
+
+func (expandMetrics) NextTook(ctx context.Context, d time.Duration, err error) {
+	asked(ctx, nextDurations, d, err)
+}
+
+func (expandMetrics) UpstreamTook(ctx context.Context, d time.Duration, err error) {
+	asked(ctx, upstreamDurations, d, err)
+}
+
+func asked(ctx context.Context, by prometheus.Observer, took time.Duration, err error) {
+	span.Observe(ctx, by, took)
+	if err != nil {
+		span.Record(ctx, span.Ask, took, "failed")
+		return
+	}
+	span.Record(ctx, span.Ask, took, "answered")
+}
+
+var _ front.Metrics = expandMetrics{}

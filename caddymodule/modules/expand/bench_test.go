@@ -1,0 +1,44 @@
+package expand_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+)
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+// discarded is a response whose body is not kept.
+type discarded struct {
+	header http.Header
+	status int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) WriteHeader(status int)      { d.status = status }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkCached measures what a cached $expand costs from fhir_expand to the last byte. The files that it passes are a figure:
+// go run ./house -passed caddymodule/modules/expand:BenchmarkCached in e2e.
+func BenchmarkCached(b *testing.B) {
+	g := gatewaytest.New(b, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand\n}\n")
+	h := gatewaytest.HandlerOf[*expand.Expand](b, g.Context)
+	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=12"
+	for range 3 {
+		g.Get(path, "")
+	}
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Host = "localhost:8443"
+	r.Header.Set("Accept-Encoding", "gzip")
+	b.ReportAllocs()
+	for b.Loop() {
+		w := &discarded{header: make(http.Header)}
+		if err := h.ServeHTTP(w, r, nil); err != nil || w.status != http.StatusOK || w.header.Get("Cache-Status") == "" {
+			b.Fatal(err, w.status, w.header)
+		}
+	}
+}
