@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestBodyIsPutBack(t *testing.T) {
@@ -24,7 +25,7 @@ func TestBodyIsPutBack(t *testing.T) {
 
 func TestBodyLimits(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
-	resource := `{"name":"tx-resource","resource":` + terminologytest.SystemWith("http://x/a", "1", "a") + `}`
+	resource := `{"name":"tx-resource","resource":` + fixture.SystemWith("http://x/a", "1", "a") + `}`
 	tests := []struct {
 		name, body string
 		status     int

@@ -10,12 +10,13 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestCompose(t *testing.T) {
 	const all = "animal mammal dog bat flyer fly dodo chimera"
-	two := terminologytest.ValueSet("http://x/two", `{"include":[{"system":"http://x/animals","concept":[{"code":"dog"},{"code":"bat"}]}]}`)
-	flying := terminologytest.ValueSet("http://x/flying", `{"include":[{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"flyer"}]}]}`)
+	two := fixture.ValueSet("http://x/two", `{"include":[{"system":"http://x/animals","concept":[{"code":"dog"},{"code":"bat"}]}]}`)
+	flying := fixture.ValueSet("http://x/flying", `{"include":[{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"flyer"}]}]}`)
 	tests := []struct{ name, compose, want string }{
 		{"whole system", `{"include":[{"system":"http://x/animals"}]}`, all},
 		{"listed concepts keep their order", `{"include":[{"system":"http://x/animals","concept":[{"code":"fly"},{"code":"dog"}]}]}`, "fly dog"},
@@ -39,7 +40,7 @@ func TestCompose(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			l := terminologytest.Library(t, terminologytest.Animals, two, flying, terminologytest.ValueSet("http://x/vs", test.compose))
+			l := terminologytest.Library(t, fixture.Animals, two, flying, fixture.ValueSet("http://x/vs", test.compose))
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), test.want)
 		})
 	}
@@ -87,12 +88,12 @@ func TestConceptFilters(t *testing.T) {
 			property, rest, _ := strings.Cut(test.filter, " ")
 			op, value, _ := strings.Cut(rest, " ")
 			filter := fmt.Sprintf(`{"include":[{"system":"http://x/animals","filter":[{"property":%q,"op":%q,"value":%q}]}]}`, property, op, value)
-			l := terminologytest.Library(t, terminologytest.Animals, terminologytest.ValueSet("http://x/vs", filter))
+			l := terminologytest.Library(t, fixture.Animals, fixture.ValueSet("http://x/vs", filter))
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), test.want)
 		})
 	}
 	t.Run("several must all hold", func(t *testing.T) {
-		l := terminologytest.Library(t, terminologytest.Animals, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","filter":[
+		l := terminologytest.Library(t, fixture.Animals, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","filter":[
 			{"property":"concept","op":"is-a","value":"mammal"},{"property":"legs","op":"=","value":"4"},{"property":"kind","op":"exists","value":"false"}]}]}`))
 		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "mammal")
 	})
@@ -134,33 +135,33 @@ func TestUnexpandable(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			vs := terminologytest.ValueSet("http://x/vs", test.compose)
+			vs := fixture.ValueSet("http://x/vs", test.compose)
 			if test.compose == "" {
 				vs = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active"}`
 			}
-			e := terminologytest.Refused(t, terminologytest.Library(t, terminologytest.Animals, notPresent, supplement, vs), "url", "http://x/vs")
+			e := terminologytest.Refused(t, terminologytest.Library(t, fixture.Animals, notPresent, supplement, vs), "url", "http://x/vs")
 			if e.Status != http.StatusUnprocessableEntity || e.Code == "" {
 				t.Errorf("got status %d, code %q", e.Status, e.Code)
 			}
 			if errors.Is(e, outcome.ErrIncomplete) != errors.Is(test.wrapped, outcome.ErrIncomplete) || errors.Is(e, outcome.ErrUnknown) {
 				t.Errorf("got an error that wraps %v, want %v", e.Err, test.wrapped)
 			}
-			terminologytest.WantText(t, e.Text, test.names...)
+			fixture.WantText(t, e.Text, test.names...)
 		})
 	}
 }
 
 func TestImportCycle(t *testing.T) {
 	l := terminologytest.Library(t,
-		terminologytest.ValueSet("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
-		terminologytest.ValueSet("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
-		terminologytest.ValueSet("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
+		fixture.ValueSet("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
+		fixture.ValueSet("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
+		fixture.ValueSet("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
 	for range 2 { // the failure must not leave anything behind
 		e := terminologytest.Refused(t, l, "url", "http://x/a")
 		if e.Status != http.StatusUnprocessableEntity || errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("got %d, %v", e.Status, e.Err)
 		}
-		terminologytest.WantText(t, e.Text, "http://x/b -> http://x/c -> http://x/b")
+		fixture.WantText(t, e.Text, "http://x/b -> http://x/c -> http://x/b")
 	}
 }
 
@@ -169,9 +170,9 @@ func chain(n int) []string {
 	sets := []string{}
 	for i := range n {
 		next := fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]},{"valueSet":["http://x/%d"]}]}`, i+1, i+1)
-		sets = append(sets, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", i), next))
+		sets = append(sets, fixture.ValueSet(fmt.Sprintf("http://x/%d", i), next))
 	}
-	return append(sets, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", n), `{"include":[{"system":"http://x/none","concept":[{"code":"end"}]}]}`))
+	return append(sets, fixture.ValueSet(fmt.Sprintf("http://x/%d", n), `{"include":[{"system":"http://x/none","concept":[{"code":"end"}]}]}`))
 }
 
 func TestImportDepth(t *testing.T) {
@@ -181,7 +182,7 @@ func TestImportDepth(t *testing.T) {
 	if e.Status != http.StatusUnprocessableEntity || e.Code != "too-costly" {
 		t.Errorf("got %d %s", e.Status, e.Code)
 	}
-	terminologytest.WantText(t, e.Text, "http://x/7", "32")
+	fixture.WantText(t, e.Text, "http://x/7", "32")
 }
 
 func TestDeepHierarchy(t *testing.T) {
@@ -192,7 +193,7 @@ func TestDeepHierarchy(t *testing.T) {
 		fmt.Fprintf(&b, `{"code":"c%d","concept":[`, i)
 	}
 	b.WriteString(`{"code":"end"}` + strings.Repeat("]}", depth/2) + `]}`)
-	l := terminologytest.Library(t, b.String(), terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/deep","filter":[{"property":"concept","op":"is-a","value":"c0"}]}]}`))
+	l := terminologytest.Library(t, b.String(), fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/deep","filter":[{"property":"concept","op":"is-a","value":"c0"}]}]}`))
 	got := terminologytest.Expand(t, l, "url", "http://x/vs")
 	if len(got.Codes()) != depth/2+1 || got.Codes()[depth/2] != "end" {
 		t.Errorf("got %d codes", len(got.Codes()))
@@ -203,7 +204,7 @@ func TestHierarchyCycle(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/ring","status":"active","content":"complete","concept":[
 		{"code":"a","property":[{"code":"parent","valueCode":"c"}]},{"code":"b","property":[{"code":"parent","valueCode":"a"}]},
 		{"code":"c","property":[{"code":"parent","valueCode":"b"}]},{"code":"d"}]}`,
-		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/ring","filter":[{"property":"concept","op":"descendent-of","value":"a"}]}]}`))
+		fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/ring","filter":[{"property":"concept","op":"descendent-of","value":"a"}]}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "b c")
 }
 
@@ -212,10 +213,10 @@ func TestVersions(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/cs","version":%q,"status":"active","content":"complete","concept":[{"code":"same","display":%q},{"code":%q}]}`, v, v, code)
 	}
 	l := terminologytest.Library(t, version("1.10.0", "new"), version("1.9.0", "old"),
-		terminologytest.ValueSet("http://x/latest", `{"include":[{"system":"http://x/cs"}]}`),
-		terminologytest.ValueSet("http://x/old", `{"include":[{"system":"http://x/cs","version":"1.9.0"}]}`),
-		terminologytest.ValueSet("http://x/both", `{"include":[{"system":"http://x/cs","version":"1.9.0"},{"system":"http://x/cs"}]}`),
-		terminologytest.ValueSet("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
+		fixture.ValueSet("http://x/latest", `{"include":[{"system":"http://x/cs"}]}`),
+		fixture.ValueSet("http://x/old", `{"include":[{"system":"http://x/cs","version":"1.9.0"}]}`),
+		fixture.ValueSet("http://x/both", `{"include":[{"system":"http://x/cs","version":"1.9.0"},{"system":"http://x/cs"}]}`),
+		fixture.ValueSet("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/latest"), "same new")
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/old"), "same old")
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
@@ -230,9 +231,9 @@ func TestVersions(t *testing.T) {
 }
 
 func TestConceptDetails(t *testing.T) {
-	l := terminologytest.Library(t, terminologytest.Animals,
-		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
-		terminologytest.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
+	l := terminologytest.Library(t, fixture.Animals,
+		fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
+		fixture.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
 	got := terminologytest.Expand(t, l, "url", "http://x/outer")
 	terminologytest.WantEntries(t, got, "animal Animal abstract", "dog Hound", "dodo Dodo inactive", "chimera")
 	if p := got.Parameters(); !slices.Equal(p, []string{"used-codesystem=http://x/animals|1.0.0", "used-valueset=http://x/vs"}) {
@@ -247,15 +248,15 @@ func TestRepeatedConcept(t *testing.T) {
 	// The same concept nested under each of its parents, as some authors write it.
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
 		{"code":"a","concept":[{"code":"ab","display":"AB"}]},{"code":"b","concept":[{"code":"ab","display":"AB again"},{"code":"b2"}]}]}`,
-		terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
-		terminologytest.ValueSet("http://x/b", `{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"b"}]}]}`))
+		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
+		fixture.ValueSet("http://x/b", `{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"b"}]}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all"), "a ab b b2")
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/b"), "ab b b2")
 }
 
 func TestFragmentKeepsListedCodes(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","version":"1","status":"active","content":"fragment","concept":[{"code":"a","display":"A"}]}`,
-		terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/cs","concept":[{"code":"z","display":"Z"},{"code":"a"}]}]}`))
+		fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/cs","concept":[{"code":"z","display":"Z"},{"code":"a"}]}]}`))
 	got := terminologytest.Expand(t, l, "url", "http://x/vs")
 	terminologytest.WantCodes(t, got, "z a")
 	if !slices.Contains(got.Parameters(), "used-fragment=http://x/cs|1") {
@@ -271,9 +272,9 @@ func TestLockedDate(t *testing.T) {
 	}
 	locked := func(date string) string { return `{"lockedDate":"` + date + `","include":[{"system":"http://x/s"}]}` }
 	l := terminologytest.Library(t, system("1", "2020-01-01", "old"), system("2", "2022-01-01", "new"),
-		terminologytest.ValueSet("http://x/2021", locked("2021-06-01")), terminologytest.ValueSet("http://x/2023", locked("2023")), terminologytest.ValueSet("http://x/2019", locked("2019")),
-		terminologytest.ValueSet("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
-		terminologytest.ValueSet("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
+		fixture.ValueSet("http://x/2021", locked("2021-06-01")), fixture.ValueSet("http://x/2023", locked("2023")), fixture.ValueSet("http://x/2019", locked("2019")),
+		fixture.ValueSet("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
+		fixture.ValueSet("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
 	for url, want := range map[string]string{"http://x/2021": "old", "http://x/2023": "new", "http://x/pinned": "new", "http://x/import": "old"} {
 		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", url), want)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestFetched(t *testing.T) {
@@ -29,28 +30,28 @@ func TestFetched(t *testing.T) {
 		codes     string
 		asked     string
 	}{
-		{"value set and code system", "http://x/vs", nil, []string{terminologytest.ComposedOf("http://x/vs", "1", of), terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a b")},
+		{"value set and code system", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")},
 			"a b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
-		{"code system alone", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", "1", of)}, []string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a b")}, "a b", "CodeSystem http://x/cs"},
-		{"imports", "http://x/vs", nil, []string{terminologytest.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/a"]},{"valueSet":["http://x/b|2"]}`),
-			terminologytest.ComposedOf("http://x/a", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`), terminologytest.ComposedOf("http://x/b", "2", `{"valueSet":["http://x/c"]}`), terminologytest.ComposedOf("http://x/b", "3", `{"valueSet":["http://x/d"]}`),
-			terminologytest.ComposedOf("http://x/c", "1", of), terminologytest.VersionedSystem("http://x/cs", "1", "complete", "b a")},
+		{"code system alone", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")}, "a b", "CodeSystem http://x/cs"},
+		{"imports", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/a"]},{"valueSet":["http://x/b|2"]}`),
+			fixture.ComposedOf("http://x/a", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`), fixture.ComposedOf("http://x/b", "2", `{"valueSet":["http://x/c"]}`), fixture.ComposedOf("http://x/b", "3", `{"valueSet":["http://x/d"]}`),
+			fixture.ComposedOf("http://x/c", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "b a")},
 			"a b", "ValueSet http://x/vs, ValueSet http://x/a, ValueSet http://x/b|2, ValueSet http://x/c, CodeSystem http://x/cs"},
-		{"the newest", "http://x/vs", nil, []string{terminologytest.ComposedOf("http://x/vs", "1.9", `{"system":"http://x/cs","version":"1"}`), terminologytest.ComposedOf("http://x/vs", "1.10", of),
-			terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a"), terminologytest.VersionedSystem("http://x/cs", "2", "complete", "b")}, "b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
-		{"the version named", "http://x/vs|1", nil, []string{terminologytest.ComposedOf("http://x/vs", "2", of), terminologytest.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"}`),
-			terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a"), terminologytest.VersionedSystem("http://x/cs", "2", "complete", "b")}, "a", "ValueSet http://x/vs|1, CodeSystem http://x/cs|1"},
-		{"listed codes", "http://x/vs|1", nil, []string{terminologytest.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}, "a", "ValueSet http://x/vs|1"},
-		{"one with concepts before one without", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", "1", of)},
-			[]string{terminologytest.VersionedSystem("http://x/cs", "2", "not-present", ""), terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
-		{"in place of one without concepts", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", "1", of), terminologytest.VersionedSystem("http://x/cs", "1", "not-present", "")},
-			[]string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
-		{"in place of one without compose", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","version":"1","status":"active"}`, terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")},
-			[]string{terminologytest.ComposedOf("http://x/vs", "1", of)}, "a", "ValueSet http://x/vs|1"},
-		{"fragment", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", "1", of)}, []string{terminologytest.VersionedSystem("http://x/cs", "1", "fragment", "a")}, "a", "CodeSystem http://x/cs"},
-		{"implied", "http://x/cs?fhir_vs", nil, []string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
-		{"beside an older version that is loaded", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"},{"system":"http://x/cs"}`), terminologytest.VersionedSystem("http://x/cs", "2", "complete", "b")},
-			[]string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a b", "CodeSystem http://x/cs|1"},
+		{"the newest", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1.9", `{"system":"http://x/cs","version":"1"}`), fixture.ComposedOf("http://x/vs", "1.10", of),
+			fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")}, "b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
+		{"the version named", "http://x/vs|1", nil, []string{fixture.ComposedOf("http://x/vs", "2", of), fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"}`),
+			fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")}, "a", "ValueSet http://x/vs|1, CodeSystem http://x/cs|1"},
+		{"listed codes", "http://x/vs|1", nil, []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}, "a", "ValueSet http://x/vs|1"},
+		{"one with concepts before one without", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)},
+			[]string{fixture.VersionedSystem("http://x/cs", "2", "not-present", ""), fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
+		{"in place of one without concepts", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "not-present", "")},
+			[]string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
+		{"in place of one without compose", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","version":"1","status":"active"}`, fixture.VersionedSystem("http://x/cs", "1", "complete", "a")},
+			[]string{fixture.ComposedOf("http://x/vs", "1", of)}, "a", "ValueSet http://x/vs|1"},
+		{"fragment", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "fragment", "a")}, "a", "CodeSystem http://x/cs"},
+		{"implied", "http://x/cs?fhir_vs", nil, []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
+		{"beside an older version that is loaded", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"},{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")},
+			[]string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a b", "CodeSystem http://x/cs|1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -75,8 +76,8 @@ func TestFetched(t *testing.T) {
 }
 
 func TestFetchedByID(t *testing.T) {
-	source := &terminologytest.Shelf{Resources: []string{terminologytest.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")), Fetched: &terminology.Fetched{Source: source}}
+	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/cs", "1", "complete", "a")), Fetched: &terminology.Fetched{Source: source}}
 	w := httptest.NewRecorder()
 	if err := h.Expand(w, httptest.NewRequest("GET", "/ValueSet/vs-1/$expand", nil)); err != nil || !strings.Contains(w.Body.String(), `"code":"a"`) {
 		t.Errorf("got %v, %s", err, w.Body)
@@ -104,18 +105,18 @@ func TestFetchedFailures(t *testing.T) {
 	}{
 		{"not there", "http://x/vs", nil, nil, outcome.ErrUnknown, 404, 1},
 		{"part not there", "http://x/gone", nil, nil, outcome.ErrIncomplete, 422, 1},
-		{"without its concepts", "http://x/gone", []string{terminologytest.VersionedSystem("http://x/gone-cs", "1", "not-present", "")}, nil, outcome.ErrIncomplete, 422, 1},
+		{"without its concepts", "http://x/gone", []string{fixture.VersionedSystem("http://x/gone-cs", "1", "not-present", "")}, nil, outcome.ErrIncomplete, 422, 1},
 		{"fails", "http://x/vs", nil, errors.New("dial tcp 10.1.2.3: refused"), nil, 502, 2},
 		{"fails and says how", "http://x/vs", nil, toldError{errors.New("hidden")}, nil, 504, 2},
 		{"garbage", "http://x/vs", []string{`{"resourceType":`}, nil, nil, 502, 2},
 		{"broken", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","compose":{"include":{}}}`}, nil, nil, 502, 2},
-		{"too large", "http://x/vs", []string{terminologytest.ComposedOf("http://x/vs", strings.Repeat("1", 2000), "")}, nil, nil, 422, 2},
+		{"too large", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", strings.Repeat("1", 2000), "")}, nil, nil, 422, 2},
 		{"without an end", "http://x/n0", nil, nil, nil, 422, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			source := &terminologytest.Shelf{Resources: test.there, Err: test.err}
-			h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source, MaxBytes: 2000}}
+			h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source, MaxBytes: 2000}}
 			if test.name == "without an end" {
 				h.Fetched.Source, h.Fetched.MaxBytes = endless{}, 0
 			}
@@ -144,13 +145,13 @@ func (endless) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Val
 	if _, err := fmt.Sscanf(m.Canonical, "http://x/n%d", &n); err != nil {
 		return nil, err
 	}
-	return []jsontext.Value{jsontext.Value(terminologytest.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"valueSet":["http://x/n%d"]}`, n+1)))}, nil
+	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"valueSet":["http://x/n%d"]}`, n+1)))}, nil
 }
 
 func TestFetchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &terminologytest.Shelf{Resources: []string{terminologytest.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}, Wait: make(chan struct{})}
-		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source}}
+		source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}, Wait: make(chan struct{})}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 10)
 		for i := range 10 {
@@ -179,12 +180,12 @@ func TestFetchedTogether(t *testing.T) {
 
 func TestFetchedAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old, young := terminologytest.VersionedSystem("http://x/gone-cs", "1", "complete", "a"), terminologytest.VersionedSystem("http://x/gone-cs", "1", "complete", "b")
+		old, young := fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "b")
 		source := &terminologytest.Shelf{Resources: []string{old}}
 		var changed []string
 		f := &terminology.Fetched{Source: source, TTL: time.Hour, MissingTTL: time.Minute, MaxStale: 10 * time.Hour}
 		f.Changed = func(url string) { changed = append(changed, url) }
-		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: f}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: f}
 		const it = "CodeSystem http://x/gone-cs"
 		step := func(codes string, asked ...string) {
 			t.Helper()
@@ -237,10 +238,10 @@ func TestFetchedAges(t *testing.T) {
 
 func TestFetchedForget(t *testing.T) {
 	for _, reference := range []string{"http://x/gone-cs", "http://x/gone-cs|1", "CodeSystem/cs", ""} {
-		source := &terminologytest.Shelf{Resources: []string{terminologytest.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}}
-		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source}}
+		source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "a")
-		source.Set(nil, terminologytest.VersionedSystem("http://x/gone-cs", "1", "complete", "b"))
+		source.Set(nil, fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "b"))
 		h.Fetched.Forget("http://x/other")
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "a")
 		h.Fetched.Forget(reference)
@@ -253,7 +254,7 @@ func TestFetchedForget(t *testing.T) {
 
 func TestFetchedBound(t *testing.T) {
 	f := &terminology.Fetched{Source: made{}, MaxBytes: 2000}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: f}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: f}
 	for round := range 2 {
 		for i := range 50 {
 			terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
@@ -272,7 +273,7 @@ func TestFetchedBound(t *testing.T) {
 	if n, _ := f.Held(); n != 50 {
 		t.Errorf("holds %d", n)
 	}
-	h.Library = terminologytest.Library(t, terminologytest.ComposedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
+	h.Library = terminologytest.Library(t, fixture.ComposedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/1"), "other")
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/2"), "c2")
 }
@@ -282,17 +283,17 @@ type made struct{}
 
 func (made) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	code := "c" + m.Canonical[strings.LastIndexByte(m.Canonical, '/')+1:]
-	return []jsontext.Value{jsontext.Value(terminologytest.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
+	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
 
 // What was asked for before a write is not kept after it.
 func TestForgottenWhileFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
-	source := &terminologytest.Shelf{Resources: []string{terminologytest.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
+	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
 	written := &writtenMeanwhile{Shelf: source}
 	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`), Fetched: &terminology.Fetched{Source: written}}
 	written.write = func() {
-		source.Set(nil, terminologytest.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "new")))
+		source.Set(nil, fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "new")))
 		h.Fetched.Forget("http://x/vs")
 	}
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/vs"), "new")

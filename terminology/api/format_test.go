@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // unrelated are parameters that say nothing of the form of an answer, with values that leave no code out.
@@ -45,7 +46,7 @@ func TestFormOfAnswer(t *testing.T) {
 				value, _ := json.Marshal(values[0])
 				sent = append(sent, `{"name":"`+name+`","valueString":`+string(value)+`}`)
 			}
-			path, body = "/ValueSet/$expand", terminologytest.Posted(sent...)
+			path, body = "/ValueSet/$expand", fixture.Posted(sent...)
 		}
 		w, _ := terminologytest.Call(t, h, method, path, body)
 		var got terminologytest.Expanded
@@ -93,7 +94,7 @@ func codesOnly(contains []terminologytest.Entry) string {
 func TestFormByValueSet(t *testing.T) {
 	vs := `{"resourceType":"ValueSet","url":"http://x/own","status":"active","compose":{"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
 		"extension":[{"url":"name","valueCode":"excludeNested"},{"url":"value","valueBoolean":false}]}],"include":[{"system":"http://x/colours"}]}}`
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, vs)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, vs)}
 	for query, want := range map[string]string{"": "any red pink blue", "&excludeNested=false": "any{red{pink} blue}"} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
 		var got terminologytest.Expanded
@@ -145,7 +146,7 @@ func TestSubset(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if meta, ok := answer["meta"]; ok {
-				terminologytest.WantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
+				fixture.WantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
@@ -76,9 +77,9 @@ func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 // loaded can be asked for.
 func FuzzDefinitions(f *testing.F) {
 	for _, seed := range []string{
-		terminologytest.Animals, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/animals"),
-		terminologytest.ValueSet("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
-		`{"resourceType":"Bundle","entry":[{"resource":` + terminologytest.Animals + `},{"resource":` + terminologytest.AllOf("http://x/animals") + `}]}`,
+		fixture.Animals, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/animals"),
+		fixture.ValueSet("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
+		`{"resourceType":"Bundle","entry":[{"resource":` + fixture.Animals + `},{"resource":` + fixture.AllOf("http://x/animals") + `}]}`,
 		`{"concept":[{"code":"a"},{"code":"a"}],"url":"u","content":"complete","resourceType":"CodeSystem"}{"resourceType":"ValueSet","url":"v","compose":{"include":[{"system":"u","filter":[{"property":"code","op":"regex","value":"a+"}]}]}}`,
 		`{"resourceType":"CodeSystem","resourceType":"ValueSet"}`, `{`, ``, `[]`, "\xff", `{"resourceType":"ValueSet","compose":{"include":[{"filter":[{}]}]}}`,
 	} {
@@ -90,7 +91,7 @@ func FuzzDefinitions(f *testing.F) {
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 			file = strings.TrimSuffix(file, "json") + "tgz"
 		}
-		terminologytest.WriteFile(t, file, data)
+		fixture.WriteFile(t, file, data)
 		l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
 		if err != nil {
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
@@ -74,7 +75,7 @@ func TestBadRequests(t *testing.T) {
 			if e.Status != test.status || e.IssueType() != test.code {
 				t.Errorf("got %d %s, want %d %s", e.Status, e.IssueType(), test.status, test.code)
 			}
-			terminologytest.WantText(t, e.Error(), test.part)
+			fixture.WantText(t, e.Error(), test.part)
 			if len(e.Error()) > 1000 {
 				t.Errorf("the text has %d bytes", len(e.Error()))
 			}
@@ -161,7 +162,7 @@ func TestDefaultMaxEntries(t *testing.T) {
 	for i := range 10_000 + 1 {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":"D"}`, i))
 	}
-	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, terminologytest.AllOf("http://x/big"))
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllOf("http://x/big"))
 	if e := terminologytest.Refused(t, l, "url", "http://x/big-all"); e.Code != "too-costly" {
 		t.Errorf("got %v", e)
 	}
@@ -229,9 +230,9 @@ func TestDeterministic(t *testing.T) {
 		}
 		return e.Expansion.Identifier
 	}
-	one := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/a"))
-	same := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "c"), terminologytest.AllOf("http://x/a"))
-	other := terminologytest.Library(t, terminologytest.SystemWith("http://x/a", "1", "d"), terminologytest.AllOf("http://x/a"))
+	one := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
+	same := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
+	other := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "d"), fixture.AllOf("http://x/a"))
 	answer := ask(one, "url", "http://x/a-all")
 	if ask(one, "url", "http://x/a-all") != answer || ask(same, "url", "http://x/a-all") != answer {
 		t.Error("the same question has different answers")
@@ -248,7 +249,7 @@ func TestDeterministic(t *testing.T) {
 
 func TestEscaping(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/\"q\"","status":"active","content":"complete",
-		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, terminologytest.AllOf(`http://x/"q"`))
+		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, fixture.AllOf(`http://x/"q"`))
 	got := terminologytest.Expand(t, l, "url", `http://x/"q"-all`, "filter", "x\t\"tab\\\u2028</é")
 	if p := got.Parameters()[0]; p != "filter=x\t\"tab\\\u2028</é" {
 		t.Errorf("got parameter %q", p)

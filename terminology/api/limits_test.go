@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // largeResource returns a code system that is kept off the heap.
@@ -72,7 +73,7 @@ func (w *gcWriter) Write(part []byte) (int, error) {
 
 // A library that is replaced while an answer is made of it, and written, stays until it has been.
 func TestAnswerHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, largeResource(), terminologytest.AllOf("s"))
+	l := terminologytest.Library(t, largeResource(), fixture.AllOf("s"))
 	before := collect()
 	h := &api.Handler{Limits: expansion.Limits{Entries: 10_000}, Current: func() *terminology.Library {
 		current := l
@@ -91,7 +92,7 @@ func TestAnswerHoldsLibrary(t *testing.T) {
 
 // An expansion holds the library that it is of.
 func TestExpansionHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, largeResource(), terminologytest.AllOf("s"))
+	l := terminologytest.Library(t, largeResource(), fixture.AllOf("s"))
 	before := collect()
 	x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "s-all"}})
 	if err != nil {

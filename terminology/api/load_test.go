@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // tgz returns a FHIR package with the given files, whose names and contents take turns.
@@ -42,20 +43,20 @@ func tgz(t testing.TB, files ...string) []byte {
 
 func TestDefinitionSources(t *testing.T) {
 	folder := t.TempDir()
-	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + terminologytest.SystemWith("http://x/bundled", "1", "b") +
-		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + terminologytest.AllOf("http://x/bundled") + `}]}}]}`
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
-	terminologytest.WriteFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
-	terminologytest.WriteFile(t, filepath.Join(folder, "two.json"), []byte(terminologytest.SystemWith("http://x/two", "1", "t")+"\n"+terminologytest.AllOf("http://x/two")+"\n"))
+	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + fixture.SystemWith("http://x/bundled", "1", "b") +
+		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + fixture.AllOf("http://x/bundled") + `}]}}]}`
+	fixture.WriteFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
+	fixture.WriteFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
+	fixture.WriteFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
+	fixture.WriteFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
+	fixture.WriteFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
+	fixture.WriteFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
+	fixture.WriteFile(t, filepath.Join(folder, "two.json"), []byte(fixture.SystemWith("http://x/two", "1", "t")+"\n"+fixture.AllOf("http://x/two")+"\n"))
 	for _, name := range []string{"a", "b"} {
-		terminologytest.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
+		fixture.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
 			"package/package.json", `{"name":"x"}`, "package/.index.json", `{"files":[]}`,
-			"package/CodeSystem-"+name+".json", terminologytest.SystemWith("http://x/"+name, "1", name),
-			"package/ValueSet-"+name+".json", terminologytest.AllOf("http://x/"+name),
+			"package/CodeSystem-"+name+".json", fixture.SystemWith("http://x/"+name, "1", name),
+			"package/ValueSet-"+name+".json", fixture.AllOf("http://x/"+name),
 			"package/StructureDefinition-x.json", `{"resourceType":"StructureDefinition","url":"http://x/sd","snapshot":{"element":[{"id":"x"}]}}`,
 			"package/example/ValueSet-x.json", "not JSON", "package/other/x.json", "not JSON", "other/x.json", "not JSON"))
 	}
@@ -75,14 +76,14 @@ func TestDefinitionSources(t *testing.T) {
 
 func TestDefinitionPatterns(t *testing.T) {
 	folder := t.TempDir()
-	terminologytest.WriteFile(t, filepath.Join(folder, "[a].json"), []byte(terminologytest.AllOf("http://x/a")))
+	fixture.WriteFile(t, filepath.Join(folder, "[a].json"), []byte(fixture.AllOf("http://x/a")))
 	for _, pattern := range []string{"none.json", "*.tgz", "none/*", "["} {
 		_, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{filepath.Join(folder, pattern)}})
 		if err == nil {
 			t.Errorf("%s: no error", pattern)
 			continue
 		}
-		terminologytest.WantText(t, err.Error(), pattern)
+		fixture.WantText(t, err.Error(), pattern)
 		if pattern != "[" && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v does not wrap fs.ErrNotExist", err)
 		}
@@ -95,13 +96,13 @@ func TestDefinitionPatterns(t *testing.T) {
 // A folder without definitions is one that has none yet: that is said, and no error.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()
-	terminologytest.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
+	fixture.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
 	var log syncedBuffer
 	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil || l.Counts() != (definitions.Counts{}) {
 		t.Fatalf("got %v, %v", l, err)
 	}
-	terminologytest.WantText(t, log.take(), "WARN", "no definitions in the folder", folder)
+	fixture.WantText(t, log.take(), "WARN", "no definitions in the folder", folder)
 }
 
 func TestLoadCancelled(t *testing.T) {
@@ -134,21 +135,21 @@ func TestPrecedence(t *testing.T) {
 		resources []string
 		want      string
 	}{
-		{"the same version: later", []string{terminologytest.SystemWith("http://x/a", "1", "old"), terminologytest.SystemWith("http://x/a", "1", "new")}, "new"},
-		{"higher version first", []string{terminologytest.SystemWith("http://x/a", "10.0", "ten"), terminologytest.SystemWith("http://x/a", "9.0", "nine")}, "ten"},
-		{"one without version: later", []string{terminologytest.SystemWith("http://x/a", "1", "old"), terminologytest.SystemWith("http://x/a", "", "new")}, "new"},
-		{"a date and a number: later", []string{terminologytest.SystemWith("http://x/a", "2018-08-12", "old"), terminologytest.SystemWith("http://x/a", "2.0.0", "new")}, "new"},
-		{"a number and a date: later", []string{terminologytest.SystemWith("http://x/a", "2.0.0", "old"), terminologytest.SystemWith("http://x/a", "2018-08-12", "new")}, "new"},
-		{"dates", []string{terminologytest.SystemWith("http://x/a", "2019-01-02", "new"), terminologytest.SystemWith("http://x/a", "2018-08-12", "old")}, "new"},
-		{"one without version: later again", []string{terminologytest.SystemWith("http://x/a", "", "old"), terminologytest.SystemWith("http://x/a", "1", "new")}, "new"},
+		{"the same version: later", []string{fixture.SystemWith("http://x/a", "1", "old"), fixture.SystemWith("http://x/a", "1", "new")}, "new"},
+		{"higher version first", []string{fixture.SystemWith("http://x/a", "10.0", "ten"), fixture.SystemWith("http://x/a", "9.0", "nine")}, "ten"},
+		{"one without version: later", []string{fixture.SystemWith("http://x/a", "1", "old"), fixture.SystemWith("http://x/a", "", "new")}, "new"},
+		{"a date and a number: later", []string{fixture.SystemWith("http://x/a", "2018-08-12", "old"), fixture.SystemWith("http://x/a", "2.0.0", "new")}, "new"},
+		{"a number and a date: later", []string{fixture.SystemWith("http://x/a", "2.0.0", "old"), fixture.SystemWith("http://x/a", "2018-08-12", "new")}, "new"},
+		{"dates", []string{fixture.SystemWith("http://x/a", "2019-01-02", "new"), fixture.SystemWith("http://x/a", "2018-08-12", "old")}, "new"},
+		{"one without version: later again", []string{fixture.SystemWith("http://x/a", "", "old"), fixture.SystemWith("http://x/a", "1", "new")}, "new"},
 		{"content goes before none", []string{
-			terminologytest.SystemWith("http://x/a", "1", "here"),
+			fixture.SystemWith("http://x/a", "1", "here"),
 			`{"resourceType":"CodeSystem","url":"http://x/a","version":"2","status":"active","content":"not-present"}`,
 		}, "here"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			l := terminologytest.Library(t, append(test.resources, terminologytest.AllOf("http://x/a"))...)
+			l := terminologytest.Library(t, append(test.resources, fixture.AllOf("http://x/a"))...)
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/a-all"), test.want)
 			var valueSets []string // that list what the code systems have
 			for _, cs := range test.resources {
@@ -160,7 +161,7 @@ func TestPrecedence(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(d.Concept) > 0 { // a value set is there or not
-					valueSets = append(valueSets, terminologytest.ComposedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
+					valueSets = append(valueSets, fixture.ComposedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
 				}
 			}
 			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, valueSets...), "url", "http://x/vs"), test.want)
@@ -187,7 +188,7 @@ func TestPrecedence(t *testing.T) {
 	})
 	t.Run("over the core", func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "x.json")
-		terminologytest.WriteFile(t, name, []byte(terminologytest.SystemWith("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
+		fixture.WriteFile(t, name, []byte(fixture.SystemWith("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
 		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{name}})
 		if err != nil {
 			t.Fatal(err)

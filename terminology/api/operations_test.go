@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestExpandParameters(t *testing.T) {
@@ -109,7 +110,7 @@ func jsonOf(v any) string {
 }
 
 func TestIncludeDefinition(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
 		"extension":[{"url":"http://x/e","valueString":"kept"}],"compose":{"include":[{"system":"http://x/colours"}]}}`)}
 	_, plain := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand", "")
 	_, whole := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
@@ -122,10 +123,10 @@ func TestIncludeDefinition(t *testing.T) {
 
 func TestVersionRules(t *testing.T) {
 	version := func(v string) string {
-		return strings.ReplaceAll(terminologytest.SystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
+		return strings.ReplaceAll(fixture.SystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
 	}
-	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), terminologytest.AllOf("http://x/cs"),
-		terminologytest.ValueSet("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
+	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), fixture.AllOf("http://x/cs"),
+		fixture.ValueSet("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
 	tests := []struct {
 		name, url string
 		pairs     []string
@@ -192,7 +193,7 @@ func TestWithoutXML(t *testing.T) {
 		})
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/metadata", "")
-	terminologytest.WantText(t, w.Body.String(), `"format":["application/fhir+json","json"]`)
+	fixture.WantText(t, w.Body.String(), `"format":["application/fhir+json","json"]`)
 }
 
 func TestEntityTags(t *testing.T) {
@@ -219,7 +220,7 @@ func TestStreamedAnswer(t *testing.T) {
 	for i := range 5000 {
 		concepts = append(concepts, `{"code":"c`+strings.Repeat("0", i%7)+jsonOf(i)+`"}`)
 	}
-	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, terminologytest.AllOf("http://x/big"))
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllOf("http://x/big"))
 	got := terminologytest.Expand(t, l, "url", "http://x/big-all")
 	if len(got.Codes()) != 5000 || *got.Expansion.Total != 5000 {
 		t.Errorf("got %d of %d", len(got.Codes()), *got.Expansion.Total)
@@ -243,11 +244,11 @@ func TestCacheID(t *testing.T) {
 		want int
 	}{
 		{"nothing yet", status(parameters("")), 404},
-		{"a part", status(parameters(resource(terminologytest.AllOf("http://x/cs")))), 422},
-		{"the rest", status(parameters(resource(terminologytest.SystemWith("http://x/cs", "1", "a")))), 200},
+		{"a part", status(parameters(resource(fixture.AllOf("http://x/cs")))), 422},
+		{"the rest", status(parameters(resource(fixture.SystemWith("http://x/cs", "1", "a")))), 200},
 		{"remembered", status(parameters("")), 200},
 		{"of another client", status(parameters(""), "Authorization", "Bearer x"), 404},
-		{"too much to remember", status(parameters(resource(terminologytest.SystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
+		{"too much to remember", status(parameters(resource(fixture.SystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
 		{"still remembered", status(parameters("")), 200},
 	}
 	for _, step := range steps {

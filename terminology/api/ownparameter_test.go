@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // What a request has as well is not even read in the value set, and a blank parameter counts as one.
@@ -31,7 +32,7 @@ func TestRequestGoesBeforeOwnParameters(t *testing.T) {
 		{"invalid rule, not needed", []string{"system-version", "1"}, "&system-version=http://x/y|1", 200, "any red pink blue"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters(test.own...))}
+			h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters(test.own...))}
 			w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+test.query, "")
 			var got terminologytest.Expanded
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != test.status || codesOnly(got.Expansion.Contains) != test.want {
@@ -42,7 +43,7 @@ func TestRequestGoesBeforeOwnParameters(t *testing.T) {
 }
 
 func TestBlankDateGoesBeforeOwn(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters("date", "2001-02-03"))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("date", "2001-02-03"))}
 	for query, told := range map[string]bool{"": true, "&date=": false} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
 		if strings.Contains(w.Body.String(), "2001-02-03") != told {
@@ -53,7 +54,7 @@ func TestBlankDateGoesBeforeOwn(t *testing.T) {
 
 // A query of a program has no blank parameters, but those it has go before the value set's own as well.
 func TestQueryGoesBeforeOwnParameters(t *testing.T) {
-	l := terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters("count", "few", "filter", "re"))
+	l := terminologytest.Library(t, fixture.Colours, fixture.WithParameters("count", "few", "filter", "re"))
 	q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://x/own"}, Page: expansion.Page{Count: new(3)}}
 	x, err := l.Expand(t.Context(), q)
 	if err != nil || x.Total() != 1 {
@@ -72,7 +73,7 @@ func TestOwnSubset(t *testing.T) {
 		{[]string{"_elements", "url"}, []string{"_elements", "name"}, "meta resourceType status"},
 		{[]string{"_summary", "count"}, []string{"_summary", "false"}, "expansion resourceType status url"},
 	} {
-		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters(test.own...)), Limits: expansion.Limits{Entries: 4}}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters(test.own...)), Limits: expansion.Limits{Entries: 4}}
 		if got, _ := members(t, h, append([]string{"url", "http://x/own"}, test.query...)...); got != test.want {
 			t.Errorf("%q and %q: got %s", test.own, test.query, got)
 		}
@@ -81,7 +82,7 @@ func TestOwnSubset(t *testing.T) {
 
 // A value set that says it wants the total alone has no codes that could be too many.
 func TestOwnSummaryIsNotTooCostly(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
 	if w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/own")); err != nil {
 		t.Errorf("got %v %s", err, w.Body)
 	}
@@ -89,10 +90,10 @@ func TestOwnSummaryIsNotTooCostly(t *testing.T) {
 
 // The filter is looked at before what the request brings along is read.
 func TestFilterIsCheckedFirst(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
 		{"name":"filter","valueString":"`+strings.Repeat("x", 1001)+`"},{"name":"tx-resource","resource":{"resourceType":"ValueSet","compose":1}}]}`)
-	terminologytest.WantText(t, w.Body.String(), "the filter may be at most 1000 bytes long")
+	fixture.WantText(t, w.Body.String(), "the filter may be at most 1000 bytes long")
 }
 
 // moreCodes is a supplement that has another code for a concept.
@@ -101,15 +102,15 @@ const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":
 
 // Other codes of a concept are echoed, each of them.
 func TestAlternateCodes(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, moreCodes, terminologytest.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	alternate := func(code string) string {
 		return `"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"` + code + `"}`
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v", "")
-	terminologytest.WantText(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
+	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
 	if strings.Contains(w.Body.String(), alternate("b1")) {
 		t.Errorf("a supplement that was not asked for: %s", w.Body)
 	}
 	w, _ = terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v&useSupplement=http://x/more", "")
-	terminologytest.WantText(t, w.Body.String(), alternate("a1"), alternate("b1"))
+	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("b1"))
 }

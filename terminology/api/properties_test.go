@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // world is a random set of definitions, in the form in which a naive evaluation reads them.
@@ -138,7 +139,7 @@ func (w world) resources() []string {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, terminologytest.ValueSet(fmt.Sprintf("v%d", v), string(text)))
+		all = append(all, fixture.ValueSet(fmt.Sprintf("v%d", v), string(text)))
 	}
 	return all
 }
@@ -244,8 +245,8 @@ func TestLaterOperators(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			definition := omitted + test.rest
-			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, terminologytest.Animals, definition), "url", "http://x/vs"), test.want)
-			h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Animals)}
+			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, fixture.Animals, definition), "url", "http://x/vs"), test.want)
+			h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true", definition)
 			var got terminologytest.Expanded
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
@@ -265,7 +266,7 @@ func TestLaterFiltersAreNotGuessed(t *testing.T) {
 		"no operator":              `"filter":[{"property":"concept","value":"animal"}]`,
 		"a filter within":          `"filter":[{"property":"concept","op":"is-a","value":"animal","extension":[` + nested + `]}]`,
 	} {
-		l := terminologytest.Library(t, terminologytest.Animals, omitted+`"compose":{"include":[{"system":"http://x/animals",`+filter+`}]}}`)
+		l := terminologytest.Library(t, fixture.Animals, omitted+`"compose":{"include":[{"system":"http://x/animals",`+filter+`}]}}`)
 		if e := terminologytest.Refused(t, l, "url", "http://x/vs"); e.Status != http.StatusUnprocessableEntity || !errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("%s: got %d %s", name, e.Status, e.Text)
 		}

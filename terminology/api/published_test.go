@@ -17,13 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestRead(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	w, got := terminologytest.Call(t, h, "GET", "/CodeSystem/colours", "")
 	var want map[string]any
-	if err := json.Unmarshal([]byte(terminologytest.Colours), &want); err != nil {
+	if err := json.Unmarshal([]byte(fixture.Colours), &want); err != nil {
 		t.Fatal(err)
 	}
 	if w.Code != http.StatusOK || jsonOf(got["concept"]) != jsonOf(want["concept"]) {
@@ -96,7 +97,7 @@ func withoutExtensions(concepts any) {
 
 func TestSearchset(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t,
-		terminologytest.SystemWith("http://x/a", "1", "a"), terminologytest.SystemWith("http://x/a", "2", "a"),
+		fixture.SystemWith("http://x/a", "1", "a"), fixture.SystemWith("http://x/a", "2", "a"),
 		`{"resourceType":"ValueSet","id":"one","url":"http://x/one","version":"1","name":"EinÄpfel","title":"Green apples","status":"active","compose":{"include":[{"system":"http://x/a"}]}}`,
 		`{"resourceType":"ValueSet","id":"two","url":"http://x/two","name":"Two","title":"Apples","status":"draft"}`,
 		`{"resourceType":"ValueSet","id":"three","url":"http://x/two","version":"3","name":"Three","status":"draft","contained":[{"resourceType":"CodeSystem","id":"c","content":"complete"}]}`)}

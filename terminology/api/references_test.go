@@ -10,16 +10,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestContained(t *testing.T) {
-	l := terminologytest.Library(t, terminologytest.Colours, terminologytest.ContainedShapes, terminologytest.BoundShape,
-		terminologytest.ValueSet("http://x/by-url", `{"include":[{"valueSet":["http://x/v"]}]}`),
-		terminologytest.ValueSet("http://x/by-fragment", `{"include":[{"valueSet":["http://x/v|2#round"]}],"exclude":[{"valueSet":["http://x/v#nothing","http://x/v"]}]}`),
-		terminologytest.ValueSet("http://x/part", `{"include":[{"valueSet":["http://x/v#round"]}]}`),
-		strings.Replace(strings.Replace(terminologytest.ContainedShapes, `"url":"http://x/v"`, `"url":"http://x/without"`, 1), `{"code":"square"}]}]`, `{"code":"square"}]}],"exclude":[{"valueSet":["#round"]}]`, 1),
-		terminologytest.ValueSet("http://x/outside", `{"include":[{"system":"http://x/shapes"}]}`),
-		terminologytest.ValueSet("http://x/outside-set", `{"include":[{"valueSet":["http://x/round"]}]}`))
+	l := terminologytest.Library(t, fixture.Colours, fixture.ContainedShapes, fixture.BoundShape,
+		fixture.ValueSet("http://x/by-url", `{"include":[{"valueSet":["http://x/v"]}]}`),
+		fixture.ValueSet("http://x/by-fragment", `{"include":[{"valueSet":["http://x/v|2#round"]}],"exclude":[{"valueSet":["http://x/v#nothing","http://x/v"]}]}`),
+		fixture.ValueSet("http://x/part", `{"include":[{"valueSet":["http://x/v#round"]}]}`),
+		strings.Replace(strings.Replace(fixture.ContainedShapes, `"url":"http://x/v"`, `"url":"http://x/without"`, 1), `{"code":"square"}]}]`, `{"code":"square"}]}],"exclude":[{"valueSet":["#round"]}]`, 1),
+		fixture.ValueSet("http://x/outside", `{"include":[{"system":"http://x/shapes"}]}`),
+		fixture.ValueSet("http://x/outside-set", `{"include":[{"valueSet":["http://x/round"]}]}`))
 	for _, test := range []struct {
 		name  string
 		pairs []string
@@ -73,7 +74,7 @@ func TestPackageBeforeFrozenCopies(t *testing.T) {
 		"stub":     system(tho+"CodeSystem/v2-0002", "3.0.0", "not-present", ""),
 		"r4":       system(r4+"administrative-gender", "1.0.0", "complete", "new"),
 	} {
-		terminologytest.WriteFile(t, filepath.Join(folder, name+".json"), []byte(definition))
+		fixture.WriteFile(t, filepath.Join(folder, name+".json"), []byte(definition))
 	}
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
 	if err != nil {
@@ -101,9 +102,9 @@ func TestPackageBeforeFrozenCopies(t *testing.T) {
 
 // What a request's own value set contains is of use as well, and to its answer alone.
 func TestContainedInRequest(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	for range 2 {
-		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true", terminologytest.ContainedShapes)
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true", fixture.ContainedShapes)
 		var got terminologytest.Expanded
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 			t.Fatalf("got %d %s", w.Code, w.Body)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // postExpand asks for a value set by POST, and returns what it is and whether an offset was told.
@@ -44,12 +45,12 @@ func TestOffsetIsOfPages(t *testing.T) {
 func TestTrees(t *testing.T) {
 	poly := `{"resourceType":"CodeSystem","url":"http://x/poly","status":"active","content":"complete","concept":[{"code":"a","concept":[{"code":"c"}]},
 		{"code":"b","concept":[{"code":"d"}]},{"code":"e","property":[{"code":"parent","valueCode":"a"},{"code":"parent","valueCode":"b"}]}]}`
-	l := terminologytest.Library(t, terminologytest.Colours, poly, terminologytest.AllOf("http://x/poly"),
-		terminologytest.ValueSet("http://x/below-a", `{"include":[{"system":"http://x/poly","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}`),
-		terminologytest.ValueSet("http://x/leaves", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink,red"}]}]}`),
-		terminologytest.ValueSet("http://x/ends", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink"}]}]}`),
-		terminologytest.ValueSet("http://x/two", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]},{"system":"http://x/colours"}]}`),
-		terminologytest.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","filter":[{"property":"code","op":"=","value":"red"}]}]}`))
+	l := terminologytest.Library(t, fixture.Colours, poly, fixture.AllOf("http://x/poly"),
+		fixture.ValueSet("http://x/below-a", `{"include":[{"system":"http://x/poly","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}`),
+		fixture.ValueSet("http://x/leaves", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink,red"}]}]}`),
+		fixture.ValueSet("http://x/ends", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink"}]}]}`),
+		fixture.ValueSet("http://x/two", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]},{"system":"http://x/colours"}]}`),
+		fixture.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","filter":[{"property":"code","op":"=","value":"red"}]}]}`))
 	tests := []struct{ name, url, more, want string }{
 		{"several parents", "poly-all", "", "a c b d e"},
 		{"several parents, but in a part", "below-a", "", "a c e"},
@@ -90,10 +91,10 @@ func TestDifferenceOfVersions(t *testing.T) {
 		return `{"resourceType":"CodeSystem","url":"http://x/cs","version":"` + v + `","status":"active","content":"complete","concept":[` + codes + `]}`
 	}
 	l := terminologytest.Library(t, version("1", `{"code":"a"},{"code":"b"}`), version("2", `{"code":"b"},{"code":"c"}`),
-		terminologytest.ValueSet("http://x/new", `{"include":[{"system":"http://x/cs","version":"2"}],"exclude":[{"system":"http://x/cs","version":"1"}]}`))
+		fixture.ValueSet("http://x/new", `{"include":[{"system":"http://x/cs","version":"2"}],"exclude":[{"system":"http://x/cs","version":"1"}]}`))
 	got := terminologytest.Expand(t, l, "url", "http://x/new")
 	terminologytest.WantEntries(t, got, "c|2")
-	terminologytest.WantText(t, strings.Join(got.Parameters(), " "), "versionsMatch=true")
+	fixture.WantText(t, strings.Join(got.Parameters(), " "), "versionsMatch=true")
 	terminologytest.WantEntries(t, terminologytest.Expand(t, l, "url", "http://x/new", "versionsMatch", "false"), "b|2", "c|2")
 }
 
@@ -102,7 +103,7 @@ func TestVersionsOfValueSets(t *testing.T) {
 		return `{"resourceType":"ValueSet","url":"http://x/v","version":"` + v + `","date":"` + date + `","status":"active","compose":{"include":[
 			{"system":"http://x/colours","concept":[{"code":"` + code + `"}]}]}}`
 	}
-	l := terminologytest.Library(t, terminologytest.Colours, version("1", "2020-05-01", "red"), version("2", "2022-05-01", "blue"), terminologytest.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/v"]}]}`))
+	l := terminologytest.Library(t, fixture.Colours, version("1", "2020-05-01", "red"), version("2", "2022-05-01", "blue"), fixture.ValueSet("http://x/outer", `{"include":[{"valueSet":["http://x/v"]}]}`))
 	tests := []struct {
 		name  string
 		pairs []string
@@ -173,7 +174,7 @@ func TestHierarchyAgainstNaive(t *testing.T) {
 		want := hierarchyModel(parents, of)
 		definitions := []string{codeSystem}
 		for op := range want {
-			definitions = append(definitions, terminologytest.ValueSet("http://x/"+op, fmt.Sprintf(`{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":%q,"value":"c%d"}]}]}`, op, of)))
+			definitions = append(definitions, fixture.ValueSet("http://x/"+op, fmt.Sprintf(`{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":%q,"value":"c%d"}]}]}`, op, of)))
 		}
 		l := terminologytest.Library(t, definitions...)
 		for op := range want {

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -33,20 +34,6 @@ func TestSearchResourceTypes(t *testing.T) {
 			t.Errorf("%s: not first what begins so: %q", part, found)
 		}
 	}
-}
-
-// limbs is a code system in two languages, with one designation that says no language.
-func limbs(concepts int) string {
-	var b strings.Builder
-	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/limbs","language":"en","content":"complete","concept":[
-		{"code":"1","display":"Arm","designation":[{"language":"de","value":"Oberarm"},{"language":"fr","value":"Bras"}]},
-		{"code":"2","display":"Leg","designation":[{"language":"de-CH","value":"Bein"},{"value":"limb"}]},
-		{"code":"3","display":"Bone"}`)
-	for i := 4; i <= concepts; i++ {
-		fmt.Fprintf(&b, `,{"code":"%d","display":"Filler"}`, i)
-	}
-	b.WriteString(`]}`)
-	return b.String()
 }
 
 // TestSearchSupplement has the texts of supplements, and where they count: found as any text is, and in its tier.
@@ -82,8 +69,8 @@ func TestSearchSupplement(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, concepts := range []int{3, 600} {
-				l := terminologytest.Library(t, limbs(concepts), terminologytest.AllOf("http://x/limbs"), more, spanish, pack, named(of, `{"include":[{"system":"http://x/limbs"}]}`),
-					terminologytest.ValueSet(importing, `{"include":[{"valueSet":["http://x/vs"]}]}`))
+				l := terminologytest.Library(t, fixture.Limbs(concepts), fixture.AllOf("http://x/limbs"), more, spanish, pack, named(of, `{"include":[{"system":"http://x/limbs"}]}`),
+					fixture.ValueSet(importing, `{"include":[{"valueSet":["http://x/vs"]}]}`))
 				pairs := []string{"url", test.url, "filter", test.filter}
 				if test.supplement != "" {
 					pairs = append(pairs, "useSupplement", test.supplement)
@@ -104,7 +91,7 @@ func TestSearchBackwards(t *testing.T) {
 		list = append(list, fmt.Sprintf(`{"code":"%d"}`, i))
 		want = append(want, fmt.Sprint(i))
 	}
-	l := terminologytest.Library(t, limbs(600), terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
+	l := terminologytest.Library(t, fixture.Limbs(600), fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
 }
 
@@ -117,7 +104,7 @@ func TestSearchTwoRuns(t *testing.T) {
 	for i := 4; i < 300; i++ {
 		want = append(want, fmt.Sprint(i))
 	}
-	l := terminologytest.Library(t, limbs(600), terminologytest.ValueSet("http://x/vs", `{"include":[
+	l := terminologytest.Library(t, fixture.Limbs(600), fixture.ValueSet("http://x/vs", `{"include":[
 		{"system":"http://x/limbs","filter":[{"property":"code","op":"regex","value":"[345].."}]},{"system":"http://x/limbs"}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
 }
@@ -188,7 +175,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	terminologytest.WantText(t, string(body), `"code":"2"`)
+	fixture.WantText(t, string(body), `"code":"2"`)
 }
 
 // TestSynonymsThatCannotBeRead names the file and the line.

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // weighed loads resources with files of weights, and returns what was logged.
@@ -23,12 +24,12 @@ func weighed(t *testing.T, resources []string, files ...string) (l *terminology.
 	var o definitions.Options
 	for i, resource := range resources {
 		o.Definitions = append(o.Definitions, filepath.Join(folder, fmt.Sprintf("%03d.json", i)))
-		terminologytest.WriteFile(t, o.Definitions[i], []byte(resource))
+		fixture.WriteFile(t, o.Definitions[i], []byte(resource))
 	}
 	for i, file := range files {
 		if file != definitions.DefinitionWeights {
 			name := filepath.Join(folder, fmt.Sprintf("%d.csv", i))
-			terminologytest.WriteFile(t, name, []byte(file))
+			fixture.WriteFile(t, name, []byte(file))
 			file = name
 		}
 		o.Weights = append(o.Weights, file)
@@ -59,13 +60,13 @@ func fevers(url string, n int) string {
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{6, 600} {
-		own := terminologytest.ValueSet("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)
-		listing := terminologytest.ValueSet("http://x/listing", `{"include":[{"system":"http://x/cs","concept":[{"code":"1"},{"code":"2"},{"code":"3"},
+		own := fixture.ValueSet("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)
+		listing := fixture.ValueSet("http://x/listing", `{"include":[{"system":"http://x/cs","concept":[{"code":"1"},{"code":"2"},{"code":"3"},
 			{"code":"4","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":9}]}]},
 			{"system":"http://x/elsewhere","concept":[{"code":"a","display":"Fever n1"},{"code":"b","display":"Fever n1"}]}]}`)
 		supplement := `{"resourceType":"CodeSystem","url":"http://x/used","content":"supplement","supplements":"http://x/cs","concept":[
 			{"code":"5","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":7}]}]}`
-		all := terminologytest.AllOf("http://x/cs")
+		all := fixture.AllOf("http://x/cs")
 		for _, test := range []struct {
 			name, of, query string
 			files           []string
@@ -108,7 +109,7 @@ func TestWeights(t *testing.T) {
 // TestWeightsOfARequest has a code system that comes with the request.
 func TestWeightsOfARequest(t *testing.T) {
 	t.Parallel()
-	l, _, err := weighed(t, []string{terminologytest.AllOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
+	l, _, err := weighed(t, []string{fixture.AllOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestWeightsOfARequest(t *testing.T) {
 // TestWeightsAreChecked has what is said about weights when they are loaded.
 func TestWeightsAreChecked(t *testing.T) {
 	t.Parallel()
-	resources := []string{fevers("http://x/cs", 4), terminologytest.AllOf("http://x/cs")}
+	resources := []string{fevers("http://x/cs", 4), fixture.AllOf("http://x/cs")}
 	for _, test := range []struct{ name, file, log, err string }{
 		{"all there", "#! http://x/cs\n2,5\n#! http://x/cs-all\n1,2\n", "", ""},
 		{"codes that are not there", "#! http://x/cs\n2,5\nx,5\ny,7\n", `url=http://x/cs codes=2 weights=3`, ""},
@@ -150,15 +151,15 @@ func TestWeightsChange(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	o := definitions.Options{Definitions: []string{filepath.Join(folder, "cs.json"), filepath.Join(folder, "vs.json")}, Weights: []string{filepath.Join(folder, "w.csv")}}
-	terminologytest.WriteFile(t, o.Definitions[0], []byte(fevers("http://x/cs", 4)))
-	terminologytest.WriteFile(t, o.Definitions[1], []byte(terminologytest.AllOf("http://x/cs")))
-	terminologytest.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n2,5\n"))
+	fixture.WriteFile(t, o.Definitions[0], []byte(fevers("http://x/cs", 4)))
+	fixture.WriteFile(t, o.Definitions[1], []byte(fixture.AllOf("http://x/cs")))
+	fixture.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n2,5\n"))
 	w, err := terminology.NewWatch(t.Context(), o, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
-	terminologytest.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n3,10\n"))
+	fixture.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n3,10\n"))
 	if err := w.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

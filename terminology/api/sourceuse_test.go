@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const (
@@ -35,7 +36,7 @@ func told(x terminologytest.Expanded) string {
 }
 
 func TestExpandSource(t *testing.T) {
-	vs := func(name, compose string) string { return terminologytest.ValueSet("http://x/"+name, compose) }
+	vs := func(name, compose string) string { return fixture.ValueSet("http://x/"+name, compose) }
 	l := terminologytest.SourceLibrary(t, vs("all", `{"include":[`+allMeasures+`]}`), vs("lengths", `{"include":[`+lengths+`]}`), vs("some", `{"include":[`+someMeasures+`]}`),
 		vs("length-of-some", `{"include":[{"valueSet":["http://x/some"],`+lengths[1:]+`]}`),
 		vs("some-without-lengths", `{"include":[`+someMeasures+`],"exclude":[`+lengths+`]}`),
@@ -79,9 +80,9 @@ func TestExpandSource(t *testing.T) {
 		t.Errorf("got %v in all and %v on a page", x.Expansion.Total, page.Expansion.Total)
 	}
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ValueSet/$expand?url=http://x/all&includeDefinition=true", "")
-	terminologytest.WantText(t, w.Body.String(), `{"name":"copyright","valueString":"© of measures"}`)
+	fixture.WantText(t, w.Body.String(), `{"name":"copyright","valueString":"© of measures"}`)
 	for _, compose := range []string{`{"include":[{"system":"http://x/closed"}]}`, `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7"}]}]}`} {
-		w, answer := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", terminologytest.Posted(`{"name":"valueSet","resource":`+terminologytest.ValueSet("http://x/new", compose)+`}`))
+		w, answer := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", fixture.Posted(`{"name":"valueSet","resource":`+fixture.ValueSet("http://x/new", compose)+`}`))
 		if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "too-costly") && !strings.Contains(w.Body.String(), "no unit at column 2") {
 			t.Errorf("got %d %v", w.Code, answer)
 		}
@@ -97,8 +98,8 @@ func TestPublishedSources(t *testing.T) {
 		"/CodeSystem/shapes":                `"url":"http://x/shapes"|"hierarchyMeaning":"is-a"|"code":"square"`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), strings.Split(want, "|")...)
+		fixture.WantText(t, w.Body.String(), strings.Split(want, "|")...)
 	}
 	capabilities := string(h.Library.Capabilities().AppendJSON(nil))
-	terminologytest.WantText(t, capabilities, `"copyright":"Measures: © of measures\n\nShapes: © of shapes"`, `{"uri":"http://x/measures","version":[{"code":"2"`)
+	fixture.WantText(t, capabilities, `"copyright":"Measures: © of measures\n\nShapes: © of shapes"`, `{"uri":"http://x/measures","version":[{"code":"2"`)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // watched is a watch of a folder, in a bubble.
@@ -56,7 +57,7 @@ func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{folder: folder, tick: 2 * time.Second}
-		w.write(t, "a.json", terminologytest.VersionedSystem("http://x/a", "1", "complete", "a"))
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "a"))
 		var err error
 		w.Watch, err = terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}, w.tick)
 		if err != nil {
@@ -78,7 +79,7 @@ func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 func (w *watched) write(t *testing.T, name, content string) {
 	t.Helper()
 	name = filepath.Join(w.folder, name)
-	terminologytest.WriteFile(t, name, []byte(content))
+	fixture.WriteFile(t, name, []byte(content))
 	if err := os.Chtimes(name, time.Time{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -108,13 +109,13 @@ func TestWatchChange(t *testing.T) {
 		if w.Current() != first || w.log.take() != "" {
 			t.Error("loaded without a change")
 		}
-		w.write(t, "a.json", terminologytest.VersionedSystem("http://x/a", "1", "complete", "b")) // as large as before
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b")) // as large as before
 		w.quarters(2)
 		w.want(t, "http://x/a", "a") // it may still be written
 		w.quarters(1)
 		w.want(t, "http://x/a", "b")
-		terminologytest.WantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
-		w.write(t, "sub/b.json", terminologytest.VersionedSystem("http://x/b", "1", "complete", "c d"))
+		fixture.WantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
+		w.write(t, "sub/b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "c d"))
 		w.ticks(2)
 		w.want(t, "http://x/b", "c d")
 		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || time.Since(s.Loaded) >= 2*w.tick || s.Tried.IsZero() {
@@ -135,7 +136,7 @@ func TestWatchWithinInterval(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		for i := range 40 {
 			time.Sleep(time.Duration(i) * w.tick / 39)
-			w.write(t, "a.json", terminologytest.VersionedSystem("http://x/a", "1", "complete", fmt.Sprintf("c%02d", i)))
+			w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", fmt.Sprintf("c%02d", i)))
 			w.ticks(1)
 			w.want(t, "http://x/a", fmt.Sprintf("c%02d", i))
 		}
@@ -154,8 +155,8 @@ func TestWatchEmptyFolder(t *testing.T) {
 		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
 			t.Errorf("all gone: got %+v", s)
 		}
-		terminologytest.WantText(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
-		w.write(t, "b.json", terminologytest.VersionedSystem("http://x/b", "1", "complete", "b"))
+		fixture.WantText(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
+		w.write(t, "b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "b"))
 		w.ticks(1)
 		w.want(t, "http://x/b", "b")
 	})
@@ -164,7 +165,7 @@ func TestWatchEmptyFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	terminologytest.WriteFile(t, filepath.Join(empty, "a.json"), []byte(terminologytest.VersionedSystem("http://x/a", "1", "complete", "a")))
+	fixture.WriteFile(t, filepath.Join(empty, "a.json"), []byte(fixture.VersionedSystem("http://x/a", "1", "complete", "a")))
 	if err := w.Refresh(t.Context()); err != nil || w.State().Counts.Concepts != 1 {
 		t.Errorf("first definitions: got %v, %+v", err, w.State())
 	}
@@ -177,7 +178,7 @@ func TestWatchWaitsUntilQuiet(t *testing.T) {
 			w.write(t, "a.json", `{"resourceType":`)
 			w.quarters(1)
 		}
-		w.write(t, "a.json", terminologytest.VersionedSystem("http://x/a", "1", "complete", "b"))
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b"))
 		w.quarters(1)
 		if w.Current() != first || w.log.take() != "" {
 			t.Error("loaded while it was written")
@@ -204,7 +205,7 @@ func TestWatchBroken(t *testing.T) {
 			if w.Current() != first || s.Err == nil || s.Counts.Concepts != 1 || s.Loaded.Equal(s.Tried) {
 				t.Errorf("%s: got %+v", name, s)
 			}
-			terminologytest.WantText(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
+			fixture.WantText(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
 			w.ticks(5)
 			if log := w.log.take(); log != "" {
 				t.Errorf("%s: tried again without a change: %s", name, log)
@@ -233,8 +234,8 @@ func TestWatchWhileServing(t *testing.T) {
 	write := func(n int) {
 		codes := []string{"a a a", "b b b"}[n%2]
 		codes = strings.ReplaceAll("x1 x2 x3", "x", codes[:1])
-		terminologytest.WriteFile(t, filepath.Join(folder, "a.json"), []byte(terminologytest.VersionedSystem("http://x/a", "1", "complete", codes)))
-		terminologytest.WriteFile(t, filepath.Join(folder, "b.json"), []byte(terminologytest.ComposedOf("http://x/vs", "1", `{"system":"http://x/a"}`)))
+		fixture.WriteFile(t, filepath.Join(folder, "a.json"), []byte(fixture.VersionedSystem("http://x/a", "1", "complete", codes)))
+		fixture.WriteFile(t, filepath.Join(folder, "b.json"), []byte(fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/a"}`)))
 	}
 	write(0)
 	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}}, time.Hour)
@@ -287,12 +288,12 @@ func TestWatchSwappedFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.write(t, "..1/b.json", terminologytest.VersionedSystem("http://x/b", "1", "complete", "c"))
+		w.write(t, "..1/b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "c"))
 		link("..1", "..data")
 		link("..data/b.json", "b.json")
 		w.ticks(2)
 		w.want(t, "http://x/b", "c")
-		w.write(t, "..2/b.json", terminologytest.VersionedSystem("http://x/b", "1", "complete", "d"))
+		w.write(t, "..2/b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "d"))
 		link("..2", "..data")
 		w.ticks(2)
 		w.want(t, "http://x/b", "d")
@@ -306,7 +307,7 @@ func TestRefresh(t *testing.T) {
 		if err := w.Refresh(t.Context()); err != nil || w.Current() != before {
 			t.Errorf("unchanged files were loaded: %v", err)
 		}
-		w.write(t, "a.json", terminologytest.VersionedSystem("http://x/a", "2", "complete", "a b c"))
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "2", "complete", "a b c"))
 		if err := w.Refresh(t.Context()); err != nil || w.Current() == before {
 			t.Errorf("changed files were not loaded: %v", err)
 		}

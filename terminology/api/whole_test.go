@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // gather puts an expansion of a handler together, page by page.
@@ -134,7 +135,7 @@ func TestWholeKeepsAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		terminologytest.WantText(t, string(body), entry, `"id":"i"`, `"meta":{"versionId":"3"}`, `"status":"draft"`, `{"url":"http://e","valueCode":"x"}`, `"timestamp":"2026-01-02"`, `{"name":"version","valueUri":"http://x|7"}`, `"total":1`)
+		fixture.WantText(t, string(body), entry, `"id":"i"`, `"meta":{"versionId":"3"}`, `"status":"draft"`, `{"url":"http://e","valueCode":"x"}`, `"timestamp":"2026-01-02"`, `{"name":"version","valueUri":"http://x|7"}`, `"total":1`)
 		if strings.Contains(string(body), `"valueInteger":9`) || strings.Contains(string(body), "urn:x") {
 			t.Errorf("what was true of the page only: %s", body)
 		}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,14 +16,12 @@ import (
 
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
-
-// fixedTime is the clock of the libraries in tests.
-var fixedTime = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 
 // core returns the built-in definitions, loaded once.
 var core = sync.OnceValues(func() (*Set, error) {
-	return Load(context.Background(), Options{Core: true, Now: func() time.Time { return fixedTime }})
+	return Load(context.Background(), Options{Core: true, Now: func() time.Time { return fixture.Time }})
 })
 
 // coreSet returns the built-in definitions.
@@ -41,46 +37,11 @@ func coreSet(t testing.TB) *Set {
 // setOf loads the given resources, each from a file of its own, in order.
 func setOf(t testing.TB, resources ...string) *Set {
 	t.Helper()
-	folder := t.TempDir()
-	for i, resource := range resources {
-		writeFile(t, filepath.Join(folder, fmt.Sprintf("%03d.json", i)), []byte(resource))
-	}
-	l, err := Load(t.Context(), Options{Definitions: []string{folder}, Now: func() time.Time { return fixedTime }})
+	l, err := Load(t.Context(), Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
-}
-
-// writeFile writes a file with the folders above it.
-func writeFile(t testing.TB, name string, content []byte) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantText checks that a text has all the given parts in it.
-func wantText(t testing.TB, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("got %q, want %q in it", text, part)
-		}
-	}
-}
-
-// valueSetOf returns a value set with the given compose.
-func valueSetOf(url, compose string) string {
-	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","compose":%s}`, url, compose)
-}
-
-// codeSystemWith returns a code system with one concept.
-func codeSystemWith(url, version, code string) string {
-	return fmt.Sprintf(`{"resourceType":"CodeSystem","url":%q,"version":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, url, version, code)
 }
 
 // tgz returns a FHIR package with the given files, whose names and contents take turns.
@@ -101,15 +62,6 @@ func tgz(t testing.TB, files ...string) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-// repeat writes a list of n elements, made of their numbers.
-func repeat(n int, element func(i int) string) string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = element(i)
-	}
-	return strings.Join(list, ",")
 }
 
 // largeResource returns a code system that is kept off the heap.
@@ -155,19 +107,3 @@ func leavesHeap() bool {
 	defer m.Release()
 	return m.Take(1) != nil
 }
-
-const colours = `{"resourceType":"CodeSystem","url":"http://x/colours","version":"1.0.0","status":"active","content":"complete",
-	"concept":[{"code":"any","display":"Any colour","concept":[{"code":"red","display":"Red"},{"code":"green","display":"Green"},{"code":"pink","display":"Pink"}]}]}`
-
-const animals = `{"resourceType":"CodeSystem","url":"http://x/animals","version":"1.0.0","status":"active","content":"complete",
-"caseSensitive":false,
-"property":[{"code":"legs","type":"integer"},{"code":"kind","type":"code"},{"code":"status","type":"code"}],
-"concept":[
- {"code":"animal","display":"Animal","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
-  {"code":"mammal","display":"Mammal","property":[{"code":"legs","valueInteger":4}],"concept":[
-   {"code":"dog","display":"Dog","property":[{"code":"kind","valueCode":"tame"},{"code":"legs","valueInteger":4}]},
-   {"code":"bat","display":"Bat","property":[{"code":"parent","valueCode":"flyer"},{"code":"kind","valueCode":"wild"}]}]},
-  {"code":"flyer","display":"Flyer","property":[{"code":"child","valueCode":"fly"}]},
-  {"code":"fly","display":"Fly","property":[{"code":"legs","valueInteger":6},{"code":"kind","valueCode":"wild"},{"code":"kind","valueCode":"pest"}]}]},
- {"code":"dodo","display":"Dodo","property":[{"code":"status","valueCode":"retired"}]},
- {"code":"chimera"}]}`

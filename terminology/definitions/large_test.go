@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and
@@ -73,7 +74,7 @@ func TestBrokenLargeFile(t *testing.T) {
 	for i := range 600 {
 		fmt.Fprintf(&text, concept, i)
 	}
-	writeFile(t, file, []byte(text.String()))
+	fixture.WriteFile(t, file, []byte(text.String()))
 	l := newResourceLoader(emptyLibrary())
 	l.options = &Options{}
 	l.options.SetDefaults()

@@ -15,21 +15,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestBrokenDefinitions(t *testing.T) {
-	whole := tgz(t, "package/a.json", codeSystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
+	whole := tgz(t, "package/a.json", fixture.SystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 1 // in the checksum
 	tests := []struct {
 		name, file, content, reason string
 		is                          error
 	}{
-		{"truncated JSON", "x.json", codeSystemWith("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
-		{"truncated in a concept", "x.json", codeSystemWith("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
-		{"truncated second resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
+		{"truncated JSON", "x.json", fixture.SystemWith("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
+		{"truncated in a concept", "x.json", fixture.SystemWith("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
+		{"truncated second resource", "x.json", fixture.SystemWith("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
 		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
-		{"more after the resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
+		{"more after the resource", "x.json", fixture.SystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
 		{"empty", "x.json", " \n", "empty", errEmpty},
 		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
 		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},
@@ -42,7 +43,7 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"wrong type before resourceType", "x.json", `{"compose":{"include":1},"resourceType":"ValueSet"}`, "compose: /include: want an array", nil},
 		{"concept without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"display":"a"}]}`, "concept without a code", nil},
 		{"property without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","property":[{"valueString":"b"}]}]}`, "/concept/0/property/0: property without a code", nil},
-		{"listed concept without code", "x.json", valueSetOf("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
+		{"listed concept without code", "x.json", fixture.ValueSet("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
 		{"invalid UTF-8", "x.json", "{\"resourceType\":\"CodeSystem\",\"url\":\"\xff\"}", "invalid UTF-8", nil},
 		{"bundles in bundles", "x.json", strings.Repeat(`{"resourceType":"Bundle","entry":[{"resource":`, 20), "nested deeper", nil},
 		{"other extension", "x.txt", "", "none of .json, .xml, .tgz", nil},
@@ -58,12 +59,12 @@ func TestBrokenDefinitions(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), test.file)
-			writeFile(t, name, []byte(test.content))
+			fixture.WriteFile(t, name, []byte(test.content))
 			_, err := Load(t.Context(), Options{Definitions: []string{name}})
 			if err == nil {
 				t.Fatal("no error")
 			}
-			wantText(t, err.Error(), name, test.reason)
+			fixture.WantText(t, err.Error(), name, test.reason)
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("%v does not wrap %v", err, test.is)
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // slowReader is a source that gives a megabyte at a time, which takes a second each.
@@ -18,7 +20,7 @@ func (s *slowReader) Read(b []byte) (int, error) {
 }
 
 func TestProgress(t *testing.T) {
-	src := &slowReader{now: fixedTime}
+	src := &slowReader{now: fixture.Time}
 	var log, terminal bytes.Buffer
 	o := Options{Now: func() time.Time { return src.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)), Terminal: &terminal}
 	p := newProgress(t.Context(), src, "big.json", 20<<20, &o)
@@ -29,17 +31,17 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	p.end()
-	wantText(t, log.String(), "loading definitions", "file=big.json", "percent=25", "percent=100")
+	fixture.WantText(t, log.String(), "loading definitions", "file=big.json", "percent=25", "percent=100")
 	if n := strings.Count(log.String(), "\n"); n != 4 {
 		t.Errorf("%d lines in 20 s, want one every five seconds:\n%s", n, log.String())
 	}
-	wantText(t, terminal.String(), "\r[====================                    ]  50 % big.json", " 100 % big.json\r\x1b[K")
+	fixture.WantText(t, terminal.String(), "\r[====================                    ]  50 % big.json", " 100 % big.json\r\x1b[K")
 }
 
 func TestProgressOfSmallFiles(t *testing.T) {
 	var log, terminal bytes.Buffer
 	name := t.TempDir() + "/small.json"
-	writeFile(t, name, []byte(animals))
+	fixture.WriteFile(t, name, []byte(fixture.Animals))
 	logger := slog.New(slog.NewTextHandler(&log, nil)) // at level info
 	if _, err := Load(t.Context(), Options{Definitions: []string{name}, Logger: logger, Terminal: &terminal}); err != nil {
 		t.Fatal(err)

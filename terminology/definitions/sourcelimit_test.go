@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // TestDefinitionBombs loads files that are made to fill the memory: each is refused with an error that names what is
@@ -18,7 +19,7 @@ func TestDefinitionBombs(t *testing.T) {
 	long := strings.Repeat("a", fhirjson.MaxString)
 	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
 	bundleOf := func(n int, resource string) string {
-		return `{"resourceType":"Bundle","entry":[` + repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
+		return `{"resourceType":"Bundle","entry":[` + fixture.Repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
 	}
 	for _, test := range []struct {
 		name, file, content string
@@ -32,13 +33,13 @@ func TestDefinitionBombs(t *testing.T) {
 		{name: "deep", file: "x.json", content: `{"resourceType":"CodeSystem","concept":` + strings.Repeat(`[{"code":"a","concept":`, 20_000), want: []string{"x.json", "depth"}},
 		{name: "deep, and not wanted", file: "x.json", content: `{"resourceType":"Patient","x":` + strings.Repeat(`[`, 20_000), want: []string{"depth"}},
 		{name: "a file in a package", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxPackage: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
-		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", colours+strings.Repeat(" ", 5000), "package/b.json", colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
+		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", fixture.Colours+strings.Repeat(" ", 5000), "package/b.json", fixture.Colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
 		{name: "a package of what is not wanted", file: "x.tgz", content: string(tgz(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
 		{name: "short elements in several files of a package", file: "x.tgz", content: string(tgz(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
 		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"elements of a few bytes"}},
 		{name: "small definitions", file: "x.json", content: bundleOf(maxShortInFile/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
-		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
-		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + repeat(maxLoadedVersions+1, func(i int) string {
+		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
+		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + fixture.Repeat(maxLoadedVersions+1, func(i int) string {
 			return fmt.Sprintf(`{"resource":{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}}`, i)
 		}) + `]}`, want: []string{"http://x/b", "more than 1000 versions"}},
 		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
@@ -46,13 +47,13 @@ func TestDefinitionBombs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			name := filepath.Join(t.TempDir(), test.file)
-			writeFile(t, name, []byte(test.content))
+			fixture.WriteFile(t, name, []byte(test.content))
 			test.options.Definitions = []string{name}
 			_, err := Load(t.Context(), test.options)
 			if err == nil {
 				t.Fatal("it is loaded")
 			}
-			wantText(t, err.Error(), test.want...)
+			fixture.WantText(t, err.Error(), test.want...)
 		})
 	}
 }

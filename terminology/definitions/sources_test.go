@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // A code system that the program knows itself is read by clients as a CodeSystem, whose content R4 wants. It says that its
@@ -39,9 +40,9 @@ func TestWeighedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := packed.New(w.EncodeAll([]byte(codeSystemWith("http://x/own", "1", "a")), nil))
+	table := packed.New(w.EncodeAll([]byte(fixture.SystemWith("http://x/own", "1", "a")), nil))
 	file := filepath.Join(t.TempDir(), "w.csv")
-	writeFile(t, file, []byte("#! http://x/own\na,7\n"))
+	fixture.WriteFile(t, file, []byte("#! http://x/own\na,7\n"))
 	l, err := Load(t.Context(), Options{Weights: []string{file}, Sources: []codesystem.Source{{URL: "http://x/own", System: table}}})
 	if err != nil {
 		t.Fatal(err)

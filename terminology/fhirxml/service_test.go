@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
@@ -18,7 +19,7 @@ func TestAnswers(t *testing.T) {
 	path := "/ValueSet/$expand?url=" + gender
 	inJSON, _ := terminologytest.Call(t, h, "GET", path, "")
 	w, _ := terminologytest.Call(t, h, "GET", path+"&_format=xml", "", "If-None-Match", inJSON.Header().Get("ETag"))
-	terminologytest.WantText(t, w.Body.String(), `<ValueSet xmlns="http://hl7.org/fhir"><url value="`+gender+`"/>`, `<code value="male"/>`)
+	fixture.WantText(t, w.Body.String(), `<ValueSet xmlns="http://hl7.org/fhir"><url value="`+gender+`"/>`, `<code value="male"/>`)
 	if got := w.Header().Get("Content-Type"); got != "application/fhir+xml" {
 		t.Errorf("got Content-Type %q", got)
 	}
@@ -33,17 +34,17 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	statement, _ := terminologytest.Call(t, h, "GET", "/metadata", "")
-	terminologytest.WantText(t, statement.Body.String(), `"format":["application/fhir+json","application/fhir+xml","json","xml"]`)
+	fixture.WantText(t, statement.Body.String(), `"format":["application/fhir+json","application/fhir+xml","json","xml"]`)
 }
 
 // TestBody posts a value set with an extension of a primitive, which only its operator's extension makes complete.
 func TestBody(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Animals)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 	body := terminologytest.AsXML(t, `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"system":"http://x/animals","filter":[{"property":"concept",
 		"_op":{"extension":[{"valueCode":"child-of","url":"http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.compose.include.filter.op"}]},"op":"is-a","value":"animal"}]}]}}`)
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true&_format=json", body, "Content-Type", "application/fhir+xml")
 	for _, code := range []string{"mammal", "flyer", "fly"} {
-		terminologytest.WantText(t, w.Body.String(), `"code":"`+code+`"`)
+		fixture.WantText(t, w.Body.String(), `"code":"`+code+`"`)
 	}
 	if strings.Contains(w.Body.String(), `"dog"`) {
 		t.Errorf("got %s", w.Body)
@@ -66,18 +67,18 @@ func TestBodyRefused(t *testing.T) {
 		if w.Code != test.status {
 			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
 		}
-		terminologytest.WantText(t, w.Body.String(), test.want)
+		fixture.WantText(t, w.Body.String(), test.want)
 	}
 }
 
 // XML in a folder of definitions is read as JSON is, one resource or Bundle in a file.
 func TestDefinitionsInXML(t *testing.T) {
 	folder := t.TempDir()
-	terminologytest.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
+	fixture.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
 		<CodeSystem xmlns="http://hl7.org/fhir"><text><status value="generated"/><div xmlns="http://www.w3.org/1999/xhtml"><p>x</p></div></text>
 		<url value="http://x/cs"/><status value="active"/><content value="complete"/><concept><code value="a"/><display value="&#196;rztin &amp; Arzt"/>
 		<concept><code value="b"/></concept></concept></CodeSystem>`))
-	terminologytest.WriteFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
+	fixture.WriteFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
 		<ValueSet><url value="http://x/vs"/><status value="active"/><compose><include><system value="http://x/cs"/></include></compose></ValueSet></resource></entry></Bundle>`))
 	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
 	if err != nil {
@@ -95,12 +96,12 @@ func TestBrokenDefinitions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "x.xml")
-			terminologytest.WriteFile(t, name, []byte(test.content))
+			fixture.WriteFile(t, name, []byte(test.content))
 			_, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{name}})
 			if err == nil {
 				t.Fatal("no error")
 			}
-			terminologytest.WantText(t, err.Error(), name, test.reason)
+			fixture.WantText(t, err.Error(), name, test.reason)
 		})
 	}
 }

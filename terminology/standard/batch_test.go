@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestBatchValidate(t *testing.T) {
@@ -29,7 +30,7 @@ func TestBatchValidate(t *testing.T) {
 	if got := strings.Count(w.Body.String(), `"name":"validation"`); got != 3 || strings.Count(w.Body.String(), `"name":"result"`) != 2 {
 		t.Errorf("got %s", w.Body)
 	}
-	terminologytest.WantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
+	fixture.WantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
 }
 
 // A bad entry of a batch has an OperationOutcome in its place, and the others have their answers.
@@ -37,14 +38,14 @@ func TestBatchValidateBad(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	entry := func(parameters ...string) string {
-		return `{"name":"validation","resource":` + terminologytest.Posted(parameters...) + `}`
+		return `{"name":"validation","resource":` + fixture.Posted(parameters...) + `}`
 	}
 	red := `{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`
 	bad := []struct{ name, entry, want string }{
 		{"nothing to validate", entry(`{"name":"codingX","valueCoding":{"system":"http://x/colours","code":"red"}}`), `"code":"invalid","details":{"text":"Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)"}`},
 		{"two codes", entry(red, `{"name":"code","valueCode":"red"}`), "exactly one"},
 		{"a code without a system", entry(`{"name":"code","valueCode":"red"}`), "needs the parameter system"},
-		{"an unknown value set", entry(red, terminologytest.URI("url", "http://x/none")), `"Unable_to_resolve_value_Set_"`},
+		{"an unknown value set", entry(red, fixture.URI("url", "http://x/none")), `"Unable_to_resolve_value_Set_"`},
 		{"a broken Coding", entry(`{"name":"coding","valueCoding":{"system":1}}`), `"structure"`},
 		{"no resource", `{"name":"validation","valueString":"x"}`, "must be a Parameters resource"},
 		{"another resource", `{"name":"validation","resource":{"resourceType":"Patient"}}`, "not Patient"},
@@ -52,7 +53,7 @@ func TestBatchValidateBad(t *testing.T) {
 	}
 	for _, test := range bad {
 		t.Run(test.name, func(t *testing.T) {
-			w, answer := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/is-red"), entry(red), test.entry, entry(red)))
+			w, answer := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.Posted(fixture.URI("url", "http://x/is-red"), entry(red), test.entry, entry(red)))
 			var kinds []string
 			for _, p := range answer["parameter"].([]any) {
 				kinds = append(kinds, p.(map[string]any)["resource"].(map[string]any)["resourceType"].(string))
@@ -60,7 +61,7 @@ func TestBatchValidateBad(t *testing.T) {
 			if w.Code != 200 || !slices.Equal(kinds, []string{"Parameters", "OperationOutcome", "Parameters"}) || strings.Count(w.Body.String(), `{"name":"result","valueBoolean":true}`) != 2 {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			terminologytest.WantText(t, w.Body.String(), test.want)
+			fixture.WantText(t, w.Body.String(), test.want)
 		})
 	}
 }
@@ -82,7 +83,7 @@ func TestBatchIsBounded(t *testing.T) {
 func TestOthersAfterSource(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	source := &terminologytest.Shelf{}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source}, Others: true}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}, Others: true}
 	err := terminologytest.Answer(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/CodeSystem/$validate-code?code=a&url="+url.QueryEscape("http://x/cs"), nil))
 	if e := (*outcome.Error)(nil); !errors.As(err, &e) || e.Provisional == nil {
 		t.Errorf("got %v", err)
@@ -102,10 +103,10 @@ func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	var codes, validations []string
 	for i := range 28 {
 		codes = append(codes, fmt.Sprintf("s%d c%d", i%4, i/4))
-		validations = append(validations, `{"name":"validation","resource":`+terminologytest.Posted(
-			terminologytest.URI("system", fmt.Sprintf("http://x/s%d", i%4)), fmt.Sprintf(`{"name":"code","valueCode":"c%d"}`, i/4))+`}`)
+		validations = append(validations, `{"name":"validation","resource":`+fixture.Posted(
+			fixture.URI("system", fmt.Sprintf("http://x/s%d", i%4)), fmt.Sprintf(`{"name":"code","valueCode":"c%d"}`, i/4))+`}`)
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", terminologytest.Posted(append(validations, terminologytest.URI("url", url), common)...))
+	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.Posted(append(validations, fixture.URI("url", url), common)...))
 	valid, i := []string{}, 0
 	for _, one := range strings.Split(w.Body.String(), `{"name":"validation"`)[1:] {
 		if strings.Contains(one, `{"name":"result","valueBoolean":true}`) {
@@ -128,7 +129,7 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		versions := 1 + int(seed%2)
 		definitions := append(randomSystem(r, "http://x/s0", versions), randomSystem(r, "http://x/s1", versions)...)
-		definitions = append(definitions, terminologytest.VersionedSystem("http://x/s3", "1.0", []string{"not-present", "fragment", "example"}[seed%3], "")) // s2 is not here at all
+		definitions = append(definitions, fixture.VersionedSystem("http://x/s3", "1.0", []string{"not-present", "fragment", "example"}[seed%3], "")) // s2 is not here at all
 		for v := range 3 {
 			imports := v
 			if versions > 1 {
@@ -136,7 +137,7 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 			}
 			compose := fmt.Sprintf(`{"inactive":%t,"include":[%s,%s],"exclude":[%s]}`, r.IntN(3) > 0, randomInclude(r, versions, imports),
 				randomInclude(r, versions, imports), randomInclude(r, versions, imports))
-			definitions = append(definitions, terminologytest.ValueSet(fmt.Sprintf("http://x/v%d", v), compose))
+			definitions = append(definitions, fixture.ValueSet(fmt.Sprintf("http://x/v%d", v), compose))
 		}
 		h := &api.Handler{Library: terminologytest.Library(t, definitions...)}
 		for v := range 3 {

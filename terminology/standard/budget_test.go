@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // bomb is a request that costs much more than what it brings along is large.
@@ -25,12 +26,12 @@ type bomb struct {
 
 // validations are n parameters for the same validation.
 func validations(n int, parameters string) string {
-	return terminologytest.Repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
+	return fixture.Repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
 }
 
 // includedTimes is a value set that includes the code system http://x/b n times, with something more each time.
 func includedTimes(n int, more string) string {
-	return terminologytest.ValueSet("http://x/bomb", `{"include":[`+terminologytest.Repeat(n, func(int) string { return `{"system":"http://x/b"` + more + `}` })+`]}`)
+	return fixture.ValueSet("http://x/bomb", `{"include":[`+fixture.Repeat(n, func(int) string { return `{"system":"http://x/b"` + more + `}` })+`]}`)
 }
 
 // needs skips a test of a build without the operation.
@@ -48,59 +49,59 @@ func bombs() []bomb {
 		return fmt.Sprintf(`,"filter":[{"property":%q,"op":%q,"value":%q}]`, property, op, value)
 	}
 	system := func(more, concepts string) string {
-		return terminologytest.Brings(`{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete"` + more + `,"concept":[` + concepts + `]}`)
+		return fixture.Brings(`{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete"` + more + `,"concept":[` + concepts + `]}`)
 	}
 	long := system("", `{"code":"a","display":"`+strings.Repeat("a", 20_000)+`"}`)
-	flat := system("", terminologytest.Repeat(300, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }))
+	flat := system("", fixture.Repeat(300, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }))
 	numbered := func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }
 	url := `{"name":"url","valueUri":"http://x/bomb"}`
 	codings := func(n int, code string) string {
 		return `{"name":"codeableConcept","valueCodeableConcept":{"coding":[` +
-			terminologytest.Repeat(n, func(int) string { return `{"system":"http://x/b","code":"` + code + `"}` }) + `]}}`
+			fixture.Repeat(n, func(int) string { return `{"system":"http://x/b","code":"` + code + `"}` }) + `]}}`
 	}
 	coding := `{"name":"coding","valueCoding":{"system":"http://x/b","code":"a"}}`
-	regex := terminologytest.Brings(includedTimes(60, filter("display", "regex", "(.*a){30}b")))
+	regex := fixture.Brings(includedTimes(60, filter("display", "regex", "(.*a){30}b")))
 	const expand, validate = "/ValueSet/$expand", "/ValueSet/$validate-code"
 	return []bomb{
-		{name: "regexes on a long display", path: expand, body: terminologytest.Posted(url, long, regex)},
-		{name: "regexes on the display of a code", path: validate, body: terminologytest.Posted(url, long, regex, coding)},
-		{name: "lists of values", path: validate, body: terminologytest.Posted(url, long, codings(80, "a"),
-			terminologytest.Brings(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
-		{name: "hierarchies with many edges", path: expand, body: terminologytest.Posted(url,
-			system(`,"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}]`, terminologytest.Repeat(30, func(i int) string {
-				return fmt.Sprintf(`{"code":"c%d","property":[%s]}`, i, terminologytest.Repeat(i, func(j int) string { return fmt.Sprintf(`{"code":"parent","valueCode":"c%d"}`, j) }))
-			})), terminologytest.Brings(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
-		{name: "intersections", path: expand, body: terminologytest.Posted(url, flat,
-			terminologytest.Brings(terminologytest.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
-			terminologytest.Brings(terminologytest.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+terminologytest.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
-		{name: "codings and includes", path: validate, body: terminologytest.Posted(url, flat, codings(200, "c1"), terminologytest.Brings(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
-		{name: "codings and lists", path: validate, body: terminologytest.Posted(url, flat, codings(200, "x"),
-			terminologytest.Brings(terminologytest.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+terminologytest.Repeat(300, numbered)+`]}]}`))), most: 20_000},
-		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
-			system("", `{"code":"a","display":"a","designation":[`+terminologytest.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), most: 100_000},
-		{name: "rules and includes", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Repeat(200, func(i int) string {
+		{name: "regexes on a long display", path: expand, body: fixture.Posted(url, long, regex)},
+		{name: "regexes on the display of a code", path: validate, body: fixture.Posted(url, long, regex, coding)},
+		{name: "lists of values", path: validate, body: fixture.Posted(url, long, codings(80, "a"),
+			fixture.Brings(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
+		{name: "hierarchies with many edges", path: expand, body: fixture.Posted(url,
+			system(`,"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}]`, fixture.Repeat(30, func(i int) string {
+				return fmt.Sprintf(`{"code":"c%d","property":[%s]}`, i, fixture.Repeat(i, func(j int) string { return fmt.Sprintf(`{"code":"parent","valueCode":"c%d"}`, j) }))
+			})), fixture.Brings(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
+		{name: "intersections", path: expand, body: fixture.Posted(url, flat,
+			fixture.Brings(fixture.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
+			fixture.Brings(fixture.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+fixture.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
+		{name: "codings and includes", path: validate, body: fixture.Posted(url, flat, codings(200, "c1"), fixture.Brings(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
+		{name: "codings and lists", path: validate, body: fixture.Posted(url, flat, codings(200, "x"),
+			fixture.Brings(fixture.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+fixture.Repeat(300, numbered)+`]}]}`))), most: 20_000},
+		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
+			system("", `{"code":"a","display":"a","designation":[`+fixture.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), most: 100_000},
+		{name: "rules and includes", path: expand, body: fixture.Posted(url, flat, fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueCanonical":"http://x/%d|1"}`, i)
-		}), terminologytest.Brings(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
-		{name: "a filter of many words", path: expand, body: terminologytest.Posted(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
-			terminologytest.Brings(includedTimes(1, ""))), most: 12_000},
-		{name: "targets", path: "/ConceptMap/$translate", body: terminologytest.Posted(codings(200, "x"), terminologytest.Brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
-			terminologytest.ConceptMap("map", `{"code":"a","target":[`+terminologytest.Repeat(200, numbered)+`]}`, "")))), most: 20_000},
-		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(url, system("", `{"code":"a"}`),
-			terminologytest.Brings(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, terminologytest.Posted(coding)))},
-		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), terminologytest.Repeat(200, func(i int) string {
+		}), fixture.Brings(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
+		{name: "a filter of many words", path: expand, body: fixture.Posted(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
+			fixture.Brings(includedTimes(1, ""))), most: 12_000},
+		{name: "targets", path: "/ConceptMap/$translate", body: fixture.Posted(codings(200, "x"), fixture.Brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
+			fixture.ConceptMap("map", `{"code":"a","target":[`+fixture.Repeat(200, numbered)+`]}`, "")))), most: 20_000},
+		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(url, system("", `{"code":"a"}`),
+			fixture.Brings(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, fixture.Posted(coding)))},
+		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueUri":"http://x/%d|1"}`, i)
 		})), most: 30_000},
-		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(coding, terminologytest.Repeat(2, func(i int) string {
+		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(coding, fixture.Repeat(2, func(i int) string {
 			return fmt.Sprintf(`{"name":"x%d","valueString":%q}`, i, strings.Repeat("x", 8000))
-		}), validations(150, terminologytest.Posted())), most: 100_000},
-		{name: "codes with supplements", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(1, "")), terminologytest.Repeat(100, func(i int) string {
-			return terminologytest.Brings(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
-		}), terminologytest.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
-		{name: "codes with designations", path: expand, body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(1, "")), terminologytest.Repeat(300, func(int) string {
+		}), validations(150, fixture.Posted())), most: 100_000},
+		{name: "codes with supplements", path: expand, body: fixture.Posted(url, flat, fixture.Brings(includedTimes(1, "")), fixture.Repeat(100, func(i int) string {
+			return fixture.Brings(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
+		}), fixture.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
+		{name: "codes with designations", path: expand, body: fixture.Posted(url, flat, fixture.Brings(includedTimes(1, "")), fixture.Repeat(300, func(int) string {
 			return `{"name":"designation","valueString":"a|b"}`
 		})), most: 15_000},
-		{name: "validations", path: "/ValueSet/$batch-validate-code", body: terminologytest.Posted(url, flat, terminologytest.Brings(includedTimes(50, filter("display", "regex", "a+"))),
-			validations(100, terminologytest.Posted(coding))), most: 20_000},
+		{name: "validations", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(url, flat, fixture.Brings(includedTimes(50, filter("display", "regex", "a+"))),
+			validations(100, fixture.Posted(coding))), most: 20_000},
 	}
 }
 
@@ -123,7 +124,7 @@ func TestBombs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			b.needs(t)
 			t.Parallel()
-			base := terminologytest.Library(t, terminologytest.Colours)
+			base := terminologytest.Library(t, fixture.Colours)
 			base.Definitions().Bounds.Gathered = cmp.Or(b.most, 2_000_000)
 			w, _ := terminologytest.Call(t, &api.Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
@@ -147,16 +148,16 @@ func TestTurns(t *testing.T) {
 	}{
 		{name: "costly", path: "/ValueSet/$expand", body: bombs()[0].body, turns: 1, status: 422},
 		{name: "costly, without room", path: "/ValueSet/$expand", body: bombs()[0].body, refuse: full, turns: 1, status: 503},
-		{name: "cheap", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
-		{name: "cheap validation", path: "/ValueSet/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+		{name: "cheap", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
+		{name: "cheap validation", path: "/ValueSet/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`), refuse: full, status: 200},
-		{name: "large body", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
-			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
-		{name: "large body, and room", path: "/ValueSet/$expand", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
-			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
-		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: terminologytest.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+		{name: "large body", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
+		{name: "large body, and room", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`,
-			terminologytest.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			terminologytest.Needs(t, test.path)
@@ -209,7 +210,7 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			b.needs(t)
 			t.Parallel()
-			base := terminologytest.Library(t, terminologytest.Colours)
+			base := terminologytest.Library(t, fixture.Colours)
 			base.Definitions().Bounds.Gathered = math.MaxInt / 2
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // builtIn are the code systems of the standard build, by id.
@@ -65,9 +66,9 @@ func TestBuiltInBehindEmpty(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code", "http://unitsofmeasure.org")
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	for _, version := range []string{"2.2", "1"} {
-		brought := terminologytest.Brings(terminologytest.VersionedSystem("http://unitsofmeasure.org", version, "not-present", ""))
-		w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", terminologytest.Posted(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
-		terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
+		brought := fixture.Brings(fixture.VersionedSystem("http://unitsofmeasure.org", version, "not-present", ""))
+		w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
+		fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
 	}
 }
 
@@ -114,8 +115,8 @@ func TestBuiltInReplaced(t *testing.T) {
 				newer := `{"resourceType":"CodeSystem","url":"http://hl7.org/fhir/sid/cvx","version":"` + version + `","content":"` + content + `","concept":[{"code":"208"}]}`
 				loaded, core := &api.Handler{Library: loadedWithCore(t, newer)}, &api.Handler{Library: terminologytest.Core(t)}
 				for code, want := range map[string]string{"208": `{"name":"result","valueBoolean":true}`, "88": unknown} {
-					terminologytest.WantText(t, validateIn(t, loaded, "http://hl7.org/fhir/sid/cvx", code, ""), want)
-					terminologytest.WantText(t, validateIn(t, core, "http://hl7.org/fhir/sid/cvx", code, newer), want)
+					fixture.WantText(t, validateIn(t, loaded, "http://hl7.org/fhir/sid/cvx", code, ""), want)
+					fixture.WantText(t, validateIn(t, core, "http://hl7.org/fhir/sid/cvx", code, newer), want)
 				}
 				terminologytest.WantCodes(t, terminologytest.Expand(t, loaded.Library, "url", "http://hl7.org/fhir/sid/cvx?fhir_vs"), "208")
 			})
@@ -128,9 +129,9 @@ func validateIn(t *testing.T, h *api.Handler, system, code, resource string) str
 	t.Helper()
 	list := []string{`{"name":"url","valueUri":"` + system + `"}`, `{"name":"code","valueCode":"` + code + `"}`}
 	if resource != "" {
-		list = append(list, terminologytest.Brings(resource))
+		list = append(list, fixture.Brings(resource))
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", terminologytest.Posted(list...))
+	w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(list...))
 	return w.Body.String()
 }
 
@@ -138,7 +139,7 @@ func validateIn(t *testing.T, h *api.Handler, system, code, resource string) str
 func loadedWithCore(t *testing.T, resource string) *terminology.Library {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "own.json")
-	terminologytest.WriteFile(t, file, []byte(resource))
+	fixture.WriteFile(t, file, []byte(resource))
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{file}})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestValueSetOfUnit(t *testing.T) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want...)
+		fixture.WantText(t, w.Body.String(), want...)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestBuiltInRefusals(t *testing.T) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want)
+		fixture.WantText(t, w.Body.String(), want)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestNameOfUnit(t *testing.T) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want...)
+		fixture.WantText(t, w.Body.String(), want...)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // ecosystem returns the folder of the HL7 terminology ecosystem's tests, with the program that runs them.
@@ -47,7 +48,7 @@ func TestEcosystem(t *testing.T) {
 // runEcosystem runs tests of a folder, and returns what the program prints.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
-	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: terminologytest.Time}}))
+	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
 	defer server.Close()
 	arguments = append([]string{filepath.Join(ecosystem(t), "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
 	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()

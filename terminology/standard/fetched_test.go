@@ -8,14 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestFetchedForValidation(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	source := &terminologytest.Shelf{Resources: []string{
-		terminologytest.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/part"]}`), terminologytest.ComposedOf("http://x/part", "1", `{"system":"http://x/cs"}`), terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a"),
+		fixture.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/part"]}`), fixture.ComposedOf("http://x/part", "1", `{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "1", "complete", "a"),
 	}}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
 	const query = `/ValueSet/$validate-code?url=http://x/vs&system=http://x/cs&code=`
 	for code, want := range map[string]string{"a": `{"name":"result","valueBoolean":true}`, "b": `{"name":"result","valueBoolean":false}`} {
 		w := httptest.NewRecorder()
@@ -43,8 +44,8 @@ func TestFetchedForValidation(t *testing.T) {
 
 func TestFetchedCodeSystems(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code", "/CodeSystem/$lookup")
-	source := &terminologytest.Shelf{Resources: []string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a")}}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Gone), Fetched: &terminology.Fetched{Source: source}}
+	source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
 	for _, name := range []string{"$validate-code", "$lookup"} {
 		w := httptest.NewRecorder()
 		err := terminologytest.Answer(h, w, httptest.NewRequest("GET", "/CodeSystem/"+name+"?code=a&url=http://x/cs&system=http://x/cs", nil))

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestLookupOfGrammar(t *testing.T) {
@@ -23,13 +24,13 @@ func TestLookupOfGrammar(t *testing.T) {
 	property := func(name, value string) string {
 		return `"part":[{"name":"code","valueCode":"` + name + `"},{"name":"value","valueCode":"` + value + `"}]`
 	}
-	terminologytest.WantText(t, w.Body.String(), `"display","valueString":"German (Switzerland)"`, property("language", "de"), property("region", "CH"), property("canonical", "de-CH"))
+	fixture.WantText(t, w.Body.String(), `"display","valueString":"German (Switzerland)"`, property("language", "de"), property("region", "CH"), property("canonical", "de-CH"))
 	if n := strings.Count(w.Body.String(), `"name":"designation"`); n != 6 {
 		t.Errorf("%d designations in %s", n, w.Body)
 	}
 	for _, test := range [][3]string{{"de-CH", "de-CH", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$subsumes?system=urn:ietf:bcp:47&codeA="+test[0]+"&codeB="+test[1], "")
-		terminologytest.WantText(t, w.Body.String(), `"valueCode":"`+test[2]+`"`)
+		fixture.WantText(t, w.Body.String(), `"valueCode":"`+test[2]+`"`)
 	}
 }
 
@@ -60,7 +61,7 @@ func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesys
 
 // TestBareCodeSystem asks each operation about a code system that has only what it must.
 func TestBareCodeSystem(t *testing.T) {
-	l := terminologytest.Library(t, terminologytest.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
+	l := terminologytest.Library(t, fixture.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
 	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
 	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
 		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
@@ -83,15 +84,15 @@ func TestBareCodeSystem(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			terminologytest.Needs(t, path)
 			w, _ := terminologytest.Call(t, h, "GET", path, "")
-			terminologytest.WantText(t, w.Body.String(), want)
+			fixture.WantText(t, w.Body.String(), want)
 		})
 	}
 }
 
 // TestAskSource asks the other operations about a grammar and a table, by GET and POST, each with what the answer must have.
 func TestAskSource(t *testing.T) {
-	l := terminologytest.SourceLibrary(t, terminologytest.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
-	target := terminologytest.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
+	l := terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
+	target := fixture.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
 	h := &api.Handler{Library: l}
 	for _, test := range []struct{ method, path, body, want string }{
 		{"GET", "/ValueSet/$validate-code?url=http://x/durations&system=http://x/measures&code=7min", "", `result=true|display="7 minutes"|version="2"`},
@@ -107,9 +108,9 @@ func TestAskSource(t *testing.T) {
 		{"GET", "/CodeSystem/$subsumes?system=http://x/measures&codeA=1m&codeB=100cm", "", `outcome="not-subsumed"`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/measures", "",
 			`result=true|{"name":"equivalence","valueCode":"equivalent"},{"name":"concept","valueCoding":{"code":"1m"|"code":"100cm"|"relatedto"},{"name":"concept","valueCoding":{"code":"20cm"|#conversion-factor"},{"name":"concept","valueCoding":{"code":"5"}}`},
-		{"POST", "/ConceptMap/$translate", terminologytest.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, terminologytest.Brings(target)),
+		{"POST", "/ConceptMap/$translate", fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, fixture.Brings(target)),
 			`result=true|"code":"2m"|"code":"0.5"`},
-		{"POST", "/ConceptMap/$translate", terminologytest.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, `{"name":"reverse","valueBoolean":true}`, terminologytest.Brings(target)),
+		{"POST", "/ConceptMap/$translate", fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, `{"name":"reverse","valueBoolean":true}`, fixture.Brings(target)),
 			`"code":"2m"|"code":"2"`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/shapes", "", `result=false`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m", "", `result=false`},
@@ -174,7 +175,7 @@ func TestSourceStaysUnread(t *testing.T) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
 	}
-	if _, err := l.With([]byte(terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/shapes"}]}`))); err != nil {
+	if _, err := l.With([]byte(fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/shapes"}]}`))); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestSisterOperations(t *testing.T) {
@@ -78,7 +79,7 @@ func TestSisterOperations(t *testing.T) {
 			if w.Code != test.status {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			terminologytest.WantText(t, w.Body.String(), test.want...)
+			fixture.WantText(t, w.Body.String(), test.want...)
 			if x, _ := terminologytest.Call(t, h, "GET", test.path+"&_format=xml", ""); test.status == 200 && terminologytest.Has("xml") && !strings.HasPrefix(x.Body.String(), "<?xml") {
 				t.Errorf("as XML: got %.60s", x.Body)
 			}
@@ -93,19 +94,19 @@ func TestConceptGivenOnce(t *testing.T) {
 		return `{"name":"` + name + `","valueCoding":{"system":"http://x/colours","code":"` + code + `"}}`
 	}
 	code := func(name, code string) string { return `{"name":"` + name + `","valueCode":"` + code + `"}` }
-	system, other := terminologytest.URI("system", "http://x/colours"), terminologytest.URI("system", "http://x/rgb")
+	system, other := fixture.URI("system", "http://x/colours"), fixture.URI("system", "http://x/rgb")
 	const lookup, subsumes = "/CodeSystem/$lookup", "/CodeSystem/$subsumes"
 	tests := []struct {
 		name, path, body string
 		status           int
 		want             string
 	}{
-		{"Coding", lookup, terminologytest.Posted(coding("coding", "red")), 200, `"valueString":"Red"`},
-		{"Coding with a system beside it", lookup, terminologytest.Posted(coding("coding", "red"), other), 200, `"valueString":"Red"`},
-		{"code and Coding", lookup, terminologytest.Posted(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
-		{"Codings", subsumes, terminologytest.Posted(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
-		{"code and Coding of one", subsumes, terminologytest.Posted(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
-		{"a code and a Coding", subsumes, terminologytest.Posted(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
+		{"Coding", lookup, fixture.Posted(coding("coding", "red")), 200, `"valueString":"Red"`},
+		{"Coding with a system beside it", lookup, fixture.Posted(coding("coding", "red"), other), 200, `"valueString":"Red"`},
+		{"code and Coding", lookup, fixture.Posted(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
+		{"Codings", subsumes, fixture.Posted(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
+		{"code and Coding of one", subsumes, fixture.Posted(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
+		{"a code and a Coding", subsumes, fixture.Posted(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestConceptGivenOnce(t *testing.T) {
 			if w.Code != test.status {
 				t.Errorf("got %d", w.Code)
 			}
-			terminologytest.WantText(t, w.Body.String(), test.want)
+			fixture.WantText(t, w.Body.String(), test.want)
 		})
 	}
 }
@@ -122,7 +123,7 @@ func TestConceptGivenOnce(t *testing.T) {
 // FuzzOperations checks that any body is answered by all operations, with what was asked for or a refusal.
 func FuzzOperations(f *testing.F) {
 	for _, seed := range []string{
-		`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}},{"name":"tx-resource","resource":` + terminologytest.Colours + `}]}`,
+		`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}},{"name":"tx-resource","resource":` + fixture.Colours + `}]}`,
 		`{"resourceType":"Parameters","parameter":[{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://x/colours","code":"x"},{}]}},{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"http://x/colours","version":"1.x"}]}}}]}`,
 		`{"resourceType":"Parameters","parameter":[{"name":"validation","resource":{"resourceType":"Parameters"}},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"},{"name":"property","valueCode":"*"},{"part":[{"part":[]}]}]}`,
 		`{"resourceType":"ValueSet","compose":{"include":[{"valueSet":["http://x/listed"]}]}}`, `{`, `[]`,
@@ -150,10 +151,10 @@ func FuzzOperations(f *testing.F) {
 // ValueSet/$validate-code: the result is false where the code "is not valid", which it may be to who has the code system).
 func TestOthers(t *testing.T) {
 	l := terminologytest.Library(t,
-		terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a"), terminologytest.VersionedSystem("http://x/empty", "1", "not-present", ""),
-		terminologytest.ComposedOf("http://x/known", "1", `{"system":"http://x/cs"}`), terminologytest.ComposedOf("http://x/other-version", "1", `{"system":"http://x/cs","version":"9"}`),
-		terminologytest.ComposedOf("http://x/imports", "1", `{"valueSet":["http://x/nowhere"]}`), terminologytest.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","concept":[{"code":"a"}]}`),
-		terminologytest.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), terminologytest.ConceptMap("lost", "", terminologytest.HandsOn("nowhere")),
+		fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/empty", "1", "not-present", ""),
+		fixture.ComposedOf("http://x/known", "1", `{"system":"http://x/cs"}`), fixture.ComposedOf("http://x/other-version", "1", `{"system":"http://x/cs","version":"9"}`),
+		fixture.ComposedOf("http://x/imports", "1", `{"valueSet":["http://x/nowhere"]}`), fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","concept":[{"code":"a"}]}`),
+		fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), fixture.ConceptMap("lost", "", fixture.HandsOn("nowhere")),
 	)
 	h := &api.Handler{Library: l}
 	others := &api.Handler{Library: l, Others: true}
@@ -281,11 +282,11 @@ func TestModifierExtensions(t *testing.T) {
 // compose.lockedDate says the same of a value set's code systems.
 func TestAsOnADate(t *testing.T) {
 	version := func(v, date, code string) string {
-		return strings.Replace(terminologytest.SystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
+		return strings.Replace(fixture.SystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
 	}
 	h := &api.Handler{Library: terminologytest.Library(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
-		terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), terminologytest.ValueSet("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
-		terminologytest.ValueSet("http://x/listed", `{"include":[{"system":"http://x/elsewhere","concept":[{"code":"a"}]}]}`))}
+		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), fixture.ValueSet("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
+		fixture.ValueSet("http://x/listed", `{"include":[{"system":"http://x/elsewhere","concept":[{"code":"a"}]}]}`))}
 	const yes, no = `{"name":"result","valueBoolean":true}`, `{"name":"result","valueBoolean":false}`
 	for path, want := range map[string]string{
 		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new":              yes,
@@ -318,12 +319,12 @@ func TestAsOnADate(t *testing.T) {
 }
 
 func TestCapabilityStatement(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.ColourLibrary(t), Statement: api.Statement{Version: "1.2.3", Released: terminologytest.Time, Security: []string{"SMART-on-FHIR"}}}
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t), Statement: api.Statement{Version: "1.2.3", Released: fixture.Time, Security: []string{"SMART-on-FHIR"}}}
 	w, got := terminologytest.Call(t, h, "GET", "/metadata", "")
 	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	terminologytest.WantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
+	fixture.WantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
 		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
 	// every listed operation is answered
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
@@ -389,11 +390,11 @@ func TestXMLBody(t *testing.T) {
 // is refused with an error that says which limit it is.
 func TestLimits(t *testing.T) {
 	filtered := func(regex string) string {
-		return terminologytest.ValueSet("http://x/regex", fmt.Sprintf(`{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"regex","value":%q}]}]}`, regex))
+		return fixture.ValueSet("http://x/regex", fmt.Sprintf(`{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"regex","value":%q}]}]}`, regex))
 	}
-	chain := []string{terminologytest.ValueSet("http://x/0", `{"include":[{"system":"http://x/colours"}]}`)}
+	chain := []string{fixture.ValueSet("http://x/0", `{"include":[{"system":"http://x/colours"}]}`)}
 	for i := range 4 {
-		chain = append(chain, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", i+1), fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]}]}`, i)))
+		chain = append(chain, fixture.ValueSet(fmt.Sprintf("http://x/%d", i+1), fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]}]}`, i)))
 	}
 	inline := func(name string) string { return `{"resourceType":"ValueSet","name":"` + name + `","compose":{}}` }
 	largest := inline("a")
@@ -432,7 +433,7 @@ func TestLimits(t *testing.T) {
 				if h == nil {
 					h = &api.Handler{}
 				}
-				test.options.Definitions = definitionFiles(t, append([]string{terminologytest.Colours, more}, chain...)...)
+				test.options.Definitions = definitionFiles(t, append([]string{fixture.Colours, more}, chain...)...)
 				l, err := terminology.Load(t.Context(), test.options)
 				if err != nil {
 					t.Fatal(err)
@@ -452,7 +453,7 @@ func TestLimits(t *testing.T) {
 			if status != test.status {
 				t.Errorf("beyond the limit: got %d %s", status, body)
 			}
-			terminologytest.WantText(t, body, `"code":"`+test.code+`"`, test.text)
+			fixture.WantText(t, body, `"code":"`+test.code+`"`, test.text)
 		})
 	}
 }
@@ -462,7 +463,7 @@ func definitionFiles(t *testing.T, resources ...string) []string {
 	folder := t.TempDir()
 	for i, resource := range resources {
 		if resource != "" {
-			terminologytest.WriteFile(t, filepath.Join(folder, fmt.Sprintf("%03d.json", i)), []byte(resource))
+			fixture.WriteFile(t, filepath.Join(folder, fmt.Sprintf("%03d.json", i)), []byte(resource))
 		}
 	}
 	return []string{folder}

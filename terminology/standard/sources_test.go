@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // The tables that need no licence are here: each with a code, what it is called, and another that is none.
@@ -45,13 +46,13 @@ func TestTables(t *testing.T) {
 		}
 		system := strings.ReplaceAll(tt.system, "&", "%26")
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?url="+system+"&code="+strings.ReplaceAll(tt.code, ";", "%3B"), "")
-		terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"display","valueString":"`+tt.display+`"`)
+		fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"display","valueString":"`+tt.display+`"`)
 		if tt.version != "" {
-			terminologytest.WantText(t, w.Body.String(), `"version","valueString":"`+tt.version+`"`)
+			fixture.WantText(t, w.Body.String(), `"version","valueString":"`+tt.version+`"`)
 		}
 		if tt.unknown != "" {
 			w, _ = terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?url="+system+"&code="+tt.unknown, "")
-			terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":false}`)
+			fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":false}`)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func TestTablesInDetail(t *testing.T) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want...)
+		fixture.WantText(t, w.Body.String(), want...)
 	}
 }
 
@@ -101,7 +102,7 @@ func TestStandIn(t *testing.T) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want...)
+		fixture.WantText(t, w.Body.String(), want...)
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?url="+sct+"&code=73211009&display=diabetes+mellitus", "")
 	if strings.Contains(w.Body.String(), "not checked") {
@@ -114,7 +115,7 @@ func TestStandInBesideEdition(t *testing.T) {
 	const sct = "http://snomed.info/sct"
 	for content, want := range map[string]string{"fragment": "gps-20200930", "complete": "Unknown code"} {
 		edition := filepath.Join(t.TempDir(), "sct.json")
-		terminologytest.WriteFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"`+sct+`","version":"own","content":"`+content+`","concept":[{"code":"1","display":"Own"}]}`))
+		fixture.WriteFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"`+sct+`","version":"own","content":"`+content+`","concept":[{"code":"1","display":"Own"}]}`))
 		own, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{edition}})
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +148,7 @@ func TestUserAssigned(t *testing.T) {
 		"CH": {`{"name":"result","valueBoolean":false}`, "Display_Name_for__should_be_one_of__instead_of"},
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?url=urn:iso:std:iso:3166&display=Weird&code="+code, "")
-		terminologytest.WantText(t, w.Body.String(), want...)
+		fixture.WantText(t, w.Body.String(), want...)
 	}
 }
 
@@ -173,9 +174,9 @@ func TestUserAssignedNotListed(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			list := []string{`{"name":"valueSet","resource":` + terminologytest.ValueSet("http://x/vs", test.compose) + `}`, terminologytest.Brings(terminologytest.ValueSet("http://x/listed", `{"include":[`+listed+`]}`)), ""}
+			list := []string{`{"name":"valueSet","resource":` + fixture.ValueSet("http://x/vs", test.compose) + `}`, fixture.Brings(fixture.ValueSet("http://x/listed", `{"include":[`+listed+`]}`)), ""}
 			list[2] = `{"name":"count","valueInteger":2000}`
-			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", terminologytest.Posted(list...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", fixture.Posted(list...))
 			var got terminologytest.Expanded
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Expansion.Total == nil {
 				t.Fatalf("%v in %.200s", err, w.Body)
@@ -191,8 +192,8 @@ func TestUserAssignedNotListed(t *testing.T) {
 				t.Errorf("got %.300s", w.Body)
 			}
 			list[2] = `{"name":"coding","valueCoding":{` + iso + `,"code":"XY"}}`
-			w, _ = terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(list...))
-			terminologytest.WantText(t, w.Body.String(), fmt.Sprintf(`{"name":"result","valueBoolean":%t}`, test.isMember))
+			w, _ = terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(list...))
+			fixture.WantText(t, w.Body.String(), fmt.Sprintf(`{"name":"result","valueBoolean":%t}`, test.isMember))
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // ecosystemCase is one test of $expand of the ecosystem's tests.
@@ -96,9 +97,9 @@ func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	t.Helper()
 	folder := t.TempDir()
 	for i, resource := range resources {
-		terminologytest.WriteFile(t, filepath.Join(folder, strconv.Itoa(1000+i)+".json"), []byte(resource))
+		fixture.WriteFile(t, filepath.Join(folder, strconv.Itoa(1000+i)+".json"), []byte(resource))
 	}
-	o := definitions.Options{Core: true, Now: func() time.Time { return terminologytest.Time }}
+	o := definitions.Options{Core: true, Now: func() time.Time { return fixture.Time }}
 	if len(resources) > 0 {
 		o.Definitions = []string{folder}
 	}

@@ -142,16 +142,6 @@ func WantEntries(t testing.TB, got Expanded, want ...string) {
 	}
 }
 
-// WantText checks that a text has all the given parts in it.
-func WantText(t testing.TB, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("got %q, want %q in it", text, part)
-		}
-	}
-}
-
 // Outline writes an expansion as code[display](properties){entries within}.
 func Outline(contains []Entry) string {
 	var b strings.Builder

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // grammar is a code system of lengths and durations, such as 20cm: a source that can do all that a grammar can.
@@ -132,9 +133,9 @@ func SourceLibrary(t testing.TB, valueSets ...string) *terminology.Library {
 	folder := t.TempDir()
 	common := `{"resourceType":"ValueSet","url":"http://x/ValueSet/common","version":"1","status":"draft","compose":{"include":[{"system":"http://x/measures",` +
 		`"concept":[{"code":"1m","display":"nearly a yard"},{"code":"20cm"},{"code":"100cm"},{"code":"3s"},{"code":"nonsense"}]},{"system":"http://x/shapes"}]}}`
-	WriteFile(t, filepath.Join(folder, "vs.json"), []byte(common+strings.Join(valueSets, "")))
+	fixture.WriteFile(t, filepath.Join(folder, "vs.json"), []byte(common+strings.Join(valueSets, "")))
 	l, err := terminology.Load(context.Background(), definitions.Options{
-		Definitions: []string{folder}, Now: func() time.Time { return Time }, Sources: Sources(t, w.EncodeAll([]byte(PackedShapes), nil)),
+		Definitions: []string{folder}, Now: func() time.Time { return fixture.Time }, Sources: Sources(t, w.EncodeAll([]byte(PackedShapes), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -151,26 +151,6 @@ func Refused(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Err
 	return e
 }
 
-// Posted is the Parameters resource with the given parameters.
-func Posted(parameters ...string) string {
-	return `{"resourceType":"Parameters","parameter":[` + strings.Join(parameters, ",") + `]}`
-}
-
-// Brings is the parameter for a resource that a request brings along.
-func Brings(resource string) string { return `{"name":"tx-resource","resource":` + resource + `}` }
-
-// URI writes a parameter that is a uri.
-func URI(name, value string) string { return `{"name":"` + name + `","valueUri":"` + value + `"}` }
-
-// Repeat writes a list of n elements, made of their numbers.
-func Repeat(n int, element func(i int) string) string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = element(i)
-	}
-	return strings.Join(list, ",")
-}
-
 // AsXML returns a resource, which is given in JSON, in XML. It skips a test of a build without XML.
 func AsXML(t testing.TB, resource string) string {
 	t.Helper()

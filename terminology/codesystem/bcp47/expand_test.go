@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestExpandOfGrammar(t *testing.T) {
@@ -48,7 +49,7 @@ func TestExpandOfGrammar(t *testing.T) {
 func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
 		folder := t.TempDir()
-		terminologytest.WriteFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
+		fixture.WriteFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
 		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
 		if err != nil {
 			t.Fatal(err)

@@ -3,10 +3,12 @@ package compose
 import (
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestExpansionsAreRemembered(t *testing.T) {
-	l := libraryOf(t, animals, allOf("http://x/animals"), codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
+	l := libraryOf(t, fixture.Animals, fixture.AllOf("http://x/animals"), fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
 	vs, _ := l.set.ValueSets.Find("http://x/animals-all")
 	first, err := l.expanding(nil).Codes(vs)
 	if err != nil {
@@ -15,7 +17,7 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expanding(nil).Codes(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = NewCodeListCache(2*cachedSteady + 8) // 8 animals and one more: 9
+	l.expansions = NewCodeListCache(2*cachedSteady + 8) // 8 fixture.Animals and one more: 9
 	first, _ = l.expanding(nil).Codes(vs)
 	other, _ := l.set.ValueSets.Find("http://x/a-all")
 	if _, err := l.expanding(nil).Codes(other); err != nil {

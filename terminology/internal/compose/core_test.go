@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // unexpandable are the value sets of R4 that R4 alone cannot expand for another reason than a code system
@@ -35,7 +36,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 			continue
 		}
 		if part := unexpandable[vs.URL]; part != "" {
-			wantText(t, err.Error(), part)
+			fixture.WantText(t, err.Error(), part)
 			continue
 		}
 		if !errors.Is(err, outcome.ErrIncomplete) {

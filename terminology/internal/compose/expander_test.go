@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // TestCostlyDoNotWait has a request that holds a turn need an expansion which another one is making, and which may wait
 // for that very turn.
 func TestCostlyDoNotWait(t *testing.T) {
-	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
+	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.expansions.flights.Do(vs.Key, func() (any, error) {
@@ -28,7 +29,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 
 // TestExpansionOfOneThatLeaves has one request leave while another waits for the expansion that it makes.
 func TestExpansionOfOneThatLeaves(t *testing.T) {
-	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
+	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		var second *CodeList

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const profileWithColours = `{"resourceType":"StructureDefinition","url":"http://x/profile","contained":[
@@ -20,8 +21,8 @@ func TestEachOriginIsCached(t *testing.T) {
 	entire := strings.Replace(colours, `"version"`, `"valueSet":"http://x/colours/entire","version"`, 1)
 	holder := `{"resourceType":"ValueSet","url":"http://x/holder","contained":[
 		{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}],"compose":{"include":[{"valueSet":["#inner"]}]}}`
-	l := libraryOf(t, entire, allOf("http://x/colours"), profileWithColours, holder)
-	sent := jsontext.Value(valueSetOf("http://x/sent", twoColours))
+	l := libraryOf(t, entire, fixture.AllOf("http://x/colours"), profileWithColours, holder)
+	sent := jsontext.Value(fixture.ValueSet("http://x/sent", twoColours))
 	anonymous := jsontext.Value(strings.Replace(string(sent), `"url":"http://x/sent",`, "", 1))
 	for name, tt := range map[string]struct {
 		ref  ValueSetRef
@@ -73,7 +74,7 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 
 // TestSentContentDecides has requests send other content under the same canonical, or under none.
 func TestSentContentDecides(t *testing.T) {
-	l := libraryOf(t, colours, allOf("http://x/colours"))
+	l := libraryOf(t, colours, fixture.AllOf("http://x/colours"))
 	one := `{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}`
 	fewer := jsontext.Value(strings.Replace(colours, `{"code":"pink","display":"Pink"}`, `{"code":"blue"},{"code":"grey"}`, 1))
 	loaded := ValueSetRef{URL: "http://x/colours-all"}
@@ -84,12 +85,12 @@ func TestSentContentDecides(t *testing.T) {
 	}{
 		"loaded":                             {ref: loaded, want: 4},
 		"loaded, with another code system":   {ref: loaded, with: []jsontext.Value{fewer}, want: 5},
-		"posted as the loaded one":           {ref: ValueSetRef{ValueSet: jsontext.Value(valueSetOf("http://x/colours-all", twoColours))}, want: 2},
-		"posted as the loaded one, shorter":  {ref: ValueSetRef{ValueSet: jsontext.Value(valueSetOf("http://x/colours-all", one))}, want: 1},
-		"posted without url":                 {ref: ValueSetRef{ValueSet: jsontext.Value(valueSetOf("", twoColours))}, want: 2},
-		"posted without url, shorter":        {ref: ValueSetRef{ValueSet: jsontext.Value(valueSetOf("", one))}, want: 1},
-		"posted beside another code system":  {ref: ValueSetRef{ValueSet: jsontext.Value(allOf("http://x/colours"))}, with: []jsontext.Value{fewer}, want: 5},
-		"posted without another code system": {ref: ValueSetRef{ValueSet: jsontext.Value(allOf("http://x/colours"))}, want: 4},
+		"posted as the loaded one":           {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("http://x/colours-all", twoColours))}, want: 2},
+		"posted as the loaded one, shorter":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("http://x/colours-all", one))}, want: 1},
+		"posted without url":                 {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", twoColours))}, want: 2},
+		"posted without url, shorter":        {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", one))}, want: 1},
+		"posted beside another code system":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, with: []jsontext.Value{fewer}, want: 5},
+		"posted without another code system": {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, want: 4},
 	} {
 		for range 2 {
 			if x := l.codesOf(t, tt.ref, tt.with...); len(x.Entries) != tt.want {
@@ -105,7 +106,7 @@ func TestSentIsBounded(t *testing.T) {
 	size := definitions.OverlaySize(overlayOf(t, l, "http://x/0"))
 	l.expansions = NewCodeListCache(3 * size / cachedBytes)
 	for url := range strings.FieldsSeq("http://x/1 http://x/2 http://x/3 http://x/4 http://x/5") {
-		l.codesOf(t, ValueSetRef{ValueSet: jsontext.Value(valueSetOf(url, twoColours))})
+		l.codesOf(t, ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet(url, twoColours))})
 	}
 	if n, cost := l.expansions.posted.Held(); n != 2 && n != 3 || cost > int64(3*size) {
 		t.Errorf("%d value sets of %d bytes are kept", n, cost)
@@ -117,7 +118,7 @@ func TestSentIsBounded(t *testing.T) {
 
 func overlayOf(t *testing.T, l *library, url string) *definitions.Set {
 	t.Helper()
-	overlay, err := l.set.With(jsontext.Value(valueSetOf(url, twoColours)))
+	overlay, err := l.set.With(jsontext.Value(fixture.ValueSet(url, twoColours)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -73,9 +74,9 @@ func TestWeightsByIndex(t *testing.T) {
 	for i := range 600 {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"%d","display":"Fever n%d"}`, i, i))
 	}
-	resources := filesOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`,
-		valueSetOf("http://x/own", `{"include":[{"system":"http://x/cs"}]}`))
-	l := load(t, definitions.Options{Definitions: resources, Weights: filesOf(t, file.String())})
+	resources := fixture.Files(t, `{"resourceType":"CodeSystem","url":"http://x/cs","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`,
+		fixture.ValueSet("http://x/own", `{"include":[{"system":"http://x/cs"}]}`))
+	l := load(t, definitions.Options{Definitions: resources, Weights: fixture.Files(t, file.String())})
 	vs, _ := l.set.ValueSets.Find("http://x/own")
 	x, err := l.expanding(nil).Codes(vs)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -34,7 +35,7 @@ func TestSearchInLanguage(t *testing.T) {
 		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
-		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
+		l := libraryOf(t, fixture.Limbs(concepts), fixture.AllOf("http://x/limbs"))
 		vs, _ := l.set.ValueSets.Find("http://x/limbs-all")
 		x, err := l.expanding(nil).Codes(vs)
 		if err != nil {
@@ -70,7 +71,7 @@ func TestSearchInParts(t *testing.T) {
 		return b.String() + `]}`
 	}
 	for _, size := range []int{40, 700} {
-		l := libraryOf(t, numbered("http://x/a", size), numbered("http://x/b", size), valueSetOf("http://x/vs", `{"include":[
+		l := libraryOf(t, numbered("http://x/a", size), numbered("http://x/b", size), fixture.ValueSet("http://x/vs", `{"include":[
 			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
 			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
 		x, rows := codesAndRows(t, l)
@@ -130,7 +131,7 @@ func TestOrderByLanguage(t *testing.T) {
 			for _, concepts := range []int{6, 600} {
 				for _, include := range []string{`{"system":"http://x/arms"}`, `{"system":"http://x/arms","filter":[{"property":"code","op":"regex","value":".*"}]},
 					{"system":"http://x/none","concept":[{"code":"q","display":"Q"}]}`} {
-					l := libraryOf(t, arms(concepts), valueSetOf("http://x/vs", `{"include":[`+include+`]}`))
+					l := libraryOf(t, arms(concepts), fixture.ValueSet("http://x/vs", `{"include":[`+include+`]}`))
 					x, rows := codesAndRows(t, l)
 					scan := newEntryCorpus(l.set, x, rows, codesystem.ParseLanguages(test.language))
 					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm", nil), 0, math.MaxInt, nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // Parents subsume their children only if hierarchyMeaning says so (R4 CodeSystem.hierarchyMeaning).
@@ -13,9 +14,9 @@ func TestHierarchyMeaning(t *testing.T) {
 	for meaning, want := range map[string]string{
 		"": "subsumes", "is-a": "subsumes", "classified-with": "subsumes", "grouped-by": "not-subsumed", "part-of": "not-subsumed",
 	} {
-		h := &api.Handler{Library: terminologytest.Library(t, strings.Replace(terminologytest.Colours, `"content"`, `"hierarchyMeaning":"`+meaning+`","content"`, 1))}
+		h := &api.Handler{Library: terminologytest.Library(t, strings.Replace(fixture.Colours, `"content"`, `"hierarchyMeaning":"`+meaning+`","content"`, 1))}
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$subsumes?system=http://x/colours&codeA=any&codeB=pink", "")
-		terminologytest.WantText(t, w.Body.String(), `"valueCode":"`+want+`"`)
+		fixture.WantText(t, w.Body.String(), `"valueCode":"`+want+`"`)
 		w, _ = terminologytest.Call(t, h, "GET", "/metadata?mode=terminology", "")
 		if got := strings.Contains(w.Body.String(), `"subsumption":true`); got != (want == "subsumes") {
 			t.Errorf("%s: TerminologyCapabilities tell of subsumption: %t", meaning, got)

@@ -13,17 +13,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // translations are concept maps of all kinds.
 var translations = []string{
-	terminologytest.ConceptMap("plain", `{"code":"1","target":[{"code":"one","display":"One","equivalence":"equivalent"},{"code":"uno","equivalence":"wider","comment":"see"}]},
+	fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one","display":"One","equivalence":"equivalent"},{"code":"uno","equivalence":"wider","comment":"see"}]},
 		{"code":"2","target":[{"code":"two","equivalence":"disjoint"}]},{"code":"3","target":[{"equivalence":"unmatched","comment":"none"}]},{"code":"4","noMap":true},
 		{"code":"5","comment":"from","target":[{"code":"five","relationship":"source-is-broader-than-target","product":[{"property":"http://x/p","system":"http://x/s","value":"v"}]}]}`, ""),
-	terminologytest.ConceptMap("fixed", `{"code":"1","target":[{"code":"one"}]},{"code":"3","target":[{"equivalence":"unmatched"}]}`, `,"unmapped":{"mode":"fixed","code":"rest","display":"Rest"}`),
-	terminologytest.ConceptMap("provided", "", `,"unmapped":{"mode":"provided"}`), terminologytest.ConceptMap("as-is", "", `,"unmapped":{"mode":"use-source-code","relationship":"related-to"}`),
-	terminologytest.ConceptMap("ours", `{"code":"1","target":[{"code":"eins","equivalence":"equal"}]}`, terminologytest.HandsOn("middle")), terminologytest.ConceptMap("middle", "", terminologytest.HandsOn("plain|1")),
-	terminologytest.ConceptMap("round", "", terminologytest.HandsOn("about")), terminologytest.ConceptMap("about", "", terminologytest.HandsOn("round")), terminologytest.ConceptMap("lost", "", terminologytest.HandsOn("nowhere")),
+	fixture.ConceptMap("fixed", `{"code":"1","target":[{"code":"one"}]},{"code":"3","target":[{"equivalence":"unmatched"}]}`, `,"unmapped":{"mode":"fixed","code":"rest","display":"Rest"}`),
+	fixture.ConceptMap("provided", "", `,"unmapped":{"mode":"provided"}`), fixture.ConceptMap("as-is", "", `,"unmapped":{"mode":"use-source-code","relationship":"related-to"}`),
+	fixture.ConceptMap("ours", `{"code":"1","target":[{"code":"eins","equivalence":"equal"}]}`, fixture.HandsOn("middle")), fixture.ConceptMap("middle", "", fixture.HandsOn("plain|1")),
+	fixture.ConceptMap("round", "", fixture.HandsOn("about")), fixture.ConceptMap("about", "", fixture.HandsOn("round")), fixture.ConceptMap("lost", "", fixture.HandsOn("nowhere")),
 	`{"resourceType":"ConceptMap","url":"http://x/groups","status":"active","sourceCanonical":"http://x/vs|2","group":[
 		{"source":"http://x/a","target":"http://x/b","element":[{"code":"1","target":[{"code":"one"}]}]},
 		{"source":"http://x/a","sourceVersion":"2","target":"http://x/c","element":[{"code":"1","target":[{"code":"I"}]}]},
@@ -112,7 +113,7 @@ func TestTranslate(t *testing.T) {
 				t.Errorf("got %t %q\nwant %t %q\nin %s", result, got, test.result, test.want, w.Body)
 			}
 			if !result {
-				terminologytest.WantText(t, w.Body.String(), `"name":"message"`)
+				fixture.WantText(t, w.Body.String(), `"name":"message"`)
 			}
 		})
 	}
@@ -121,7 +122,7 @@ func TestTranslate(t *testing.T) {
 func TestTranslateConcept(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	concept := func(name string) string {
-		return terminologytest.Posted(terminologytest.URI("url", "http://x/plain"), `{"name":"`+name+`","valueCodeableConcept":{"coding":[{"system":"http://x/z","code":"1"},{"system":"http://x/a","code":"1"}]}}`)
+		return fixture.Posted(fixture.URI("url", "http://x/plain"), `{"name":"`+name+`","valueCodeableConcept":{"coding":[{"system":"http://x/z","code":"1"},{"system":"http://x/a","code":"1"}]}}`)
 	}
 	for _, name := range []string{"codeableConcept", "sourceCodeableConcept"} {
 		w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", concept(name))
@@ -148,10 +149,10 @@ func TestTranslateInline(t *testing.T) {
 		want   []string
 	}{
 		{"alone", []string{own, one}, 200, []string{"relatedto mine"}},
-		{"beside the url of another", []string{own, one, terminologytest.URI("url", "http://x/plain")}, 200, []string{"relatedto mine"}},
-		{"with others brought along", []string{own, one, `{"name":"tx-resource","resource":` + terminologytest.ConceptMap("brought", `{"code":"1","target":[{"code":"other"}]}`, "") + `}`}, 200, []string{"relatedto mine"}},
+		{"beside the url of another", []string{own, one, fixture.URI("url", "http://x/plain")}, 200, []string{"relatedto mine"}},
+		{"with others brought along", []string{own, one, `{"name":"tx-resource","resource":` + fixture.ConceptMap("brought", `{"code":"1","target":[{"code":"other"}]}`, "") + `}`}, 200, []string{"relatedto mine"}},
 		{"not mapped by it", []string{own, `{"name":"code","valueCode":"5"}`}, 200, nil},
-		{"hands on", []string{inline(terminologytest.ConceptMap("ours", "", terminologytest.HandsOn("plain"))), `{"name":"code","valueCode":"5"}`}, 200, []string{"narrower five http://x/p=v ours|1 plain|1 sourceComment=from"}},
+		{"hands on", []string{inline(fixture.ConceptMap("ours", "", fixture.HandsOn("plain"))), `{"name":"code","valueCode":"5"}`}, 200, []string{"narrower five http://x/p=v ours|1 plain|1 sourceComment=from"}},
 		{"not a concept map", []string{inline(`{"resourceType":"ValueSet"}`), one}, 400, nil},
 		{"two", []string{own, own, one}, 400, nil},
 		{"no resource", []string{`{"name":"conceptMap","valueString":"x"}`, one}, 400, nil},
@@ -159,14 +160,14 @@ func TestTranslateInline(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", terminologytest.Posted(append(test.sent, terminologytest.URI("system", "http://x/a"))...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(append(test.sent, fixture.URI("system", "http://x/a"))...))
 			if _, got := matches(t, w.Body.Bytes()); w.Code != test.status || !slices.Equal(got, test.want) {
 				t.Errorf("got %d %q\nwant %d %q\nin %s", w.Code, got, test.status, test.want, w.Body)
 			}
 		})
 	}
 	err := terminologytest.Answer(&api.Handler{Library: h.Library, Others: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
-		strings.NewReader(terminologytest.Posted(own, `{"name":"code","valueCode":"5"}`))))
+		strings.NewReader(fixture.Posted(own, `{"name":"code","valueCode":"5"}`))))
 	if err != nil {
 		t.Errorf("others are asked, who do not have the map: %v", err)
 	}
@@ -178,7 +179,7 @@ func TestTranslateDependency(t *testing.T) {
 	on := func(code, value string) string {
 		return `{"code":"` + code + `","dependsOn":[{"property":"http://x/sex","system":"http://x/s|2","value":"` + value + `"}]}`
 	}
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ConceptMap("sexes", `{"code":"1","target":[`+on("male-1", "m")+`,`+on("female-1", "f")+`,{"code":"both-1"}]},
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("sexes", `{"code":"1","target":[`+on("male-1", "m")+`,`+on("female-1", "f")+`,{"code":"both-1"}]},
 		{"code":"2","target":[`+on("male-2", "m")+`]},{"code":"3","target":[{"code":"old","dependsOn":[{"property":"http://x/age","value":"old"}]}]}`,
 		`,"unmapped":{"mode":"fixed","code":"rest"}`))}
 	dependency := func(element, value string) string {
@@ -204,11 +205,11 @@ func TestTranslateDependency(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			sent := []string{terminologytest.URI("url", "http://x/sexes"), terminologytest.URI("system", "http://x/a"), `{"name":"code","valueCode":"` + test.code + `"}`}
+			sent := []string{fixture.URI("url", "http://x/sexes"), fixture.URI("system", "http://x/a"), `{"name":"code","valueCode":"` + test.code + `"}`}
 			if test.dependency != "" {
 				sent = append(sent, test.dependency)
 			}
-			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", terminologytest.Posted(sent...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(sent...))
 			_, list := matches(t, w.Body.Bytes())
 			var codes []string
 			for _, match := range list {
@@ -219,7 +220,7 @@ func TestTranslateDependency(t *testing.T) {
 			}
 		})
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", terminologytest.Posted(terminologytest.URI("system", "http://x/a"), `{"name":"code","valueCode":"1"}`, `{"name":"dependency","part":[]}`))
+	w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(fixture.URI("system", "http://x/a"), `{"name":"code","valueCode":"1"}`, `{"name":"dependency","part":[]}`))
 	if w.Code != 400 {
 		t.Errorf("without an element: got %d", w.Code)
 	}
@@ -234,7 +235,7 @@ func TestTranslateInCircles(t *testing.T) {
 	}
 	var many []string
 	for i := range 40 {
-		group := `{"source":"http://x/a","target":"http://x/b","element":[]` + terminologytest.HandsOn(fmt.Sprint(i+1)) + `}`
+		group := `{"source":"http://x/a","target":"http://x/b","element":[]` + fixture.HandsOn(fmt.Sprint(i+1)) + `}`
 		many = append(many, fmt.Sprintf(`{"resourceType":"ConceptMap","url":"http://x/%d","status":"active","group":[%s,%s]}`, i, group, group))
 	}
 	w, _ = terminologytest.Call(t, &api.Handler{Library: terminologytest.Library(t, many...)}, "GET", "/ConceptMap/$translate?url=http://x/0&system=http://x/a&code=1", "")
@@ -246,7 +247,7 @@ func TestTranslateInCircles(t *testing.T) {
 // A request may bring along a map with many targets, and hand it many codings: what comes of it is bounded as an
 // expansion is.
 func TestTranslateTooCostly(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ConceptMap("wide", `{"code":"1","target":[`+strings.Repeat(`{"code":"x"},`, 99)+`{"code":"y"}]}`, ""))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("wide", `{"code":"1","target":[`+strings.Repeat(`{"code":"x"},`, 99)+`{"code":"y"}]}`, ""))}
 	ask := func(codings int, code string) error {
 		body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/wide"},{"name":"codeableConcept","valueCodeableConcept":{"coding":[` +
 			strings.Repeat(`{"system":"http://x/a","code":"`+code+`"},`, codings-1) + `{"system":"http://x/a","code":"` + code + `"}]}}]}`
@@ -269,7 +270,7 @@ func TestTranslateTooCostly(t *testing.T) {
 // TestTwoTypes sends resources that say twice what they are.
 func TestTwoTypes(t *testing.T) {
 	for _, parameter := range []string{"conceptMap", "tx-resource"} {
-		body := terminologytest.Posted(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
+		body := fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
 			`{"name":"`+parameter+`","resource":{"resourceType":"ConceptMap","resourceType":"Patient"}}`)
 		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.ColourLibrary(t)}, http.MethodPost, "/ConceptMap/$translate", body)
 		if w.Code != http.StatusBadRequest {
@@ -304,6 +305,6 @@ func TestTranslateCore(t *testing.T) {
 		"/ConceptMap/$translate?system=http://snomed.info/sct&code=263204007&targetsystem=http://hl7.org/fhir/sid/icd-10-us":      `{"name":"result","valueBoolean":false}`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want)
+		fixture.WantText(t, w.Body.String(), want)
 	}
 }

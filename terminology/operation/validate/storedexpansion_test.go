@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // storedSet is a value set without compose, with the members of its expansion.
@@ -25,8 +26,8 @@ const pills = `"contains":[{"system":"http://x/pills","version":"7","code":"1","
 func TestStoredExpansion(t *testing.T) {
 	const url = "http://x/stored"
 	importing := `{"resourceType":"ValueSet","url":"http://x/importing","compose":{"include":[{"valueSet":["http://x/stored"]}]}}`
-	loaded := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, storedSet(url, pills), importing)}
-	none := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours)}
+	loaded := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, storedSet(url, pills), importing)}
+	none := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	parameters := func(more string) string {
 		return `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":` + storedSet(url, pills) + `}` + more + `]}`
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // Codes that a value set lists of a code system, or of a version of it, that is not here are in the value set: the
@@ -21,11 +22,11 @@ func TestListedUnchecked(t *testing.T) {
 		return `{"include":[{` + members + `,"concept":[{"code":"a","display":"Alpha","designation":[{"language":"de","value":"Anton"}]},{"code":"b"}]}]}`
 	}
 	h := &api.Handler{Library: terminologytest.Library(t,
-		terminologytest.VersionedSystem("http://x/here", "1", "complete", "a"), terminologytest.VersionedSystem("http://x/bare", "1", "not-present", ""), terminologytest.VersionedSystem("http://x/part", "1", "fragment", "z"),
-		terminologytest.ValueSet("http://x/gone", list(`"system":"http://x/none"`)), terminologytest.ValueSet("http://x/version", list(`"system":"http://x/here","version":"7"`)),
-		terminologytest.ValueSet("http://x/not-present", list(`"system":"http://x/bare"`)), terminologytest.ValueSet("http://x/fragment", list(`"system":"http://x/part"`)),
-		terminologytest.ValueSet("http://x/known", list(`"system":"http://x/here"`)), terminologytest.ValueSet("http://x/imports", `{"include":[{"valueSet":["http://x/gone","http://x/gone"]}]}`),
-		terminologytest.ValueSet("http://x/whole", `{"include":[{"system":"http://x/here"}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`))}
+		fixture.VersionedSystem("http://x/here", "1", "complete", "a"), fixture.VersionedSystem("http://x/bare", "1", "not-present", ""), fixture.VersionedSystem("http://x/part", "1", "fragment", "z"),
+		fixture.ValueSet("http://x/gone", list(`"system":"http://x/none"`)), fixture.ValueSet("http://x/version", list(`"system":"http://x/here","version":"7"`)),
+		fixture.ValueSet("http://x/not-present", list(`"system":"http://x/bare"`)), fixture.ValueSet("http://x/fragment", list(`"system":"http://x/part"`)),
+		fixture.ValueSet("http://x/known", list(`"system":"http://x/here"`)), fixture.ValueSet("http://x/imports", `{"include":[{"valueSet":["http://x/gone","http://x/gone"]}]}`),
+		fixture.ValueSet("http://x/whole", `{"include":[{"system":"http://x/here"}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`))}
 	const unknown = "warning not-found UNKNOWN_CODESYSTEM@Coding.system"
 	tests := []struct {
 		name, system string
@@ -43,7 +44,7 @@ func TestListedUnchecked(t *testing.T) {
 	}
 	validate := func(url, system, code, more string) validated {
 		coding := `{"name":"coding","valueCoding":{"system":"` + system + `","code":"` + code + `"` + more + `}}`
-		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(terminologytest.URI("url", url), coding))
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(fixture.URI("url", url), coding))
 		return readValidated(t, w.Body.Bytes())
 	}
 	for _, test := range tests {
@@ -74,14 +75,14 @@ func TestListedUnchecked(t *testing.T) {
 		}
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/gone&system=http://x/none&code=a", "")
-	terminologytest.WantText(t, w.Body.String(), `{"name":"display","valueString":"Alpha"}`,
+	fixture.WantText(t, w.Body.String(), `{"name":"display","valueString":"Alpha"}`,
 		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set lists, cannot be checked"`)
 }
 
 // Others may have the code system that a listed code could not be checked against: they are asked, and the answer
 // stands where they do not.
 func TestListedUncheckedOthers(t *testing.T) {
-	h := &api.Handler{Others: true, Library: terminologytest.Library(t, terminologytest.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
+	h := &api.Handler{Others: true, Library: terminologytest.Library(t, fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
 	w := httptest.NewRecorder()
 	err := terminologytest.Answer(h, w, httptest.NewRequest(http.MethodGet, "/ValueSet/$validate-code?url=http://x/lists&system=http://x/gone&code=a", nil))
 	var e *outcome.Error
@@ -96,10 +97,10 @@ func TestListedUncheckedOthers(t *testing.T) {
 // That a fragment of a code system has not all of its codes leaves open whether the whole has a code, not whether a value
 // set of other codes does.
 func TestFragmentElsewhere(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.VersionedSystem("http://x/part", "1", "fragment", "a b"), terminologytest.VersionedSystem("http://x/here", "1", "complete", "a"),
-		terminologytest.AllOf("http://x/part"), terminologytest.AllOf("http://x/here"), terminologytest.ValueSet("http://x/filtered", `{"include":[{"system":"http://x/part","filter":[{"property":"code","op":"regex","value":"."}]}]}`),
-		terminologytest.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"a"}]}]}`),
-		terminologytest.ValueSet("http://x/but", `{"include":[{"system":"http://x/part"}],"exclude":[{"system":"http://x/part","concept":[{"code":"other"}]}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", "fragment", "a b"), fixture.VersionedSystem("http://x/here", "1", "complete", "a"),
+		fixture.AllOf("http://x/part"), fixture.AllOf("http://x/here"), fixture.ValueSet("http://x/filtered", `{"include":[{"system":"http://x/part","filter":[{"property":"code","op":"regex","value":"."}]}]}`),
+		fixture.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"a"}]}]}`),
+		fixture.ValueSet("http://x/but", `{"include":[{"system":"http://x/part"}],"exclude":[{"system":"http://x/part","concept":[{"code":"other"}]}]}`))}
 	for url, want := range map[string]bool{"part-all": true, "here-all": false, "filtered": false, "listed": false, "but": false} {
 		w, _ := terminologytest.Call(t, h, "GET", fmt.Sprintf("/ValueSet/$validate-code?url=http://x/%s&system=http://x/part&code=other", url), "")
 		if got := readValidated(t, w.Body.Bytes()); got.result != want {

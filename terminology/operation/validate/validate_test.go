@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // teams is a code system with concepts of all standings.
@@ -80,8 +81,8 @@ func readValidated(t *testing.T, body []byte) (f validated) {
 
 // What is found of a code, in the words and with the codes that the servers of HL7's terminology ecosystem share.
 func TestValidated(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`),
-		terminologytest.ValueSet("http://x/abstract", `{"include":[{"system":"http://x/teams","filter":[{"property":"notSelectable","op":"=","value":"true"}]}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`),
+		fixture.ValueSet("http://x/abstract", `{"include":[{"system":"http://x/teams","filter":[{"property":"notSelectable","op":"=","value":"true"}]}]}`))}
 	const in, notIn = "http://x/vs", "error not-in-vs None_of_the_provided_codes_are_in_the_value_set_one@Coding.code"
 	coding := func(system, code, display string) string {
 		text, _ := json.Marshal(map[string]any{"system": system, "code": code, "display": display})
@@ -137,17 +138,17 @@ func TestValidated(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(append(test.sent, terminologytest.URI("url", in))...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(append(test.sent, fixture.URI("url", in))...))
 			if got := readValidated(t, w.Body.Bytes()); fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/abstract"), concrete, of("all")))
+	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(fixture.URI("url", "http://x/abstract"), concrete, of("all")))
 	if got := readValidated(t, w.Body.Bytes()); got.result || len(got.issues) != 2 {
 		t.Errorf("abstract, by a filter: got %+v", got)
 	}
-	w, _ = terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/teams"), concrete, of("all")))
+	w, _ = terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(fixture.URI("url", "http://x/teams"), concrete, of("all")))
 	if got := readValidated(t, w.Body.Bytes()); got.result || !slices.Equal(got.issues, []string{"error code-rule ABSTRACT_CODE_NOT_ALLOWED@Coding.code"}) {
 		t.Errorf("abstract, in a code system: got %+v", got)
 	}
@@ -155,7 +156,7 @@ func TestValidated(t *testing.T) {
 
 // Each coding of a CodeableConcept is told of at its place; that one is inactive says nothing of another.
 func TestValidatedOfConcept(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	tests := []struct {
 		name, codings string
 		want          []string
@@ -172,7 +173,7 @@ func TestValidatedOfConcept(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(terminologytest.URI("url", "http://x/vs"), `{"name":"abstract","valueBoolean":false}`,
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(fixture.URI("url", "http://x/vs"), `{"name":"abstract","valueBoolean":false}`,
 				`{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+test.codings+`]}}`))
 			if got := readValidated(t, w.Body.Bytes()); !slices.Equal(got.issues, test.want) || got.result != test.result {
 				t.Errorf("got %+v", got)
@@ -183,7 +184,7 @@ func TestValidatedOfConcept(t *testing.T) {
 
 // A value set that a request holds may contain others, and need have no url.
 func TestValidatedInContained(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, teams, terminologytest.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	valueSet := func(imports string) string {
 		return `{"name":"valueSet","resource":{"resourceType":"ValueSet","status":"active","compose":{"include":[{"valueSet":["` + imports + `","http://x/vs"]}]},
 			"contained":[{"resourceType":"ValueSet","id":"few","url":"http://x/few","status":"active","compose":{"include":[{"system":"http://x/teams","concept":[{"code":"ward"}]}]}}]}}`
@@ -199,7 +200,7 @@ func TestValidatedInContained(t *testing.T) {
 		{"#none", "ward", validated{issues: []string{"error not-found Unable_to_resolve_value_Set_@"}, messages: []string{"A definition for the value Set '#none' could not be found"}}},
 	}
 	for _, test := range tests {
-		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", terminologytest.Posted(valueSet(test.imports), `{"name":"coding","valueCoding":{"system":"http://x/teams","code":"`+test.code+`"}}`))
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(valueSet(test.imports), `{"name":"coding","valueCoding":{"system":"http://x/teams","code":"`+test.code+`"}}`))
 		if got := readValidated(t, w.Body.Bytes()); fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s in %s: got %+v\nwant %+v", test.code, test.imports, got, test.want)
 		}
@@ -212,7 +213,7 @@ func TestValidatedInContained(t *testing.T) {
 func TestWhatIsValidated(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	const valueSet, system = "/ValueSet/$validate-code", "/CodeSystem/$validate-code"
-	url, colour := terminologytest.URI("url", "http://x/is-red"), terminologytest.URI("url", "http://x/colours")
+	url, colour := fixture.URI("url", "http://x/is-red"), fixture.URI("url", "http://x/colours")
 	code := `{"name":"code","valueCode":"red"}`
 	coding := func(members string) string { return `{"name":"coding","valueCoding":{` + members + `}}` }
 	concept := func(codings string) string {
@@ -229,10 +230,10 @@ func TestWhatIsValidated(t *testing.T) {
 		not        string
 	}{
 		{"nothing", valueSet, []string{url}, 400, []string{"Unable to find code to validate"}, ""},
-		{"a system alone", valueSet, []string{url, terminologytest.URI("system", "http://x/colours")}, 400, []string{"Unable to find code to validate"}, ""},
+		{"a system alone", valueSet, []string{url, fixture.URI("system", "http://x/colours")}, 400, []string{"Unable to find code to validate"}, ""},
 		{"a code without a system", valueSet, []string{url, code}, 400, []string{"system"}, ""},
-		{"an empty code", valueSet, []string{url, `{"name":"code","valueCode":""}`, terminologytest.URI("system", "http://x/colours")}, 400, []string{"empty"}, ""},
-		{"a code and a Coding", valueSet, []string{url, code, terminologytest.URI("system", "http://x/colours"), coding(red)}, 400, []string{"exactly one"}, ""},
+		{"an empty code", valueSet, []string{url, `{"name":"code","valueCode":""}`, fixture.URI("system", "http://x/colours")}, 400, []string{"empty"}, ""},
+		{"a code and a Coding", valueSet, []string{url, code, fixture.URI("system", "http://x/colours"), coding(red)}, 400, []string{"exactly one"}, ""},
 		{"a code whose system the value set has", valueSet, []string{url, code, infer}, 200, []string{valid}, ""},
 		{"a code in a context", valueSet, []string{`{"name":"context","valueUri":"http://x/Paint#Paint.colour"}`, code}, 200, []string{valid}, ""},
 		{"a Coding with a display beside it", valueSet, []string{url, coding(red), `{"name":"display","valueString":"x"}`}, 200, []string{valid}, ""},
@@ -244,10 +245,10 @@ func TestWhatIsValidated(t *testing.T) {
 		{"a CodeableConcept with one that is valid", valueSet, []string{url, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, "Coding has no system"}, ""},
 		{"after one that is not", valueSet, []string{url, infer, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, `"valueCode":"red"`}, ""},
 		{"in a code system: a code without one", system, []string{code}, 400, []string{"url"}, ""},
-		{"in a version of a code system", system, []string{code, terminologytest.URI("url", "http://x/colours|1.0.0")}, 200, []string{valid, `"valueUri":"http://x/colours"`}, ""},
-		{"in a version of a code system that is not here", system, []string{code, terminologytest.URI("url", "http://x/colours|9")}, 200, []string{invalid, "Valid versions: 1.0.0"}, "include"},
-		{"in a code system that system names", system, []string{code, terminologytest.URI("system", "http://x/colours")}, 200, []string{valid, `"valueString":"Red"`}, ""},
-		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + terminologytest.SystemWith("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
+		{"in a version of a code system", system, []string{code, fixture.URI("url", "http://x/colours|1.0.0")}, 200, []string{valid, `"valueUri":"http://x/colours"`}, ""},
+		{"in a version of a code system that is not here", system, []string{code, fixture.URI("url", "http://x/colours|9")}, 200, []string{invalid, "Valid versions: 1.0.0"}, "include"},
+		{"in a code system that system names", system, []string{code, fixture.URI("system", "http://x/colours")}, 200, []string{valid, `"valueString":"Red"`}, ""},
+		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + fixture.SystemWith("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
 		{"in a code system: a Coding without a system", system, []string{colour, coding(`"code":"red"`)}, 200, []string{invalid, "Coding has no system"}, ""},
 		{"in a code system: a Coding of another", system, []string{colour, coding(`"system":"http://x/y","code":"red"`)}, 400, []string{"http://x/y"}, ""},
 		{"in a code system: a CodeableConcept", system, []string{colour, concept(`{"system":"http://x/y","code":"red"},{` + red + `}`)}, 200, []string{valid}, "http://x/y could"},
@@ -255,11 +256,11 @@ func TestWhatIsValidated(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := terminologytest.Call(t, h, "POST", test.path, terminologytest.Posted(test.parameters...))
+			w, _ := terminologytest.Call(t, h, "POST", test.path, fixture.Posted(test.parameters...))
 			if w.Code != test.status {
 				t.Errorf("got status %d", w.Code)
 			}
-			terminologytest.WantText(t, w.Body.String(), test.want...)
+			fixture.WantText(t, w.Body.String(), test.want...)
 			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
 				t.Errorf("got %s", w.Body)
 			}
@@ -270,21 +271,21 @@ func TestWhatIsValidated(t *testing.T) {
 // A code that is to be found in a value set without its system may be in another case where the code system says
 // that case does not matter (R4 CodeSystem.caseSensitive).
 func TestInferInAnyCase(t *testing.T) {
-	insensitive := strings.Replace(terminologytest.SystemWith("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
-	h := &api.Handler{Library: terminologytest.Library(t, insensitive, terminologytest.AllOf("http://x/ci"))}
+	insensitive := strings.Replace(fixture.SystemWith("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
+	h := &api.Handler{Library: terminologytest.Library(t, insensitive, fixture.AllOf("http://x/ci"))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/ci-all&code=aBC&inferSystem=true", "")
-	terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
+	fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
 }
 
 // A code system that is here only in part does not turn codes of the rest into errors.
 func TestUnknownCodeInPart(t *testing.T) {
 	for _, content := range []string{"fragment", "example"} {
-		h := &api.Handler{Library: terminologytest.Library(t, terminologytest.VersionedSystem("http://x/part", "1", content, "a"), terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
-			terminologytest.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"b"}]}]}`))}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", content, "a"), fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
+			fixture.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"b"}]}]}`))}
 		for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/part", "/ValueSet/$validate-code?url=http://x/all&system=http://x/part", "/ValueSet/$validate-code?url=http://x/listed&system=http://x/part"} {
 			t.Run(content+" "+path, func(t *testing.T) {
 				w, _ := terminologytest.Call(t, h, "GET", path+"&code=b", "")
-				terminologytest.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"severity":"warning"`, "labeled as a")
+				fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"severity":"warning"`, "labeled as a")
 				if strings.Contains(w.Body.String(), `"severity":"error"`) {
 					t.Errorf("got an error in %s", w.Body)
 				}
@@ -294,10 +295,10 @@ func TestUnknownCodeInPart(t *testing.T) {
 }
 
 func TestValidateDetails(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours,
-		terminologytest.ValueSet("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),
-		terminologytest.ValueSet("http://x/loop", `{"include":[{"system":"http://x/colours"},{"valueSet":["http://x/loop"]}]}`),
-		terminologytest.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","concept":[{"code":"blue"}]}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours,
+		fixture.ValueSet("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),
+		fixture.ValueSet("http://x/loop", `{"include":[{"system":"http://x/colours"},{"valueSet":["http://x/loop"]}]}`),
+		fixture.ValueSet("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","concept":[{"code":"blue"}]}]}`))}
 	tests := []struct {
 		name, query string
 		want        []string
@@ -316,7 +317,7 @@ func TestValidateDetails(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?system=http://x/colours&"+test.query, "")
-			terminologytest.WantText(t, w.Body.String(), test.want...)
+			fixture.WantText(t, w.Body.String(), test.want...)
 			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
 				t.Errorf("got %s", w.Body)
 			}
@@ -325,7 +326,7 @@ func TestValidateDetails(t *testing.T) {
 }
 
 func TestValidationGoesBeforeOwnParameters(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Colours, terminologytest.WithParameters("activeOnly", "maybe"))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("activeOnly", "maybe"))}
 	for query, status := range map[string]int{"": 400, "&activeOnly=true": 200} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/own&system=http://x/colours&code=red"+query, "")
 		if w.Code != status {
@@ -335,7 +336,7 @@ func TestValidationGoesBeforeOwnParameters(t *testing.T) {
 }
 
 func TestVersionNeeded(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, terminologytest.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	for path, want := range map[string]string{
 		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a":                 "a version is needed",
 		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a&systemVersion=1": `"valueBoolean":true`,
@@ -343,15 +344,15 @@ func TestVersionNeeded(t *testing.T) {
 		"/CodeSystem/$validate-code?url=http://x/demanding&code=a&version=1":                       `"valueBoolean":true`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want)
+		fixture.WantText(t, w.Body.String(), want)
 	}
 }
 
 // Whether a code is in a value set that has all of an unknown code system cannot be told; whether it is in a
 // list can.
 func TestUnknownSystemNeeded(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ValueSet("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
-		terminologytest.ValueSet("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
+		fixture.ValueSet("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
 	for query, want := range map[string]struct{ is, isNot string }{
 		"url=http://x/all&system=http://x/unknown&code=a":                               {`"x-caused-by-unknown-system","valueCanonical":"http://x/unknown"`, "not-in-vs"},
 		"url=http://x/all&system=http://x/other&code=a":                                 {`"not-in-vs"`, "x-caused-by-unknown-system"},
@@ -359,7 +360,7 @@ func TestUnknownSystemNeeded(t *testing.T) {
 		"url=http://x/all&system=http://x/unknown&code=a&valueset-membership-only=true": {`"not-in-vs"`, "x-caused-by-unknown-system"},
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?"+query, "")
-		terminologytest.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`)
+		fixture.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`)
 		if strings.Contains(w.Body.String(), want.isNot) {
 			t.Errorf("%s: got %s", query, w.Body)
 		}
@@ -378,7 +379,7 @@ func TestContentNotPresent(t *testing.T) {
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&systemVersion=2020" + sct: {"x-caused-by-unknown-system", "Unknown code"},
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		terminologytest.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`, "could not be found, so the code cannot be validated")
+		fixture.WantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`, "could not be found, so the code cannot be validated")
 		if strings.Contains(w.Body.String(), want.isNot) {
 			t.Errorf("%s: got %s", path, w.Body)
 		}
@@ -387,10 +388,10 @@ func TestContentNotPresent(t *testing.T) {
 
 // The message for an unknown code mentions that it may be an unsupported expression.
 func TestCompositional(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.Demanding, terminologytest.Colours)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, fixture.Colours)}
 	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?version=1&code=a:b&url="+system, "")
-		terminologytest.WantText(t, w.Body.String(), `"valueBoolean":false`)
+		fixture.WantText(t, w.Body.String(), `"valueBoolean":false`)
 		if strings.Contains(w.Body.String(), `"code":"processing-note"`) != want {
 			t.Errorf("%s: got %s", system, w.Body)
 		}
@@ -398,7 +399,7 @@ func TestCompositional(t *testing.T) {
 }
 
 func TestContainedValidation(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, terminologytest.ContainedShapes)}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ContainedShapes)}
 	for _, test := range []struct{ query, want string }{
 		{"url=http://x/v&system=http://x/shapes&code=oval&display=Oval", `"name":"result","valueBoolean":true`},
 		{"url=http://x/v&system=http://x/shapes&code=square&systemVersion=1", `"name":"result","valueBoolean":true`},
@@ -408,7 +409,7 @@ func TestContainedValidation(t *testing.T) {
 		{"url=http://x/v&system=http://x/v%23nameless&code=flat", `"name":"result","valueBoolean":true`},
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?"+test.query, "")
-		terminologytest.WantText(t, w.Body.String(), test.want)
+		fixture.WantText(t, w.Body.String(), test.want)
 	}
 }
 
@@ -421,9 +422,9 @@ func TestImportsAreLookedIntoOnce(t *testing.T) {
 	var resources strings.Builder
 	for i := range depth {
 		next := fmt.Sprintf(`{"valueSet":["http://x/%d"]}`, i+1)
-		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
+		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, fixture.ValueSet(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
 	}
-	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, terminologytest.ValueSet(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
+	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, fixture.ValueSet(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
 	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}` + resources.String() + `]}`
 	if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$validate-code", body); w.Code != 200 || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
@@ -434,16 +435,16 @@ func TestImportsAreLookedIntoOnce(t *testing.T) {
 // below it: what is above a coding is looked at, and not all that is below each include.
 func TestManyCodings(t *testing.T) {
 	const n, deep = 1000, 100
-	concepts := terminologytest.Repeat(n, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) })
+	concepts := fixture.Repeat(n, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) })
 	for i := range deep {
 		concepts = fmt.Sprintf(`{"code":"p%d","concept":[%s]}`, i, concepts)
 	}
 	system := `{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete","concept":[` + concepts + `]}`
-	set := terminologytest.ValueSet("http://x/vs", `{"include":[`+terminologytest.Repeat(deep, func(i int) string {
+	set := fixture.ValueSet("http://x/vs", `{"include":[`+fixture.Repeat(deep, func(i int) string {
 		return fmt.Sprintf(`{"system":"http://x/b","filter":[{"property":"concept","op":"is-a","value":"p%d"}]}`, i)
 	})+`]}`)
-	body := terminologytest.Posted(`{"name":"url","valueUri":"http://x/vs"}`, `{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+
-		terminologytest.Repeat(n, func(i int) string { return fmt.Sprintf(`{"system":"http://x/b","code":"c%d"}`, i) })+`]}}`)
+	body := fixture.Posted(`{"name":"url","valueUri":"http://x/vs"}`, `{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+
+		fixture.Repeat(n, func(i int) string { return fmt.Sprintf(`{"system":"http://x/b","code":"c%d"}`, i) })+`]}}`)
 	w, answer := terminologytest.Call(t, &api.Handler{Library: terminologytest.Library(t, system, set)}, http.MethodPost, "/ValueSet/$validate-code", body)
 	if w.Code != http.StatusOK || !strings.Contains(fmt.Sprint(answer), "name:result valueBoolean:true") {
 		t.Errorf("got %d %.300s", w.Code, w.Body)
@@ -453,7 +454,7 @@ func TestManyCodings(t *testing.T) {
 // R4 ValueSet.compose.include.version: "The version of the code system that the codes are selected from, or the special
 // version '*' for all versions."
 func TestAllVersions(t *testing.T) {
-	dated := strings.Replace(terminologytest.VersionedSystem("http://x/cs", "3", "complete", "d"), `"status"`, `"date":"2026","status"`, 1)
+	dated := strings.Replace(fixture.VersionedSystem("http://x/cs", "3", "complete", "d"), `"status"`, `"date":"2026","status"`, 1)
 	of := func(version, more string) string {
 		return fmt.Sprintf(`{"system":"http://x/cs","version":%q%s}`, version, more)
 	}
@@ -468,10 +469,10 @@ func TestAllVersions(t *testing.T) {
 		"imports":    `{"include":[{"valueSet":["http://x/all"]}]}`,
 		"everything": `{"include":[` + of("*", "") + `,{"system":"http://x/other"}]}`,
 	}
-	definitions := []string{terminologytest.VersionedSystem("http://x/cs", "1", "complete", "a b"), terminologytest.VersionedSystem("http://x/cs", "2", "complete", "b c"), dated,
-		terminologytest.VersionedSystem("http://x/cs", "9", "not-present", ""), terminologytest.VersionedSystem("http://x/other", "1", "complete", "z")}
+	definitions := []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a b"), fixture.VersionedSystem("http://x/cs", "2", "complete", "b c"), dated,
+		fixture.VersionedSystem("http://x/cs", "9", "not-present", ""), fixture.VersionedSystem("http://x/other", "1", "complete", "z")}
 	for name, c := range compose {
-		definitions = append(definitions, terminologytest.ValueSet("http://x/"+name, c))
+		definitions = append(definitions, fixture.ValueSet("http://x/"+name, c))
 	}
 	h := &api.Handler{Library: terminologytest.Library(t, definitions...)}
 	tests := []struct {
