@@ -17,7 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 var errListed = errors.New("the whole store was looked through")
@@ -82,56 +81,6 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 				return nil
 			})
 			checkOnePerson(t, s, op, func(*authorize.Server) { listed = false })
-		})
-	}
-}
-
-// Everything of a person is found after the store was copied, and after it was merged with another that has more of that
-// person, of the same app and of another.
-func TestOnePersonIsFoundAfterCopy(t *testing.T) {
-	t.Parallel()
-	serve := func(s store.Store) *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) {
-			another := c.Clients[0]
-			another.ID = "another"
-			c.Clients = append(c.Clients, another)
-			servertest.Refreshing(c)
-			c.Store, c.Durable = s, s
-		})
-	}
-	for name, apps := range map[string][]string{"into an empty store": nil, "merged": {"app", "app"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			from, to := store.NewMemory(0, 0), store.NewMemory(0, 0)
-			after := serve(to)
-			appOf := map[string]string{} // by refresh token
-			signIn := func(at *authorize.Server, app string) *servertest.Browser {
-				b, is := servertest.NewBrowser(t, at), url.Values{"client_id": {app}}
-				code := servertest.Location(t, b.SignIn(servertest.Request(servertest.OfflineAccess(is)), "alice", "right")).Query().Get("code")
-				appOf[b.RequestTokens(servertest.CodeForm(code, is)).Refresh] = app
-				b.Server = after
-				return b
-			}
-			browsers := []*servertest.Browser{signIn(serve(from), "app"), signIn(serve(from), "another")}
-			for _, app := range apps {
-				browsers = append(browsers, signIn(after, app))
-			}
-			_, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Merge: apps != nil})
-			servertest.NoError(t, err)
-			ended, err := after.RevokeGrants(t.Context(), "alice", "")
-			if want := (authorize.RevokedGrants{Sessions: len(browsers), RefreshTokens: len(browsers)}); ended != want || err != nil {
-				t.Errorf("ended %+v, want %+v, %v", ended, want, err)
-			}
-			for token, app := range appOf {
-				if browsers[0].Refresh(token, url.Values{"client_id": {app}}).AccessToken != "" {
-					t.Errorf("a refresh token of %s works", app)
-				}
-			}
-			for _, b := range browsers {
-				if b.SignedIn() {
-					t.Error("still signed in")
-				}
-			}
 		})
 	}
 }

@@ -33,7 +33,6 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: adminKeys, Handler: AdminMethods{http.MethodGet: a.onKeys(readKeys), http.MethodPost: a.onKeys(rotateKeys)}},
 		{Pattern: adminKeys + "/", Handler: AdminMethods{http.MethodDelete: a.onKeys(retireKey)}},
 		{Pattern: "/fhir/refusals", Handler: AdminMethods{http.MethodGet: a.refusals}},
-		{Pattern: "/fhir/backup", Handler: AdminMethods{http.MethodGet: a.backup}},
 		{Pattern: adminSessions, Handler: AdminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: AdminMethods{http.MethodDelete: a.Server(endSession)}},
 		{Pattern: adminGrants, Handler: AdminMethods{http.MethodDelete: a.Server(endGrants)}},

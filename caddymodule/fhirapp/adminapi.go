@@ -17,7 +17,6 @@ import (
 //	POST   /fhir/keys         makes new signing keys; no token ends
 //	DELETE /fhir/keys/{kid}   ends a key, and what it signed
 //	GET    /fhir/refusals     what a client, ?client_id=, was lately refused, and why
-//	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both; of each of ?users=

@@ -138,14 +138,14 @@ func checkOfStore(path, adapter string) check {
 		What: "durable store",
 		Mend: "start it, and check its address, user and password in store; docs/operation.md says what each cause means",
 		ask: func(ctx context.Context) error {
-			opened, err := storeOpener{adapter, heldTimeout}.open(ctx, path, true)
+			opened, err := StoreOpener{adapter, heldTimeout}.Open(ctx, path, true)
 			switch {
 			case errors.Is(err, boltstore.ErrInUse): // a gateway runs, and has the file open
 				return nil
 			case err != nil:
 				return err
 			}
-			defer opened.close()
+			defer opened.Close()
 			return store.Try(ctx, opened)
 		},
 	}

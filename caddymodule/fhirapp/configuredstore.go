@@ -17,17 +17,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// configuredStore is the durable store of a configuration that does not run.
-type configuredStore struct {
+// ConfiguredStore is the durable store of a configuration that does not run.
+type ConfiguredStore struct {
 	*stores.Copy
-	keys  keysPlace
-	close func()
+	Keys  KeysPlace // where its signing keys are
+	Close func()    // must be called
 }
 
-// keysPlace is where the signing keys and registered clients of a configuration are.
-type keysPlace struct {
-	inStore bool // as store_key says
-	storage string
+// KeysPlace is where the signing keys and registered clients of a configuration are.
+type KeysPlace struct {
+	InStore bool   // as store_key says
+	Storage string // Caddy's storage, distinguished from others
 }
 
 // storeConfiguration is what matters of a configuration.
@@ -42,14 +42,14 @@ type storeConfiguration struct {
 	} `json:"apps"`
 }
 
-// storeOpener opens the durable stores of configurations, and starts nothing else of them.
-type storeOpener struct {
-	adapter     string        // of configurations that are neither JSON nor Caddyfiles by their names
-	lockTimeout time.Duration // for a gateway that may still be ending
+// StoreOpener opens the durable stores of configurations, and starts nothing else of them.
+type StoreOpener struct {
+	Adapter     string        // of configurations that are neither JSON nor Caddyfiles by their names
+	LockTimeout time.Duration // for a gateway that is still ending
 }
 
-func (o storeOpener) read(path string) (c storeConfiguration, err error) {
-	adapter := o.adapter
+func (o StoreOpener) read(path string) (c storeConfiguration, err error) {
+	adapter := o.Adapter
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		adapter = ""
 	}
@@ -66,8 +66,8 @@ func (o storeOpener) read(path string) (c storeConfiguration, err error) {
 	return c, nil
 }
 
-// open opens the store of the configuration at path. A file is made if it may be.
-func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*configuredStore, error) {
+// Open opens the store of the configuration at path. If mayMake is set, a file that does not exist is made.
+func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*ConfiguredStore, error) {
 	c, err := o.read(path)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*conf
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", durable.Identity, fhir.Issuer, fhir.Store))
 	durable.Identity = fmt.Sprintf("%x", sum)
-	return &configuredStore{durable, keysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
+	return &ConfiguredStore{durable, KeysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
 }
 
 // storageSettings tells Caddy's storage from another.
@@ -97,28 +97,12 @@ func storageSettings(ctx caddy.Context) string {
 	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
 }
 
-func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, c stores.Config, path string, mayMake bool) (*stores.Copy, error) {
+func (o StoreOpener) openDurable(ctx context.Context, modules caddy.Context, c stores.Config, path string, mayMake bool) (*stores.Copy, error) {
 	set, err := stores.Load(modules, c)
 	if err != nil {
 		return nil, err
 	}
-	return set.OpenDurable(ctx, path, mayMake, o.lockTimeout)
+	return set.OpenDurable(ctx, path, mayMake, o.LockTimeout)
 }
 
-// keysAt says where the signing keys and registered clients are after a copy.
-func (s *configuredStore) keysAt(to *configuredStore) string {
-	same := s.keys.storage == to.keys.storage
-	switch {
-	case s.keys.inStore && to.keys.inStore:
-		return "Signing keys and registered clients were copied too. The keys are sealed: keep store_key as it is."
-	case s.keys.inStore:
-		return "Signing keys and registered clients are in the store, sealed, but --to has no store_key: without it all tokens end, and clients register again."
-	case to.keys.inStore && same:
-		return "Signing keys and registered clients are still in Caddy's storage. The first gateway that starts with store_key copies them to the store."
-	case same:
-		return "Signing keys and registered clients stay in Caddy's storage, which both configurations share."
-	}
-	return "Signing keys and registered clients are in Caddy's storage, which is another one in --to: copy them with caddy storage export and import, or all tokens end."
-}
-
-var _ store.Exporter = (*configuredStore)(nil)
+var _ store.Exporter = (*ConfiguredStore)(nil)

@@ -27,7 +27,7 @@ func (a *App) loadKeys(place string) (*stateInUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.keys = keyring.New(storage, keysName(a.Issuer), failure.Limit(a.logger))
+	a.keys = keyring.New(storage, KeysName(a.Issuer), failure.Limit(a.logger))
 	pooled, _, err := statesInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return &stateInUse{keys: a.keys.InUse(), checks: new(authorize.ProviderChecks)}, nil
 	})

@@ -127,7 +127,7 @@ func (a *App) startStores() error {
 		return err
 	}
 	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
-		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer))
+		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysName(a.Issuer))
 	})
 	appsInUse.Store(a, nil)
 	return nil

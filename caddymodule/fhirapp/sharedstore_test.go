@@ -11,12 +11,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 func init() { caddy.RegisterModule(new(testStore)) }
@@ -145,6 +149,62 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	server.unfit = errors.New("it evicts")
 	if err := app.startStores(); !errors.Is(err, server.unfit) {
 		t.Errorf("a store that is unfit: %v", err)
+	}
+}
+
+// A gateway announces itself in a store elsewhere though nobody asks it anything, so that the store is not copied meanwhile.
+func TestIdleGatewayIsAnnounced(t *testing.T) {
+	t.Parallel()
+	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
+	memory := new(memory.Store)
+	if err := memory.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Cleanup() })
+	synctest.Test(t, func(t *testing.T) {
+		server := newTestServer(t)
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.startStores(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := storemark.CheckRunning(t.Context(), server.gateway("")); !errors.Is(err, storemark.ErrRunning) {
+			t.Errorf("while it runs: %v", err)
+		}
+		if err := server.used[0].Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		if err := storemark.CheckRunning(t.Context(), server.gateway("")); err != nil {
+			t.Errorf("after it has stopped: %v", err)
+		}
+	})
+}
+
+// No gateway starts with the target of an incomplete copy.
+func TestIncompleteCopyIsRefused(t *testing.T) {
+	t.Parallel()
+	server := newTestServer(t)
+	start := func() error {
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return app.startStores()
+	}
+	if err := server.gateway("").Put(t.Context(), storemark.Incomplete, nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(); !errors.Is(err, storemark.ErrIncomplete) {
+		t.Errorf("a gateway starts: %v", err)
+	}
+	if err := server.gateway("").Delete(t.Context(), storemark.Incomplete); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(); err != nil {
+		t.Error(err)
 	}
 }
 

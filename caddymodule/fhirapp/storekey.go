@@ -30,10 +30,11 @@ func keyPlace(a *App) string {
 	if len(a.StoreKeys) > 0 {
 		place += " " + string(a.StoreRaw)
 	}
-	return place + " " + keysName(a.Issuer)
+	return place + " " + KeysName(a.Issuer)
 }
 
-func keysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json" }
+// KeysName returns the name of the signing keys of an issuer in Caddy's storage.
+func KeysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json" }
 
 // sealingKeys are the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {

@@ -18,6 +18,6 @@
 //	store/redisstore      a store in Redis, of any number of gateways
 //	store/storetest       the tests that every implementation passes
 //
-// What Caddy modules put around a store that several gateways share, and copies of stores, are in packages breaker,
-// replica and storecopy of caddymodule/internal.
+// What Caddy modules put around a store that several gateways share is in packages breaker, replica and storemark of
+// caddymodule/internal. The feature caddymodule/features/backup copies stores.
 package store

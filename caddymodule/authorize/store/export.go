@@ -12,3 +12,9 @@ type Exporter interface {
 	// both. Entries ends with the first error of tell, which must not call the store.
 	Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error
 }
+
+// Copyable is a store that `fhir-store copy` copies from or to.
+type Copyable interface {
+	Store
+	Exporter
+}

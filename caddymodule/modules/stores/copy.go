@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // OpenDurable opens the durable store of the configuration at path, for a process that uses it alone.
@@ -21,11 +21,11 @@ func (s *Set) OpenDurable(ctx context.Context, path string, mayMake bool, wait t
 			return shared.open(ctx, path)
 		}
 	}
-	durable, ok := s.Durable.(storecopy.Store)
+	durable, ok := s.Durable.(store.Copyable)
 	if !ok {
 		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", s.Durable)
 	}
-	return &Copy{Store: durable, Name: "the durable store of " + path}, nil
+	return &Copy{Copyable: durable, Name: "the durable store of " + path}, nil
 }
 
 // open is for a process that uses the store alone.
@@ -35,9 +35,9 @@ func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
 	if err := s.remote.Check(ctx); err != nil {
 		return nil, err
 	}
-	remote, ok := s.remote.Shared.(storecopy.Store)
+	remote, ok := s.remote.Shared.(store.Copyable)
 	if !ok {
 		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
 	}
-	return &Copy{Store: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
+	return &Copy{Copyable: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
 }

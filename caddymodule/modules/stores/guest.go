@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 // A Guest is a module of the namespace fhir.stores. The store that its Provision makes, or takes over from the previous
@@ -63,7 +62,7 @@ type Copied interface {
 
 // A Copy is a store to copy from or to.
 type Copy struct {
-	storecopy.Store
+	store.Copyable
 
 	// Name is the store's name for people.
 	Name string

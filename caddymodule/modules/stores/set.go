@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
 // Bounds of the revocation max lag. A store is heard each second, if all is well.
@@ -210,7 +210,7 @@ func (s *Set) noteVolatile() {
 func (s *Set) checkCopied(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := storecopy.Check(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+	if err := storemark.CheckComplete(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 		return fmt.Errorf("durable store: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
 // MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.
@@ -160,7 +160,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	}
 	s.follow.Do(func() {
 		s.ended.Go(func() { s.replica.Run(s.ctx) })
-		s.ended.Go(func() { storecopy.Announce(s.ctx, s.breaker) })
+		s.ended.Go(func() { storemark.Announce(s.ctx, s.breaker) })
 	})
 	return nil
 }

@@ -157,7 +157,7 @@ func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error)
 	if err := f.open(slog.New(slog.DiscardHandler)); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
-	return &stores.Copy{Store: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+	return &stores.Copy{Copyable: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
 }
 
 // Size returns the number of entries, including expired ones, and its bound.

@@ -3,7 +3,6 @@
 //
 //	copy.go     the way: a mark in the target, the entries, what must not be there, the proof, the mark again
 //	mark.go     the mark of a copy that is not complete
-//	running.go  gateways that use a store say so
 //	batch.go    many entries in one step
 //	merge.go    lists of what a person has in both stores
 //

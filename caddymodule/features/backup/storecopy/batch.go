@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
 const (
@@ -35,11 +36,11 @@ func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
 type batch []entry
 
 // eachBatch passes on all entries but our own, so many at once.
-func eachBatch(ctx context.Context, s Store, most int, pass func(batch) error) error {
+func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
 	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
-		if isOurs(key) || ttl <= 0 {
+		if storemark.Is(key) || ttl <= 0 {
 			return nil
 		}
 		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // it may be the store's own memory

@@ -1,4 +1,4 @@
-package fhirapp
+package backup
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
@@ -35,8 +36,17 @@ type backedUp interface {
 
 var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/replicas.md)")
 
-func (a *AdminAPI) backup(r *http.Request) (any, error) {
-	app, err := fhirbase.FindAny[*App](a.Running())
+func init() {
+	fhirapp.RegisterAdminRoutes(func(a *fhirapp.AdminAPI) []caddy.AdminRoute {
+		return []caddy.AdminRoute{{Pattern: "/fhir/backup", Handler: fhirapp.AdminMethods{
+			http.MethodGet: func(r *http.Request) (any, error) { return newBackup(r, a.Running()) },
+		}}}
+	})
+}
+
+// newBackup returns the backup of a configuration's app.
+func newBackup(r *http.Request, running caddy.Context) (any, error) {
+	app, err := fhirbase.FindAny[*fhirapp.App](running)
 	switch {
 	case err != nil:
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
@@ -46,7 +56,7 @@ func (a *AdminAPI) backup(r *http.Request) (any, error) {
 	b := backup{ctx: r.Context(), issuer: app.Issuer}
 	b.file, _ = app.Stores().Durable.(backedUp)
 	if len(app.StoreKeys) == 0 {
-		b.storage = a.Running().Storage()
+		b.storage = running.Storage()
 	}
 	if b.file == nil && b.storage == nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errNothingToBackUp}
@@ -90,7 +100,7 @@ func (b backup) names() ([]string, error) {
 	if b.storage == nil {
 		return nil, nil
 	}
-	names := keyring.Names(keysName(b.issuer))
+	names := keyring.Names(fhirapp.KeysName(b.issuer))
 	clients, err := b.storage.List(b.ctx, "fhir/clients/"+fhirbase.StorageName(b.issuer), true)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing registered clients: %w", err)

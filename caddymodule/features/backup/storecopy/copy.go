@@ -8,13 +8,8 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
-
-// Store is a store that can be copied.
-type Store interface {
-	store.Store
-	store.Exporter
-}
 
 // Options are those of [Run].
 type Options struct {
@@ -25,7 +20,7 @@ type Options struct {
 	// person has: these are joined. Default: the target must be empty, but for an interrupted copy.
 	Merge bool
 
-	// Force copies although gateways seem to run with the source or the target. Default: [ErrRunning].
+	// Force copies although gateways seem to run with the source or the target. Default: [storemark.ErrRunning].
 	Force bool
 
 	// Batch is how many entries are stored in the target in one step. Default: [DefaultBatch]. A store that waits for
@@ -55,7 +50,7 @@ var (
 
 // Run copies all entries. One that was interrupted is completed by another Run with the same options: it copies all
 // entries again, as the source may have been in use meanwhile, and the target may not.
-func Run(ctx context.Context, from, to Store, o Options) (Counts, error) {
+func Run(ctx context.Context, from, to store.Copyable, o Options) (Counts, error) {
 	c := &copying{from: from, to: to, Options: o}
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
 	if c.Progress == nil {
@@ -65,7 +60,7 @@ func Run(ctx context.Context, from, to Store, o Options) (Counts, error) {
 }
 
 type copying struct {
-	from, to Store
+	from, to store.Copyable
 	counts   Counts
 	Options
 }
@@ -89,7 +84,7 @@ func (c *copying) run(ctx context.Context) error {
 	if err := c.prove(ctx); err != nil {
 		return fmt.Errorf("comparing: %w", err)
 	}
-	return c.to.Delete(ctx, markKey)
+	return c.to.Delete(ctx, storemark.Incomplete)
 }
 
 // checkUnused checks that no gateway runs with either store.
@@ -97,10 +92,10 @@ func (c *copying) checkUnused(ctx context.Context) error {
 	if c.Force {
 		return nil
 	}
-	if err := checkRunning(ctx, c.from); err != nil {
+	if err := storemark.CheckRunning(ctx, c.from); err != nil {
 		return fmt.Errorf("the source: %w", err)
 	}
-	if err := checkRunning(ctx, c.to); err != nil {
+	if err := storemark.CheckRunning(ctx, c.to); err != nil {
 		return fmt.Errorf("the target: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package fhirapp
+package backup
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
 func init() {
@@ -82,7 +84,7 @@ func copyStore(flags caddycmd.Flags) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := storeCopier{
-		out: os.Stdout, opener: storeOpener{flags.String("adapter"), fileLockTimeout},
+		out: os.Stdout, opener: fhirapp.StoreOpener{Adapter: flags.String("adapter"), LockTimeout: fileLockTimeout},
 		merge: flags.Bool("merge"), force: flags.Bool("force"),
 	}
 	if err := c.run(ctx, flags.String("from"), flags.String("to")); err != nil {
@@ -94,7 +96,7 @@ func copyStore(flags caddycmd.Flags) (int, error) {
 // storeCopier copies the durable store of a configuration to that of another.
 type storeCopier struct {
 	out      io.Writer
-	opener   storeOpener
+	opener   fhirapp.StoreOpener
 	merge    bool
 	force    bool
 	reported time.Time
@@ -104,16 +106,16 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	if from == "" || to == "" {
 		return errors.New("say from and to which configuration's store to copy: --from, --to")
 	}
-	source, err := c.opener.open(ctx, from, false)
+	source, err := c.opener.Open(ctx, from, false)
 	if err != nil {
 		return fmt.Errorf("--from %s: %w", from, err)
 	}
-	defer source.close()
-	target, err := c.opener.open(ctx, to, true)
+	defer source.Close()
+	target, err := c.opener.Open(ctx, to, true)
 	if err != nil {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
-	defer target.close()
+	defer target.Close()
 	if err := c.say("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	}
 	err = c.say("Read %d entries: copied %d, kept %d that the target has otherwise, removed %d of an interrupted copy; compared all %d.\n",
 		counts.Read, counts.Copied, counts.Kept, counts.Removed, counts.Proved)
-	return errors.Join(err, c.say("%s\n", source.keysAt(target)))
+	return errors.Join(err, c.say("%s\n", keysAt(source.Keys, target.Keys)))
 }
 
 func (c *storeCopier) say(format string, about ...any) error {
@@ -151,7 +153,7 @@ func (*storeCopier) explain(err error) error {
 	switch {
 	case errors.Is(err, storecopy.ErrSame):
 		return err
-	case errors.Is(err, storecopy.ErrRunning):
+	case errors.Is(err, storemark.ErrRunning):
 		advice = "stop all gateways, or copy all the same with --force"
 	case errors.Is(err, storecopy.ErrNotEmpty):
 		advice = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
@@ -163,4 +165,20 @@ func (*storeCopier) explain(err error) error {
 		advice = "raise max_entries of the target, or give it more memory, and run the same command again"
 	}
 	return fmt.Errorf("%w; %s", err, advice)
+}
+
+// keysAt says where the signing keys and registered clients are after a copy.
+func keysAt(from, to fhirapp.KeysPlace) string {
+	same := from.Storage == to.Storage
+	switch {
+	case from.InStore && to.InStore:
+		return "Signing keys and registered clients were copied too. The keys are sealed: keep store_key as it is."
+	case from.InStore:
+		return "Signing keys and registered clients are in the store, sealed, but --to has no store_key: without it all tokens end, and clients register again."
+	case to.InStore && same:
+		return "Signing keys and registered clients are still in Caddy's storage. The first gateway that starts with store_key copies them to the store."
+	case same:
+		return "Signing keys and registered clients stay in Caddy's storage, which both configurations share."
+	}
+	return "Signing keys and registered clients are in Caddy's storage, which is another one in --to: copy them with caddy storage export and import, or all tokens end."
 }

@@ -9,18 +9,11 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
-const (
-	// ownKind is the kind of the entries by which a copy knows its target.
-	ownKind = "copying"
-
-	// markKey is the key of the mark in the target of a copy that is not complete.
-	markKey = ownKind + ":mark"
-
-	// probeKey is that of an entry in the target that must not be in the source.
-	probeKey = ownKind + ":probe"
-)
+// probeKey is the key of an entry in the target that must not be in the source.
+const probeKey = storemark.CopyKind + ":probe"
 
 // markLifetime is how long an interrupted copy can be completed.
 const markLifetime = 30 * 24 * time.Hour
@@ -54,7 +47,7 @@ func (c *copying) begin(ctx context.Context) (resumed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return m != nil, c.to.Put(ctx, markKey, text, markLifetime)
+	return m != nil, c.to.Put(ctx, storemark.Incomplete, text, markLifetime)
 }
 
 // checkOther checks that source and target are not the same store.
@@ -75,7 +68,7 @@ func (c *copying) checkOther(ctx context.Context) error {
 
 // find returns the mark of an interrupted copy; nil if there is none.
 func (c *copying) find(ctx context.Context) (*mark, error) {
-	text, err := c.to.Get(ctx, markKey)
+	text, err := c.to.Get(ctx, storemark.Incomplete)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -84,21 +77,6 @@ func (c *copying) find(ctx context.Context) (*mark, error) {
 		err = json.Unmarshal(text, m)
 	}
 	return m, err
-}
-
-// ErrIncomplete says that a store has a copy of another that was interrupted.
-var ErrIncomplete = errors.New("copying another store here was interrupted: complete it with the same command, before a gateway uses this one")
-
-// Check returns [ErrIncomplete] if a copy to a store was interrupted.
-func Check(ctx context.Context, s store.Store) error {
-	_, err := s.Get(ctx, markKey)
-	switch {
-	case err == nil:
-		return ErrIncomplete
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	}
-	return err
 }
 
 var errSome = errors.New("there is an entry")

@@ -1,38 +1,81 @@
-package fhirapp
+package backup
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
+
+func init() { caddy.RegisterModule(new(sharedStore)) }
+
+// sharedStore is a store that gateways share.
+type sharedStore struct {
+	// The test's name. Required.
+	Server string `json:"server"`
+
+	stores.Shared
+}
+
+// servers are the stores of tests, by name.
+var servers sync.Map
+
+func (*sharedStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.test_shared", New: func() caddy.Module { return new(sharedStore) }}
+}
+
+func (s *sharedStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{"server": option.Word(&s.Server, nil)})
+}
+
+func (s *sharedStore) Provision(caddy.Context) error {
+	server, ok := servers.Load(s.Server)
+	if !ok {
+		return errors.New("no such server")
+	}
+	gateway := server.(*storetest.Gateway)
+	return s.Use("test_shared", s.Server, func(*slog.Logger) (*stores.Remote, error) {
+		return &stores.Remote{
+			Shared: gateway, Check: func(context.Context) error { return nil }, Close: func() error { return nil },
+			Connections: func() (open, used int) { return 3, 1 },
+		}, nil
+	})
+}
 
 // storeSite is a file store and a store elsewhere, each named by a configuration.
 type storeSite struct {
 	t            *testing.T
 	path         string // of the file
 	file, shared string // configurations
-	server       *testServer
+	elsewhere    *storetest.Gateway
 	out          bytes.Buffer
 }
 
 func newStoreSite(t *testing.T) *storeSite {
 	t.Helper()
-	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), server: newTestServer(t)}
+	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), elsewhere: storetest.NewShared(stores.FollowedKinds()...).Gateway()}
+	servers.Store(t.Name(), s.elsewhere)
 	s.file = s.fileConfiguration("")
 	s.shared = s.configuration("store test_shared {\n\t\t\tserver " + t.Name() + "\n\t\t}")
 	return s
@@ -72,32 +115,31 @@ func (s *storeSite) want(in store.Store, key, value string) {
 
 func (s *storeSite) copy(from, to string, merge bool) error {
 	s.out.Reset()
-	return (&storeCopier{out: &s.out, merge: merge, opener: storeOpener{lockTimeout: time.Millisecond}}).run(s.t.Context(), from, to)
+	return (&storeCopier{out: &s.out, merge: merge, opener: fhirapp.StoreOpener{LockTimeout: time.Millisecond}}).run(s.t.Context(), from, to)
 }
 
 func TestStoreCopyCommand(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
-	elsewhere := s.server.gateway("")
 	s.inFile(func(f *boltstore.Store) { s.put(f, "refresh:1", "v"); s.put(f, "revoked:1", "") })
 	if err := s.copy(s.file, s.shared, false); err != nil {
 		t.Fatal(err)
 	}
-	s.want(elsewhere, "refresh:1", "v")
-	s.want(elsewhere, "revoked:1", "")
+	s.want(s.elsewhere, "refresh:1", "v")
+	s.want(s.elsewhere, "revoked:1", "")
 	for _, want := range []string{s.path, "test_shared store of " + s.shared, "copied 2", "compared all 2", "which both configurations share"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, s.out.String())
 		}
 	}
-	s.put(elsewhere, "refresh:1", "newer")
+	s.put(s.elsewhere, "refresh:1", "newer")
 	if err := s.copy(s.shared, s.file, false); !errors.Is(err, storecopy.ErrNotEmpty) || !strings.Contains(err.Error(), "--merge") {
 		t.Errorf("back to a file that has entries: %v", err)
 	}
 	if err := s.copy(s.file, s.shared, true); err != nil {
 		t.Error(err)
 	}
-	s.want(elsewhere, "refresh:1", "newer")
+	s.want(s.elsewhere, "refresh:1", "newer")
 	s.path += ".new"
 	if err := s.copy(s.shared, s.fileConfiguration(""), false); err != nil {
 		t.Error(err)
@@ -110,7 +152,7 @@ func TestStoreCopyRefused(t *testing.T) {
 	s := newStoreSite(t)
 	memory := s.configuration("store memory")
 	asJSON := gatewaytest.WriteFile(t, "config.json", string(caddyconfig.JSON(map[string]any{"apps": map[string]any{
-		"fhir": map[string]any{"issuer": "https://x.example", "store": onServer(t, "")},
+		"fhir": map[string]any{"issuer": "https://x.example", "store": map[string]string{"store": "test_shared", "server": t.Name()}},
 	}}, nil)))
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"a file that is not there": {s.file, s.shared, "not there"},
@@ -138,80 +180,68 @@ func TestStoreCopyWhileRunning(t *testing.T) {
 	})
 }
 
-// No gateway starts with the target of an interrupted copy.
+// The target of an interrupted copy is marked until the same command completes it.
 func TestStoreCopyInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
 	for i := range 1000 {
-		s.put(s.server.gateway(""), fmt.Sprint("refresh:", i), "v")
+		s.put(s.elsewhere, fmt.Sprint("refresh:", i), "v")
 	}
 	small := s.fileConfiguration("max_entries 500\n\t\t")
-	start := func() error {
-		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": s.path}, nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return errors.Join(app.startStores(), app.stores.Durable.(*file.Store).Cleanup())
-	}
 	if err := s.copy(s.shared, small, false); !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "max_entries") {
 		t.Fatalf("into a store that is full: %v", err)
 	}
-	if err := start(); !errors.Is(err, storecopy.ErrIncomplete) {
-		t.Errorf("a gateway starts: %v", err)
-	}
+	s.inFile(func(f *boltstore.Store) {
+		if err := storemark.CheckComplete(t.Context(), f); !errors.Is(err, storemark.ErrIncomplete) {
+			t.Errorf("gateways may use the target: %v", err)
+		}
+	})
 	if err := s.copy(s.shared, s.file, false); err != nil {
 		t.Error(err)
 	}
-	if err := start(); err != nil {
-		t.Error(err)
-	}
-	s.inFile(func(f *boltstore.Store) { s.want(f, "refresh:999", "v") })
+	s.inFile(func(f *boltstore.Store) {
+		s.want(f, "refresh:999", "v")
+		if err := storemark.CheckComplete(t.Context(), f); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestKeysAfterStoreCopy(t *testing.T) {
 	t.Parallel()
+	place := func(inStore bool, storage string) fhirapp.KeysPlace {
+		return fhirapp.KeysPlace{InStore: inStore, Storage: storage}
+	}
 	for _, tt := range []struct {
-		from, to keysPlace
+		from, to fhirapp.KeysPlace
 		want     string
 	}{
-		{keysPlace{true, "a"}, keysPlace{true, "b"}, "copied too"},
-		{keysPlace{true, "a"}, keysPlace{false, "a"}, "no store_key"},
-		{keysPlace{false, "a"}, keysPlace{true, "a"}, "first gateway"},
-		{keysPlace{false, "a"}, keysPlace{false, "a"}, "which both"},
-		{keysPlace{false, "a"}, keysPlace{false, "b"}, "another one"},
-		{keysPlace{false, "a"}, keysPlace{true, "b"}, "another one"},
+		{place(true, "a"), place(true, "b"), "copied too"},
+		{place(true, "a"), place(false, "a"), "no store_key"},
+		{place(false, "a"), place(true, "a"), "first gateway"},
+		{place(false, "a"), place(false, "a"), "which both"},
+		{place(false, "a"), place(false, "b"), "another one"},
+		{place(false, "a"), place(true, "b"), "another one"},
 	} {
-		if got := (&configuredStore{keys: tt.from}).keysAt(&configuredStore{keys: tt.to}); !strings.Contains(got, tt.want) {
+		if got := keysAt(tt.from, tt.to); !strings.Contains(got, tt.want) {
 			t.Errorf("%+v to %+v: %s", tt.from, tt.to, got)
 		}
 	}
 }
 
-// A gateway that runs is noticed though nobody asks it anything, in a store elsewhere too.
-func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
+// A gateway that has announced itself in a store elsewhere keeps it from being copied.
+func TestStoreCopyWhileAnnounced(t *testing.T) {
 	t.Parallel()
-	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
-	memory := new(memory.Store)
-	if err := memory.Provision(caddy.Context{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = memory.Cleanup() })
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreSite(t)
-		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := app.startStores(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storecopy.ErrRunning) || !strings.Contains(err.Error(), "--force") {
+		ctx, stop := context.WithCancel(t.Context())
+		go storemark.Announce(ctx, s.elsewhere)
+		synctest.Wait()
+		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storemark.ErrRunning) || !strings.Contains(err.Error(), "--force") {
 			t.Errorf("while it runs: %v", err)
 		}
-		if err := s.server.used[0].Cleanup(); err != nil {
-			t.Fatal(err)
-		}
+		stop()
+		synctest.Wait()
 		if err := s.copy(s.shared, s.file, false); err != nil {
 			t.Errorf("after it has stopped: %v", err)
 		}

@@ -1,12 +1,15 @@
-package fhirapp
+package backup
 
 import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
@@ -52,16 +58,16 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.Folder(t)
-	at := func(folder string) *gateway {
-		return newGatewayAt(t, gatewaytest.ExampleText(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
+	at := func(folder string) *gatewaytest.Gateway {
+		return gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
 	}
 	before := at(folder)
 	offline := gatewaytest.DemoRequest()
 	offline.Set("scope", "openid offline_access")
-	kept := before.exchange(gatewaytest.CodeForm(before.CodeOf(offline)))
-	revoked := before.exchange(gatewaytest.CodeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
+	kept := exchange(t, before, gatewaytest.CodeForm(before.CodeOf(offline)))
+	revoked := exchange(t, before, gatewaytest.CodeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
 	before.Post("/oauth2/revoke", map[string][]string{"client_id": {"demo-app"}, "token": {revoked["refresh_token"].(string)}})
-	app, err := fhirbase.Find[*App](before.Context)
+	app, err := fhirbase.Find[*fhirapp.App](before.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +75,7 @@ func TestBackupIsRestored(t *testing.T) {
 	if err := app.Storage().Store(t.Context(), inStorage, []byte("a client")); err != nil {
 		t.Fatal(err)
 	}
-	factor, err := app.keys.SealStored(t.Context(), "a second factor", "alice")
+	factor, err := app.Keys().SealStored(t.Context(), "a second factor", "alice")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,7 @@ func TestBackupIsRestored(t *testing.T) {
 	for i := range 4 {
 		writers.Go(func() {
 			for busy.Err() == nil {
-				_ = app.stores.Durable.Put(t.Context(), "busy:"+string(rune('a'+i)), make([]byte, 5000), time.Minute)
+				_ = app.Stores().Durable.Put(t.Context(), "busy:"+string(rune('a'+i)), make([]byte, 5000), time.Minute)
 			}
 		})
 	}
@@ -104,22 +110,49 @@ func TestBackupIsRestored(t *testing.T) {
 	if r := after.Get("/oauth2/userinfo", revoked["access_token"].(string)); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a revoked access token: %d", r.StatusCode)
 	}
-	if tokens := after.exchange(refreshForm(kept["refresh_token"])); tokens["access_token"] == nil {
+	if tokens := exchange(t, after, refreshForm(kept["refresh_token"])); tokens["access_token"] == nil {
 		t.Errorf("refreshed: %v", tokens)
 	}
 	if r := after.Post("/oauth2/token", refreshForm(revoked["refresh_token"])); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a revoked refresh token: %d", r.StatusCode)
 	}
-	app, err = fhirbase.Find[*App](after.Context)
+	app, err = fhirbase.Find[*fhirapp.App](after.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text, err := app.Storage().Load(t.Context(), inStorage); string(text) != "a client" {
 		t.Errorf("a file in Caddy's storage: %q, %v", text, err)
 	}
-	if text, err := app.keys.UnsealStored(t.Context(), factor, "alice"); text != "a second factor" {
+	if text, err := app.Keys().UnsealStored(t.Context(), factor, "alice"); text != "a second factor" {
 		t.Errorf("a second factor: %q, %v", text, err)
 	}
+}
+
+// admin sends a request to the admin API.
+func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
+	t.Helper()
+	mux := http.NewServeMux()
+	var err error
+	for _, route := range (&fhirapp.AdminAPI{Running: func() caddy.Context { return ctx }}).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	return w, err
+}
+
+func refreshForm(token any) url.Values {
+	text, _ := token.(string)
+	return url.Values{"grant_type": {"refresh_token"}, "client_id": {"demo-app"}, "refresh_token": {text}}
+}
+
+func exchange(t *testing.T, g *gatewaytest.Gateway, form url.Values) (tokens map[string]any) {
+	t.Helper()
+	r := g.Post("/oauth2/token", form)
+	if err := json.NewDecoder(r.Body).Decode(&tokens); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("token endpoint: %d %v, %v", r.StatusCode, tokens, err)
+	}
+	return tokens
 }
 
 // codeAt is the code of an answer to somebody who is signed in.
@@ -134,14 +167,17 @@ func codeAt(t *testing.T, r *http.Response) string {
 
 // What is in a store of several gateways is not backed up here, and a backup that fails is not taken for whole.
 func TestBackupRefused(t *testing.T) {
-	newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
-	g.app.StoreKeys = []string{"any"}
-	if _, err := admin(t, g.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "make its backup there") {
+	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tdurable_store memory")
+	app, err := fhirbase.Find[*fhirapp.App](shared.Context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app.StoreKeys = []string{"any"} // the keys are in the store, too
+	if _, err := admin(t, shared.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "make its backup there") {
 		t.Errorf("of a shared store: %v", err)
 	}
 	folder := gatewaytest.Folder(t)
-	alone := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+	alone := gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder)
 	alone.Token()
 	if err := os.Truncate(filepath.Join(folder, "fhir", "localhost-8443.db"), 4096); err != nil {
 		t.Fatal(err)

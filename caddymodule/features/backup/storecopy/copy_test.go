@@ -15,7 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
 var files = storecopy.Options{Source: "a file"}
@@ -28,7 +29,7 @@ type heldEntry struct {
 	ends  time.Time
 }
 
-func contents(t *testing.T, s storecopy.Store) held {
+func contents(t *testing.T, s store.Copyable) held {
 	t.Helper()
 	all := held{}
 	err := s.Entries(t.Context(), func(key string, value []byte, ttl time.Duration) error {
@@ -111,7 +112,7 @@ func TestCopy(t *testing.T) {
 
 // cut is a store that fails after some steps.
 type cut struct {
-	storecopy.Store
+	store.Copyable
 	left int
 	err  error
 }
@@ -120,7 +121,7 @@ func (c *cut) Do(ctx context.Context, calls ...*store.Call) error {
 	if c.left--; c.left < 0 {
 		return c.err
 	}
-	return c.Store.Do(ctx, calls...)
+	return c.Copyable.Do(ctx, calls...)
 }
 
 var errCut = errors.New("cut")
@@ -239,12 +240,12 @@ func TestSameStore(t *testing.T) {
 
 // busy is a store that a gateway changes during a copy.
 type busy struct {
-	storecopy.Store
+	store.Copyable
 	change func()
 }
 
 func (b *busy) Do(ctx context.Context, calls ...*store.Call) error {
-	err := b.Store.Do(ctx, calls...)
+	err := b.Copyable.Do(ctx, calls...)
 	b.change()
 	return err
 }
@@ -314,13 +315,13 @@ func TestCopyToStartedTarget(t *testing.T) {
 
 // repeating is a store that tells of each entry twice, the second time a while later.
 type repeating struct {
-	storecopy.Store
+	store.Copyable
 	later int // how many others it tells of before
 }
 
 func (r *repeating) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
 	var again []func() error
-	return errors.Join(r.Store.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+	return errors.Join(r.Copyable.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
 		again = append(again, func() error { return tell(key, value, ttl) })
 		if err := tell(key, value, ttl); err != nil || len(again) <= r.later {
 			return err
@@ -358,7 +359,7 @@ func TestEntryToldTwice(t *testing.T) {
 
 // steps counts the steps that change a store.
 type steps struct {
-	storecopy.Store
+	store.Copyable
 	most, n int // most calls in one
 }
 
@@ -366,7 +367,7 @@ func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) > 1 && calls[0].Op == store.Put {
 		s.most, s.n = max(s.most, len(calls)), s.n+1
 	}
-	return s.Store.Do(ctx, calls...)
+	return s.Copyable.Do(ctx, calls...)
 }
 
 // Entries are stored so many at once, and fewer if they are large.
@@ -379,7 +380,7 @@ func TestBatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.NewShared().Gateway(), &steps{Store: storetest.NewShared().Gateway()}
+			from, to := storetest.NewShared().Gateway(), &steps{Copyable: storetest.NewShared().Gateway()}
 			for i := range 2000 {
 				put(t, from, fmt.Sprint("refresh:", i), string(make([]byte, tt.size)), time.Hour)
 			}
@@ -405,15 +406,15 @@ func TestGatewayRuns(t *testing.T) {
 				used := map[bool]*storetest.Shared{true: from, false: to}[tt.source]
 				ctx, stop := context.WithCancel(t.Context())
 				gateway := used.Gateway()
-				go storecopy.Announce(ctx, gateway)
+				go storemark.Announce(ctx, gateway)
 				time.Sleep(time.Hour)
-				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, storecopy.ErrRunning) {
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, storemark.ErrRunning) {
 					t.Errorf("while it runs: %v", err)
 				}
 				gateway.SetDown(tt.killed)
 				stop()
 				synctest.Wait()
-				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, storecopy.ErrRunning) != tt.killed {
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, storemark.ErrRunning) != tt.killed {
 					t.Errorf("after it ended: %v", err)
 				}
 				forced := files
@@ -421,7 +422,7 @@ func TestGatewayRuns(t *testing.T) {
 				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
 					t.Errorf("by force: %+v, %v", counts, err)
 				}
-				time.Sleep(storecopy.RunningLifetime + time.Nanosecond) // it may have renewed its entry just before
+				time.Sleep(storemark.RunningLifetime + time.Nanosecond) // it may have renewed its entry just before
 				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
 					t.Errorf("later: %v", err)
 				}
@@ -432,7 +433,7 @@ func TestGatewayRuns(t *testing.T) {
 
 // How long it takes to copy 200,000 entries of 300 bytes, in no order, into a file:
 //
-//	go test -run '^$' -bench IntoFile -benchtime 1x ./caddymodule/internal/storecopy
+//	go test -run '^$' -bench IntoFile -benchtime 1x ./caddymodule/features/backup/storecopy
 func BenchmarkIntoFile(b *testing.B) {
 	calls := make([]*store.Call, 200_000)
 	from := store.NewMemory(2*len(calls), 0)

@@ -1,0 +1,91 @@
+// Package storemark marks a store for those that may not use it: copies see that gateways run with it, and gateways that a copy
+// to it is incomplete.
+package storemark
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	// CopyKind is the kind of the entries by which a copy recognizes its target.
+	CopyKind = "copying"
+
+	// Incomplete is the key of the mark in the target of an incomplete copy.
+	Incomplete = CopyKind + ":mark"
+
+	// runningPrefix is the key prefix of the entries, one per gateway, that mark a store as in use.
+	runningPrefix = "running:"
+
+	// renewing is how often a gateway renews its mark.
+	renewing = 10 * time.Second
+
+	// RunningLifetime is for how long a gateway that was killed still seems to run.
+	RunningLifetime = 3 * renewing
+)
+
+var (
+	// ErrRunning means that a gateway uses a store which must not be used during a copy.
+	ErrRunning = errors.New("a gateway runs with it")
+
+	// ErrIncomplete means that a store has a copy of another that was interrupted.
+	ErrIncomplete = errors.New("copying another store here was interrupted: complete it with the same command, before a gateway uses this one")
+)
+
+// Announce marks a store as used by a gateway until ctx ends. While the store takes no new entries, there is no mark: a copy
+// then finds only what the gateway changes.
+func Announce(ctx context.Context, s store.Store) {
+	key := runningPrefix + rand.Text()
+	host, _ := os.Hostname() // for messages; it may be unknown
+	tick := time.NewTicker(renewing)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		_ = s.Put(ctx, key, []byte(host), RunningLifetime) // again at the next tick
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = s.Delete(ctx, key) // else it expires
+}
+
+// CheckRunning returns [ErrRunning] if a gateway has announced itself in a store.
+func CheckRunning(ctx context.Context, s store.Store) error {
+	keys, err := s.List(ctx, runningPrefix)
+	if err != nil {
+		return err
+	}
+	values, err := store.Values(ctx, s, keys...)
+	for i, host := range values {
+		if host != nil {
+			return fmt.Errorf("%w, on %q (%s), or was killed less than %v ago", ErrRunning, host, keys[i], RunningLifetime)
+		}
+	}
+	return err
+}
+
+// CheckComplete returns [ErrIncomplete] if a copy to a store was interrupted.
+func CheckComplete(ctx context.Context, s store.Store) error {
+	_, err := s.Get(ctx, Incomplete)
+	switch {
+	case err == nil:
+		return ErrIncomplete
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	}
+	return err
+}
+
+// Is reports whether a key is that of a mark, which is not copied.
+func Is(key string) bool {
+	return store.KindOf(key) == CopyKind || strings.HasPrefix(key, runningPrefix)
+}
