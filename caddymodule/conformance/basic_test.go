@@ -1,9 +1,19 @@
 package conformance
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // coreModules are those that the plans for the code flow, the implicit flow and
@@ -65,4 +75,295 @@ func basicPlan() testPlan {
 		text:    "`response_type=code`, `client_secret_basic`. Errors come in the query.",
 		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"), variants: both(func(*relyingParty) {}),
 	}
+}
+
+func moduleServer(p *relyingParty) {
+	p.flow(nil)
+	second := p.second() // whose redirect URI has a query of its own
+	if f := second.flow(nil); f.signIns != 0 {
+		p.t.Error("alice had to sign in for the second client")
+	}
+}
+
+func moduleResponseTypeMissing(p *relyingParty) {
+	q := p.request(url.Values{"response_type": {""}})
+	mode := "query" // nobody said anything else
+	if p.responseMode != "" {
+		mode = p.responseMode
+	}
+	p.refused(q, p.ask(q), mode, "invalid_request", "unsupported_response_type")
+}
+
+func moduleIDTokenSignature(p *relyingParty) {
+	f := p.flow(nil) // checks the signature
+	parts := strings.Split(f.tokens.IDToken, ".")
+	var header map[string]string
+	text, err := base64.RawURLEncoding.DecodeString(parts[0])
+	if err == nil {
+		err = json.Unmarshal(text, &header)
+	}
+	if err != nil || !maps.Equal(header, map[string]string{"alg": "RS256", "kid": header["kid"], "typ": "JWT"}) {
+		p.t.Errorf("header %v, %v", header, err)
+	}
+}
+
+func moduleIDTokenUnsigned(p *relyingParty) {
+	if algorithms := p.discovery()["id_token_signing_alg_values_supported"].([]any); slices.Contains(algorithms, "none") {
+		p.t.Fatalf("discovery offers %v, and the rest of the module is not ported", algorithms)
+	}
+	p.skipped = true
+}
+
+func (p *relyingParty) discovery() (document map[string]any) {
+	p.t.Helper()
+	p.readJSON(p.Get("/.well-known/openid-configuration", ""), &document)
+	return document
+}
+
+func moduleUserinfo(method string, inHeader bool) func(*relyingParty) {
+	return func(p *relyingParty) {
+		f := p.flow(nil)
+		r := httptest.NewRequest(method, "/oauth2/userinfo", nil)
+		if inHeader {
+			r.Header.Set("Authorization", "Bearer "+f.tokens.AccessToken)
+		} else {
+			form := url.Values{"access_token": {f.tokens.AccessToken}}
+			r = httptest.NewRequest(method, "/oauth2/userinfo", strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		p.checkUserinfo(p.Send(r), f.id)
+	}
+}
+
+func moduleWithoutNonce(p *relyingParty) { p.flow(url.Values{"nonce": {""}}) }
+
+func moduleWithoutNonceFails(p *relyingParty) {
+	q := p.request(url.Values{"nonce": {""}})
+	p.refused(q, p.ask(q), p.mode(), "invalid_request")
+}
+
+// moduleScopes checks that exactly the claims of some scopes are there: in userinfo,
+// or in the ID token where there is no userinfo.
+func moduleScopes(scopes ...string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		p.checkScopes(p.flow(url.Values{"scope": {"openid " + strings.Join(scopes, " ")}}), scopes...)
+	}
+}
+
+func (p *relyingParty) checkScopes(f *signInFlow, scopes ...string) {
+	p.t.Helper()
+	claims := f.userinfo
+	if claims == nil {
+		claims = f.id
+		checkStandardClaims(p.t, claims)
+	}
+	want := []string{"sub"}
+	for _, scope := range scopes {
+		want = append(want, claimsByScope[scope]...)
+	}
+	for _, name := range want {
+		if claims[name] == nil {
+			p.t.Errorf("no claim %s", name)
+		}
+	}
+	if f.userinfo != nil && len(claims) != len(want) {
+		p.t.Errorf("userinfo has %v, asked for %v", claims, want)
+	}
+}
+
+func moduleAlternateOrder(p *relyingParty) {
+	q := p.request(url.Values{"scope": {"email openid"}})
+	names := slices.Sorted(maps.Keys(q))
+	slices.Reverse(names)
+	var pairs []string
+	for _, name := range names {
+		pairs = append(pairs, url.Values{name: q[name]}.Encode())
+	}
+	p.checkScopes(p.flowOf(q, p.follow(p.Get("/oauth2/authorize?"+strings.Join(pairs, "&"), ""))), "email")
+}
+
+func moduleHarmless(change url.Values) func(*relyingParty) {
+	return func(p *relyingParty) { p.flow(change) }
+}
+
+// twice signs in, then sends a second request, and checks whether the person had to
+// sign in again.
+func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) url.Values, again bool) (first, second *signInFlow) {
+	p.t.Helper()
+	first = p.flow(nil)
+	if wait > 0 {
+		time.Sleep(wait) // in a bubble
+	}
+	second = p.flow(change(first))
+	if signedIn := second.signIns > 0; signedIn != again || second.consents > 0 {
+		p.t.Errorf("had to sign in again: %t", signedIn)
+	}
+	same := first.id["auth_time"] == second.id["auth_time"]
+	if first.id["sub"] != second.id["sub"] || same == again {
+		p.t.Errorf("ID tokens %v, %v", first.id, second.id)
+	}
+	return first, second
+}
+
+func with(change url.Values) func(*signInFlow) url.Values {
+	return func(*signInFlow) url.Values { return change }
+}
+
+func modulePromptLogin(p *relyingParty) {
+	p.twice(time.Second, with(url.Values{"prompt": {"login"}}), true)
+}
+
+func modulePromptNoneNotLoggedIn(p *relyingParty) {
+	q := p.request(url.Values{"prompt": {"none"}, "state": {longState}})
+	p.refused(q, p.ask(q), p.mode(), "login_required", "interaction_required")
+}
+
+func modulePromptNoneLoggedIn(p *relyingParty) {
+	p.twice(0, with(url.Values{"prompt": {"none"}}), false)
+}
+
+func moduleMaxAge1(p *relyingParty) {
+	_, second := p.twice(2*time.Second, with(url.Values{"max_age": {"1"}}), true)
+	if at := int64(second.id["auth_time"].(float64)); time.Now().Unix()-at > 5 {
+		p.t.Errorf("auth_time %d s ago", time.Now().Unix()-at)
+	}
+}
+
+func moduleMaxAge10000(p *relyingParty) {
+	p.twice(time.Second, with(url.Values{"max_age": {"10000"}}), false)
+}
+
+func moduleIDTokenHint(p *relyingParty) {
+	p.twice(0, func(first *signInFlow) url.Values {
+		return url.Values{"prompt": {"none"}, "id_token_hint": {first.tokens.IDToken}}
+	}, false)
+}
+
+func moduleACRValues(p *relyingParty) {
+	values := texts(p.discovery()["acr_values_supported"].([]any))
+	if acr, _ := p.flow(url.Values{"acr_values": {strings.Join(values, " ")}}).id["acr"].(string); !slices.Contains(values, acr) {
+		p.t.Errorf("acr %q, asked for %q", acr, values)
+	}
+}
+
+func moduleLoginHint(p *relyingParty) {
+	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // as the suite has it without a configured one
+	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
+	if got := servertest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
+		p.t.Errorf("the page begins with %q", got)
+	}
+	p.flowOf(q, p.ask(q))
+}
+
+var badRequest = []int{http.StatusBadRequest}
+
+func moduleCodeReuse(p *relyingParty) {
+	q := p.request(nil)
+	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
+	p.exchange(form)
+	p.refusedToken(form, badRequest, "invalid_grant")
+}
+
+func moduleCodeReuseLater(p *relyingParty) {
+	q := p.request(nil)
+	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
+	token := p.exchange(form).AccessToken
+	p.checkUserinfo(p.Get("/oauth2/userinfo", token), map[string]any{"sub": "alice"})
+	time.Sleep(30 * time.Second) // in a bubble
+	p.refusedToken(form, badRequest, "invalid_grant")
+	if r := p.Get("/oauth2/userinfo", token); r.StatusCode != http.StatusUnauthorized {
+		p.t.Errorf("the first access token: %d", r.StatusCode)
+	}
+}
+
+func moduleRegisteredRedirectURI(p *relyingParty) {
+	p.shownError(p.ask(p.request(url.Values{"redirect_uri": {p.client.redirectURI + "/" + unguessable()}})))
+}
+
+func modulePostedRequest(p *relyingParty) {
+	q := p.request(nil)
+	p.flowOf(q, p.follow(p.Post("/oauth2/authorize", q)))
+}
+
+func moduleSecretPost(p *relyingParty) {
+	if p.client.method = "client_secret_post"; p.registers {
+		p = p.registered(registeredAddress, nil)
+	}
+	p.flow(nil)
+}
+
+func moduleClaimsEssential(p *relyingParty) {
+	member := "userinfo"
+	if p.responseType == "id_token" {
+		member = "id_token"
+	}
+	f := p.flow(url.Values{"claims": {`{"` + member + `":{"name":{"essential":true}}}`}})
+	claims := f.userinfo
+	if member == "id_token" {
+		claims = f.id
+	}
+	if claims["name"] != "Alice Adams" {
+		p.t.Errorf("claims %v", claims)
+	}
+}
+
+func modulePKCE(p *relyingParty) {
+	p.pkce = true
+	p.flow(nil)
+}
+
+const offlineScope = "openid offline_access"
+
+// moduleRefreshToken refreshes as two clients; then the first tries the token of the second, with
+// the scope, as the suite's RefreshTokenRequestExpectingErrorSteps do.
+func moduleRefreshToken(p *relyingParty) {
+	first, second := p, p.as(secondClient)
+	if p.registers {
+		refreshes := map[string]any{"grant_types": []string{"authorization_code", "refresh_token"}}
+		first, second = p.registered(registeredAddress, refreshes), p.registered(secondClient.redirectURI, refreshes)
+	}
+	first.refreshed(offlineScope, nil)
+	token := second.refreshed("", nil)
+	first.refusedToken(formOfRefresh(token, offlineScope), badRequest, "invalid_grant")
+	second.exchange(formOfRefresh(token, "")) // that changed nothing
+}
+
+// visibleText is what tokens may be made of (RFC 6749 §A.12, §A.17).
+var visibleText = regexp.MustCompile(`^[\x20-\x7e]+$`)
+
+// refreshed signs in, refreshes, and compares the two token responses (OpenID Connect
+// Core §12.2), as the suite's RefreshTokenRequestSteps do. It returns the newest refresh token.
+func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
+	p.t.Helper()
+	first := p.flow(url.Values{"scope": {offlineScope}, "prompt": {"consent"}})
+	if first.consents != 1 || !visibleText.MatchString(first.tokens.Refresh) {
+		p.t.Fatalf("asked for consent %d times, refresh token %q", first.consents, first.tokens.Refresh)
+	}
+	if !p.discovers("grant_types_supported", "refresh_token") {
+		p.t.Error("discovery does not offer it")
+	}
+	if meanwhile != nil {
+		meanwhile()
+	}
+	time.Sleep(time.Second) // in a bubble, so that iat differs
+	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, scope))
+	if tokens.AccessToken == first.tokens.AccessToken {
+		p.t.Error("the same access token")
+	}
+	for _, token := range []string{tokens.AccessToken, tokens.Refresh} {
+		if !visibleText.MatchString(token) || bitsOf(token) < 128 {
+			p.t.Errorf("token %q: %.0f bits", token, bitsOf(token))
+		}
+	}
+	id := p.checkIDToken(nil, tokens)
+	for _, name := range []string{"iss", "sub", "aud", "azp", "auth_time"} {
+		if id[name] != first.id[name] {
+			p.t.Errorf("%s: %v, was %v", name, id[name], first.id[name])
+		}
+	}
+	if id["nonce"] != nil || id["iat"].(float64) <= first.id["iat"].(float64) {
+		p.t.Errorf("claims %v", id)
+	}
+	p.checkUserinfo(p.Get("/oauth2/userinfo", tokens.AccessToken), id)
+	return tokens.Refresh
 }

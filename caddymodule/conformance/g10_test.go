@@ -1,10 +1,14 @@
 package conformance
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // g10Plans are the (g)(10) test kit's groups on launches and tokens, for SMART App Launch 2.2 and US Core 7.
@@ -144,4 +148,420 @@ func moduleRevokedAccess(p *relyingParty) {
 
 func moduleRevokedRefresh(p *relyingParty) {
 	p.refusedToken(formOfRefresh(p.revoked().tokens.Refresh, ""), refusals, "invalid_grant")
+}
+
+// uscoreTypes are the resource types that the (g)(10) criterion has apps ask for.
+var uscoreTypes = strings.Fields(`Medication AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference
+	Encounter Goal Immunization Location MedicationRequest Observation Organization Patient Practitioner Procedure Provenance
+	PractitionerRole Specimen Coverage MedicationDispense ServiceRequest`)
+
+// ofPatients are those of them that are searched by patient.
+var ofPatients = strings.Fields(`AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference Goal
+	Immunization MedicationRequest Observation Procedure Encounter ServiceRequest Coverage MedicationDispense`)
+
+// scopeOf is a scope for all these types, such as patient/Condition.rs.
+func scopeOf(first, level, permission string) string {
+	for _, name := range uscoreTypes {
+		first += " " + level + "/" + name + "." + permission
+	}
+	return first
+}
+
+// g10Refresh are the modules of g10_token_refresh_stu2, and what follows it.
+func g10Refresh() []testModule {
+	return []testModule{
+		{id: "g10_token_refresh_without_scopes", checks: "without `scope`: 200, as much as before", run: moduleTokenRefresh("")},
+		{id: "g10_token_refresh_body_without_scopes", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody("")},
+		{id: "g10_token_refresh_with_scopes", checks: "with `scope`: 200, no more than that", run: moduleTokenRefresh("openid")},
+		{id: "g10_token_refresh_body_with_scopes", checks: "likewise", run: moduleTokenRefreshBody("openid")},
+		{id: "g10_token_refresh-g10_patient_context", checks: "`patient` after a refresh, and readable", run: moduleRefreshedPatient},
+		{id: "g10_invalid_token_refresh", checks: "an invalid refresh token: 400 or 401", run: moduleInvalidRefresh},
+	}
+}
+
+func g10StandalonePlan() testPlan {
+	return testPlan{
+		name:     "Inferno: g10_smart_standalone_patient_app",
+		text:     "What the group has beside the modules of the standalone launch.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: slices.Concat([]testModule{
+			{
+				id: "g10_smart_well_known_capabilities", checks: "those for patients' apps, among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`",
+				run: moduleCapabilities("launch-standalone", "client-public", "context-standalone-patient", "permission-patient"),
+			},
+			{id: "g10_smart_scopes", checks: "scopes of SMART v1 and v2 (`patient/Condition.read`, `patient/Condition.rs`, …): all are granted", run: modulePatientScopes},
+			{id: "g10_unauthorized_access", checks: "a Patient without a token: 401", run: moduleUnauthorizedAccess},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
+			{id: "g10_unrestricted_resource_type_access", checks: "all types of US Core can be searched by patient", run: moduleUnrestrictedAccess},
+		}, g10Refresh()),
+	}
+}
+
+func g10LimitedPlan() testPlan {
+	return testPlan{
+		name:     "Inferno: g10_smart_limited_app",
+		text:     "The person takes resource types out, on the consent page.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: []testModule{
+			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: moduleLimitedPatient},
+			{id: "g10_limited_scope_grant", checks: "the scope of the type that is taken out is not granted, the others are", run: moduleLimitedScope},
+			{id: "g10_restricted_resource_type_access", checks: "of the types that are not granted, nothing can be searched: 401 or 403", run: moduleRestrictedAccess},
+		},
+	}
+}
+
+func g10PractitionerPlan() testPlan {
+	v := fromEHR(infernoVariant("", &infernoSymmetric))
+	return testPlan{
+		name: "Inferno: g10_smart_ehr_practitioner_app",
+		text: "Opened by the EHR, with scopes for all that the practitioner may see.",
+		variants: alone(func(p *relyingParty) {
+			v.become(p)
+			p.scope = scopeOf("launch openid fhirUser offline_access", "user", "rs")
+		}),
+		modules: slices.Concat([]testModule{
+			{
+				id: "g10_smart_well_known_capabilities", checks: "those for EHRs, among them `context-ehr-patient`, `context-ehr-encounter`, `context-banner`, `context-style`",
+				run: moduleCapabilities("launch-ehr", "context-banner", "context-style", "context-ehr-patient", "context-ehr-encounter", "permission-user"),
+			},
+			{id: "g10_smart_scopes", checks: "scopes of SMART v1 and v2 (`user/Condition.read`, `user/Condition.rs`, …): all are granted", run: moduleUserScopes},
+			{id: "g10_unauthorized_access", checks: "a Patient without a token: 401", run: moduleUnauthorizedAccess},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
+			{id: "g10_encounter_context_us_core_7", checks: "`encounter` likewise", run: moduleEncounterContext},
+			{id: "g10_smart_style_url", checks: "`smart_style_url`, where there is JSON", run: moduleStyleURL},
+			{id: "g10_smart_need_patient_banner", checks: "`need_patient_banner`, also if it is false", run: moduleNeedsBanner},
+		}, g10Refresh()),
+	}
+}
+
+func g10EHRPatientPlan() testPlan {
+	v := fromEHR(infernoVariant("", &infernoSymmetric))
+	return testPlan{
+		name: "Inferno: g10_ehr_patient_launch_stu2_2",
+		text: "Opened by the EHR, with a scope for the patient alone.",
+		variants: alone(func(p *relyingParty) {
+			v.become(p)
+			p.scope = "launch openid fhirUser offline_access patient/Patient.rs"
+		}),
+		modules: []testModule{
+			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
+			{id: "g10_patient_scope", checks: "`patient/Patient.rs` is granted, and for no other patient", run: modulePatientScope},
+		},
+	}
+}
+
+func moduleCapabilities(names ...string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		p.checkCapabilities(append(
+			names, "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect", "permission-offline",
+			"authorize-post", "permission-v1", "permission-v2",
+		))
+	}
+}
+
+func modulePatientScopes(p *relyingParty) {
+	for _, permission := range []string{"read", "rs"} {
+		p.scope = scopeOf("launch/patient openid fhirUser offline_access", "patient", permission)
+		p.checkGranted()
+	}
+}
+
+func moduleUserScopes(p *relyingParty) {
+	for _, permission := range []string{"read", "rs"} {
+		p.scope = scopeOf("launch openid fhirUser offline_access", "user", permission)
+		p.checkGranted()
+	}
+}
+
+// checkGranted launches, and checks that all scopes are granted.
+func (p *relyingParty) checkGranted() *signInFlow {
+	p.t.Helper()
+	f := p.launched()
+	if !sameWords(f.tokens.Scope, p.scope) {
+		p.t.Errorf("granted %q", f.tokens.Scope)
+	}
+	return f
+}
+
+func moduleUnauthorizedAccess(p *relyingParty) {
+	if r := p.Get("/fhir/Patient/"+patientID, ""); r.StatusCode != http.StatusUnauthorized {
+		p.t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+func modulePatientContext(p *relyingParty) {
+	f := p.launched()
+	p.checkRecord(f.tokens.AccessToken, "Patient/"+f.tokens.Patient)
+}
+
+func moduleEncounterContext(p *relyingParty) {
+	f := p.launched()
+	p.checkRecord(f.tokens.AccessToken, "Encounter/"+f.tokens.Encounter)
+}
+
+func modulePatientScope(p *relyingParty) {
+	f := p.checkGranted()
+	if r := p.Get("/fhir/Patient/inferno-bob", f.tokens.AccessToken); r.StatusCode == http.StatusOK {
+		p.t.Error("another patient can be read")
+	}
+}
+
+func moduleStyleURL(p *relyingParty) {
+	var style map[string]any
+	p.readJSON(p.Get(strings.TrimPrefix(p.launched().tokens.StyleURL, issuer), ""), &style)
+}
+
+func moduleNeedsBanner(p *relyingParty) {
+	if p.launched().tokens.NeedsBanner == nil {
+		p.t.Error("no need_patient_banner")
+	}
+}
+
+func moduleRefreshedPatient(p *relyingParty) {
+	got := p.exchange(formOfRefresh(p.launched().tokens.Refresh, ""))
+	p.checkRecord(got.AccessToken, "Patient/"+got.Patient)
+}
+
+func moduleInvalidRefresh(p *relyingParty) {
+	f := p.launched()
+	p.refusedToken(formOfRefresh(unguessable(), ""), refusals, "invalid_grant")
+	p.refusedToken(formOfRefresh(unguessable(), f.tokens.Scope), refusals, "invalid_grant")
+}
+
+func moduleUnrestrictedAccess(p *relyingParty) {
+	p.scope = scopeOf("launch/patient openid fhirUser offline_access", "patient", "rs")
+	token := p.checkGranted().tokens.AccessToken
+	for _, name := range ofPatients {
+		if status := p.Get("/fhir/"+name+"?patient="+patientID, token).StatusCode; status != http.StatusOK {
+			p.t.Errorf("%s: status %d", name, status)
+		}
+	}
+}
+
+const limitedScope = "openid launch/patient patient/Patient.rs patient/Condition.rs"
+
+// limited launches; on the consent page, the person takes observations out.
+func (p *relyingParty) limited() *signInFlow {
+	p.t.Helper()
+	p.scope = limitedScope + " patient/Observation.rs"
+	offered := false
+	f := p.selecting(p.launch(), func(box string) bool {
+		isObservation := strings.HasPrefix(box, "patient/Observation.rs")
+		offered = offered || isObservation
+		return !isObservation
+	})
+	if !offered {
+		p.t.Error("observations cannot be taken out")
+	}
+	return f
+}
+
+func moduleLimitedScope(p *relyingParty) {
+	if f := p.limited(); !sameWords(f.tokens.Scope, limitedScope) {
+		p.t.Errorf("granted %q", f.tokens.Scope)
+	}
+}
+
+func moduleLimitedPatient(p *relyingParty) {
+	f := p.limited()
+	p.checkRecord(f.tokens.AccessToken, "Patient/"+f.tokens.Patient)
+}
+
+func moduleRestrictedAccess(p *relyingParty) {
+	token := p.limited().tokens.AccessToken
+	for _, name := range ofPatients {
+		want := []int{http.StatusUnauthorized, http.StatusForbidden}
+		if name == "Condition" {
+			want = []int{http.StatusOK}
+		}
+		if status := p.Get("/fhir/"+name+"?patient="+patientID, token).StatusCode; !slices.Contains(want, status) {
+			p.t.Errorf("%s: status %d", name, status)
+		}
+	}
+}
+
+// moduleConsentPage checks that the page has a box for each scope that may be refused.
+func moduleConsentPage(p *relyingParty) {
+	var boxes []string
+	p.selecting(p.launch(), func(box string) bool {
+		boxes = append(boxes, box)
+		return true
+	})
+	for _, scope := range []string{"offline_access", "patient/*.rs"} {
+		if !slices.ContainsFunc(boxes, func(box string) bool { return strings.HasPrefix(box, scope) }) {
+			p.t.Errorf("no box for %s: %q", scope, boxes)
+		}
+	}
+}
+
+func g10SubScopesPlan() testPlan {
+	return testPlan{
+		name:     "Inferno: (g)(10), sub-scopes",
+		text:     "Scopes by category, such as `patient/Condition.rs?category=…|problem-list-item`.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: []testModule{
+			{id: "g10_smart_granular_scope_selection", checks: "`patient/Condition.rs` and `patient/Observation.rs` asked for: the person can give each sub-resource scope, and the whole of neither is granted", run: moduleGranularSelection},
+			{id: "us_core_v610_smart_granular_scopes_1", checks: "of those asked for, the person gives the scopes of Inferno's first group, and these are granted", run: moduleGranularGroup(granularGroup1)},
+			{id: "us_core_v610_smart_granular_scopes_2", checks: "likewise the second group", run: moduleGranularGroup(granularGroup2)},
+			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group01", checks: "four categories are granted; a search finds them, and nothing else can be read", run: moduleSubScopes("encounter-diagnosis", "health-concern", "laboratory", "social-history")},
+			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group02", checks: "four others: likewise", run: moduleSubScopes("problem-list-item", "vital-signs", "survey", "sdoh")},
+		},
+	}
+}
+
+// moduleSubScopes asks for the scopes of categories, and looks at what can be searched and read.
+func moduleSubScopes(codes ...string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		p.scope = "launch/patient openid fhirUser offline_access patient/Patient.rs"
+		granted := map[string][]string{}
+		for _, c := range categories {
+			if slices.Contains(codes, c.code) {
+				p.scope += " patient/" + c.resourceType + ".rs?category=" + c.system + "|" + c.code
+				granted[c.resourceType] = append(granted[c.resourceType], "inferno-"+c.code)
+			}
+		}
+		q := p.launch() // what the person refused in the modules before stays refused until they give it
+		q.Set("scope", p.scope)
+		p.selecting(q, func(string) bool { return true })
+		token := p.checkGranted().tokens.AccessToken
+		for resourceType, want := range granted {
+			if got := p.found(token, resourceType); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				p.t.Errorf("found %q, wanted %q", got, want)
+			}
+		}
+		for _, c := range categories {
+			r := p.Get("/fhir/"+c.resourceType+"/inferno-"+c.code, token)
+			if readable := r.StatusCode == http.StatusOK; readable != slices.Contains(codes, c.code) {
+				p.t.Errorf("%s: status %d", c.code, r.StatusCode)
+			}
+		}
+	}
+}
+
+// found are the ids of the patient's resources of a type, sorted.
+func (p *relyingParty) found(token, resourceType string) (ids []string) {
+	p.t.Helper()
+	var bundle struct {
+		Entry []struct{ Resource fhirResource }
+	}
+	r := p.Get("/fhir/"+resourceType+"?patient="+patientID, token)
+	body := gatewaytest.Read(p.t, r)
+	if err := json.Unmarshal([]byte(body), &bundle); err != nil || r.StatusCode != http.StatusOK {
+		p.t.Fatalf("status %d, %v: %s", r.StatusCode, err, body)
+	}
+	for _, e := range bundle.Entry {
+		ids = append(ids, e.Resource.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// fhirResource is what all resources have.
+type fhirResource struct {
+	Type string `json:"resourceType"`
+	ID   string `json:"id"`
+}
+
+// resource is the resource of a response, which must be 200.
+func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
+	p.t.Helper()
+	body := gatewaytest.Read(p.t, r)
+	if err := json.Unmarshal([]byte(body), &resource); err != nil || r.StatusCode != http.StatusOK {
+		p.t.Errorf("status %d, %v: %s", r.StatusCode, err, body)
+	}
+	return resource
+}
+
+// checkRecord checks that a token lets one read a resource.
+func (p *relyingParty) checkRecord(token, reference string) {
+	p.t.Helper()
+	if got := p.resource(p.Get("/fhir/"+reference, token)); got.Type+"/"+got.ID != reference {
+		p.t.Errorf("%+v, wanted %s", got, reference)
+	}
+}
+
+const (
+	conditionCategory   = "?category=http://terminology.hl7.org/CodeSystem/condition-category|"
+	observationCategory = "?category=http://terminology.hl7.org/CodeSystem/observation-category|"
+	usCoreCodes         = "?category=http://hl7.org/fhir/us/core/CodeSystem/"
+)
+
+// granularScopes are what people must be able to choose, by the name of the page's box.
+var granularScopes = map[string]string{
+	"Condition.rs problem-list-item":   conditionCategory + "problem-list-item",
+	"Condition.rs health-concern":      usCoreCodes + "condition-category|health-concern",
+	"Condition.rs encounter-diagnosis": conditionCategory + "encounter-diagnosis",
+	"Observation.rs laboratory":        observationCategory + "laboratory",
+	"Observation.rs vital-signs":       observationCategory + "vital-signs",
+	"Observation.rs social-history":    observationCategory + "social-history",
+	"Observation.rs survey":            observationCategory + "survey",
+	"Observation.rs sdoh":              usCoreCodes + "us-core-category|sdoh",
+	"Observation.rs clinical-test":     usCoreCodes + "us-core-observation-category|clinical-test",
+}
+
+// Inferno's groups of them (SMART App Launch with fine-grained scopes).
+var (
+	granularGroup1 = []string{"Condition.rs encounter-diagnosis", "Condition.rs health-concern", "Observation.rs laboratory", "Observation.rs social-history"}
+	granularGroup2 = []string{"Condition.rs problem-list-item", "Observation.rs vital-signs", "Observation.rs survey", "Observation.rs sdoh"}
+)
+
+const resourceLevelScope = "launch/patient openid fhirUser offline_access patient/Condition.rs patient/Observation.rs patient/Patient.rs"
+
+// selecting answers the consent page with what the person wants of its boxes.
+func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *signInFlow {
+	p.t.Helper()
+	p.flowOf(q, p.ask(q)) // signs in
+	q.Set("prompt", "consent")
+	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // there is one patient to pick
+	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
+	form := servertest.ReadForm(gatewaytest.Read(p.t, page))
+	for name := range form.Fields {
+		if box, ok := strings.CutPrefix(name, "may "); ok && !wanted(box) {
+			form.Fields.Del(name)
+		}
+	}
+	form.Fields.Set("decision", "allow")
+	return p.flowOf(q, p.follow(p.Post(form.Action, form.Fields)))
+}
+
+// moduleGranularSelection has the person give each sub-resource scope alone, in turn.
+func moduleGranularSelection(p *relyingParty) {
+	for wanted, query := range granularScopes {
+		resource, _, _ := strings.Cut(wanted, " ")
+		q := p.launch()
+		q.Set("scope", resourceLevelScope)
+		f := p.selecting(q, func(box string) bool {
+			_, part, isPart := strings.Cut(box, " ")
+			return !isPart || strings.HasSuffix(wanted, " "+part) || !strings.HasPrefix(box, "patient/"+resource)
+		})
+		want := strings.Replace(resourceLevelScope, "patient/"+resource, "patient/"+resource+query, 1)
+		if !sameWords(f.tokens.Scope, want) {
+			p.t.Errorf("%s: granted %q", wanted, f.tokens.Scope)
+		}
+		if again := p.exchange(formOfRefresh(f.tokens.Refresh, "")); again.Scope != f.tokens.Scope {
+			p.t.Errorf("%s: refreshed as %q", wanted, again.Scope)
+		}
+	}
+}
+
+// moduleGranularGroup asks for all sub-resource scopes, of which the person gives some.
+func moduleGranularGroup(group []string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		scope, given := "openid launch/patient", map[string]bool{}
+		for name, query := range granularScopes {
+			resource, _, _ := strings.Cut(name, " ")
+			scope += " patient/" + resource + query
+		}
+		want := "openid launch/patient"
+		for _, name := range group {
+			resource, _, _ := strings.Cut(name, " ")
+			want += " patient/" + resource + granularScopes[name]
+			given["patient/"+resource+granularScopes[name]] = true
+		}
+		q := p.launch()
+		q.Set("scope", scope)
+		if f := p.selecting(q, func(box string) bool { return given[box] }); !sameWords(f.tokens.Scope, want) {
+			p.t.Errorf("granted %q, wanted %q", f.tokens.Scope, want)
+		}
+	}
 }

@@ -1,11 +1,14 @@
 package conformance
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // signInFlow is the outcome of one sign-in.
@@ -198,5 +201,228 @@ func checkStandardClaims(t testing.TB, claims map[string]any) {
 		if !ok {
 			t.Errorf("claim %s: %v", name, value)
 		}
+	}
+}
+
+// tokenResponse is the response of the token endpoint.
+type tokenResponse struct {
+	launchContext
+
+	AccessToken string          `json:"access_token"`
+	TokenType   string          `json:"token_type"`
+	ExpiresIn   json.RawMessage `json:"expires_in"`
+	Scope       string          `json:"scope"`
+	IDToken     string          `json:"id_token"`
+	Refresh     string          `json:"refresh_token"`
+	Error       string          `json:"error"`
+	Description string          `json:"error_description"`
+}
+
+// tokenRequest is a request to the token endpoint, authenticated by the client's
+// method. The method "" authenticates nobody.
+func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request {
+	p.t.Helper()
+	switch p.client.method {
+	case "client_secret_post":
+		form.Set("client_secret", p.client.secret)
+		form.Set("client_id", p.client.id)
+	case "none":
+		form.Set("client_id", p.client.id)
+	case "private_key_jwt":
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", p.assertion(nil))
+	}
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	if p.client.method == "client_secret_basic" {
+		r.SetBasicAuth(url.QueryEscape(p.client.id), url.QueryEscape(p.client.secret))
+	}
+	return r
+}
+
+// assertion is a client assertion with the claims that Inferno sends: no iat.
+func (p *relyingParty) assertion(change map[string]any) string {
+	p.t.Helper()
+	audience := p.audience
+	if audience == "" {
+		audience = issuer + "/oauth2/token"
+	}
+	claims := map[string]any{
+		"iss": p.client.id, "sub": p.client.id, "aud": audience, "jti": unguessable(),
+		"exp": time.Now().Add(5 * time.Minute).Unix(),
+	}
+	maps.Copy(claims, change)
+	key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
+	return josetest.SignClaims(p.t, key, josetest.Header{"typ": "JWT"}, claims)
+}
+
+// atToken sends a form to the token endpoint and checks what holds for all of its
+// responses: JSON, not to be stored (RFC 6749 §5.1).
+func (p *relyingParty) atToken(form url.Values) (int, *tokenResponse) {
+	p.t.Helper()
+	return p.tokensOf(p.Send(p.tokenRequest("/oauth2/token", form)))
+}
+
+func (p *relyingParty) tokensOf(r *http.Response) (int, *tokenResponse) {
+	p.t.Helper()
+	body, tokens := []byte(gatewaytest.Read(p.t, r)), new(tokenResponse)
+	if err := json.Unmarshal(body, tokens); err != nil {
+		p.t.Fatalf("status %d: %v: %s", r.StatusCode, err, body)
+	}
+	kind, store := r.Header.Get("Content-Type"), r.Header.Get("Cache-Control")
+	if kind != "application/json" || store != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		p.t.Errorf("Content-Type %q, Cache-Control %q, Pragma %q", kind, store, r.Header.Get("Pragma"))
+	}
+	return r.StatusCode, tokens
+}
+
+func (p *relyingParty) codeForm(code string) url.Values {
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {p.client.redirectURI}}
+	if p.pkce {
+		form.Set("code_verifier", codeVerifier)
+	}
+	return form
+}
+
+func formOfRefresh(token, scope string) url.Values {
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
+	if scope != "" {
+		form.Set("scope", scope)
+	}
+	return form
+}
+
+// exchange checks the response to a token request that must succeed.
+func (p *relyingParty) exchange(form url.Values) *tokenResponse {
+	p.t.Helper()
+	status, tokens := p.atToken(form)
+	if status != http.StatusOK || tokens.Error != "" || tokens.AccessToken == "" || !strings.EqualFold(tokens.TokenType, "Bearer") {
+		p.t.Fatalf("status %d: %+v", status, tokens)
+	}
+	var seconds int
+	if err := json.Unmarshal(tokens.ExpiresIn, &seconds); err != nil || seconds <= 0 || bytes.ContainsRune(tokens.ExpiresIn, '"') {
+		p.t.Errorf("expires_in %s", tokens.ExpiresIn)
+	}
+	return tokens
+}
+
+// refusedToken checks the response to a token request that must fail (RFC 6749 §5.2).
+func (p *relyingParty) refusedToken(form url.Values, statuses []int, codes ...string) {
+	p.t.Helper()
+	status, got := p.atToken(form)
+	if !slices.Contains(statuses, status) || !slices.Contains(codes, got.Error) || !errorText.MatchString(got.Description) || got.AccessToken != "" {
+		p.t.Errorf("status %d: %+v", status, got)
+	}
+}
+
+// parameters returns the parameters of an authorization response that must use the
+// given response mode. The other modes must carry nothing: no code, token or error
+// (OpenID Connect Core §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
+func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Values {
+	p.t.Helper()
+	ways := map[string]url.Values{"query": a.query, "fragment": a.fragment, "form_post": a.form}
+	for way, values := range ways {
+		if way != mode && len(values) > 0 {
+			p.t.Errorf("%v came by %s", values, way)
+		}
+	}
+	if len(ways[mode]) == 0 {
+		p.t.Fatalf("nothing came by %s: status %d, %s", mode, a.status, a.page)
+	}
+	for name, values := range ways[mode] {
+		if len(values) > 1 {
+			p.t.Errorf("%s came %d times", name, len(values))
+		}
+	}
+	return ways[mode]
+}
+
+// mode is the response mode of both success and error.
+func (p *relyingParty) mode() string {
+	switch {
+	case p.responseMode != "":
+		return p.responseMode
+	case p.responseType == "code":
+		return "query"
+	}
+	return "fragment"
+}
+
+// granted checks the authorization response to a request that must succeed.
+func (p *relyingParty) granted(q url.Values, a *authorizationResponse) url.Values {
+	p.t.Helper()
+	got := p.parameters(a, p.mode())
+	p.checkStateAndIssuer(q, got)
+	if got.Get("error") != "" {
+		p.t.Fatalf("refused: %v", got)
+	}
+	words := strings.Fields(p.responseType)
+	want := map[string]bool{
+		"code": slices.Contains(words, "code"), "access_token": slices.Contains(words, "token"),
+		"token_type": slices.Contains(words, "token"), "expires_in": slices.Contains(words, "token"), "id_token": slices.Contains(words, "id_token"),
+	}
+	for name, wanted := range want {
+		if got.Has(name) != wanted {
+			p.t.Errorf("%s in the answer: %t", name, !wanted)
+		}
+	}
+	if code := got.Get("code"); want["code"] && (bitsOf(code) < 128 || !unescaped.MatchString(code)) {
+		p.t.Errorf("code %q: %.0f bits", code, bitsOf(code))
+	}
+	return got
+}
+
+func (p *relyingParty) checkStateAndIssuer(q, got url.Values) {
+	p.t.Helper()
+	if got.Get("state") != q.Get("state") || got.Has("state") != q.Has("state") {
+		p.t.Errorf("state %q, sent %q", got["state"], q["state"])
+	}
+	if got.Get("iss") != issuer {
+		p.t.Errorf("iss %q", got["iss"])
+	}
+}
+
+// unescaped matches what some clients put into a form without escaping it.
+var unescaped = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// bitsOf estimates the entropy of a text by how often its characters occur in it.
+func bitsOf(text string) (bits float64) {
+	counts := map[rune]float64{}
+	for _, r := range text {
+		counts[r]++
+	}
+	for _, n := range counts {
+		bits -= n * math.Log2(n/float64(len(text)))
+	}
+	return bits
+}
+
+var errorText = regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]*$`)
+
+// refused checks the authorization response to a request that must fail with one of
+// the given errors (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+func (p *relyingParty) refused(q url.Values, a *authorizationResponse, mode string, codes ...string) {
+	p.t.Helper()
+	got := p.parameters(a, mode)
+	p.checkStateAndIssuer(q, got)
+	if !slices.Contains(codes, got.Get("error")) {
+		p.t.Errorf("error %q, not one of %q", got.Get("error"), codes)
+	}
+	if !errorText.MatchString(got.Get("error_description")) {
+		p.t.Errorf("error_description %q", got.Get("error_description"))
+	}
+	for name := range got {
+		if !slices.Contains([]string{"error", "error_description", "error_uri", "state", "iss"}, name) {
+			p.t.Errorf("%s beside the error", name)
+		}
+	}
+}
+
+// shownError checks that a request ends at an error page, without a redirect.
+func (p *relyingParty) shownError(a *authorizationResponse) {
+	p.t.Helper()
+	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link does not work") || a.query != nil || a.form != nil {
+		p.t.Errorf("status %d, query %v, form %v: %s", a.status, a.query, a.form, a.page)
 	}
 }

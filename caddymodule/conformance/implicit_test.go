@@ -1,5 +1,7 @@
 package conformance
 
+import ()
+
 // implicitPlans are the implicit plan with its two response types, and the modules
 // about userinfo, which run with `id_token token` alone.
 func implicitPlans(name, mode, text string) []testPlan {
@@ -24,4 +26,13 @@ func implicitPlans(name, mode, text string) []testPlan {
 
 func implicitPlan() []testPlan {
 	return implicitPlans("oidcc-implicit-certification-test-plan", "", "Answers come in the fragment, and so do errors, but for a missing `response_type`, where nobody said that they should.")
+}
+
+func formPostPlans() []testPlan {
+	basic := basicPlan()
+	basic.name = "oidcc-formpost-basic-certification-test-plan"
+	basic.text = "The basic plan with `response_mode=form_post`: answers and errors come in a posted form, and by no other way."
+	basic.variants = both(func(p *relyingParty) { p.responseMode = "form_post" })
+	return append([]testPlan{basic}, implicitPlans("oidcc-formpost-implicit-certification-test-plan", "form_post",
+		"The implicit plan with `response_mode=form_post`.")...)
 }

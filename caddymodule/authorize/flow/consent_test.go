@@ -1,9 +1,12 @@
 package flow_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -335,5 +338,288 @@ func TestConsentAfterProvider(t *testing.T) {
 	}
 	if u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%s", u)
+	}
+}
+
+const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
+
+// choosing is a browser before a server that asks for consent.
+func choosing(t *testing.T, change func(*authorize.Config)) *servertest.Browser {
+	t.Helper()
+	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		consentRequired(c)
+		c.Clients[0].Scopes = []string{"user/*.cruds", "offline_access", "demo.read"}
+		c.Clients[4].IntrospectAll = true
+		if change != nil {
+			change(c)
+		}
+	}))
+}
+
+// giving answers the consent page that an answer leads to: with all of its boxes as they
+// are, changed as the person likes.
+func giving(b *servertest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
+	b.T.Helper()
+	page, _ := b.OpenForm(r)
+	form := servertest.TickedForm(page)
+	change(form)
+	return servertest.Location(b.T, b.Post("/oauth2/consent", form))
+}
+
+// untick takes these boxes out.
+func untick(names ...string) func(url.Values) {
+	return func(form url.Values) {
+		for _, name := range names {
+			form.Del("may " + name)
+		}
+	}
+}
+
+func asking(scope string, change url.Values) url.Values {
+	q := servertest.Request(url.Values{"scope": {scope}})
+	maps.Copy(q, change)
+	return q
+}
+
+// Who presses the button at once gives what was asked for, to the letter.
+func TestConsentToAll(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"openid user/*.rs", "user/*.cruds user/Condition.read offline_access", "user/Observation.rs?category=laboratory%7C demo.read"} {
+		b := choosing(t, nil)
+		servertest.Equal(t, b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())).Scope, scope)
+	}
+}
+
+// What is given is what the token says, now and later, wherever it is asked; and the next
+// request is answered with it.
+func TestConsentToLess(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, scope string
+		unticked    []string
+		want        string
+	}{
+		{"a category", "openid user/Condition.rs offline_access", []string{"user/Condition.rs health-concern", "user/Condition.rs encounter-diagnosis"}, "openid user/Condition.rs" + problemList + " offline_access"},
+		{"a category, by SMART 1", "openid user/Condition.read offline_access", []string{"user/Condition.read health-concern", "user/Condition.read encounter-diagnosis"}, "openid user/Condition.rs" + problemList + " offline_access"},
+		{"reading", "openid user/Observation.cruds offline_access", []string{"user/Observation.cruds write"}, "openid user/Observation.rs offline_access"},
+		{"one of two scopes", "openid user/Device.rs user/Patient.rs offline_access", []string{"user/Device.rs"}, "openid user/Patient.rs offline_access"},
+		{"nothing of a scope", "openid user/Condition.rs user/Patient.rs offline_access", []string{
+			"user/Condition.rs health-concern", "user/Condition.rs encounter-diagnosis", "user/Condition.rs problem-list-item",
+		}, "openid user/Patient.rs offline_access"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := choosing(t, nil)
+			q := asking(tt.scope, nil)
+			first := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), untick(tt.unticked...)))
+			for name, answer := range map[string]servertest.TokenResponse{
+				"code": first, "refresh": b.Refresh(first.Refresh, nil), "next request": b.Redeem(servertest.Location(t, b.Authorize(q))),
+			} {
+				if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
+					t.Errorf("%s: scope %q, wanted %q: %+v", name, answer.Scope, tt.want, answer)
+				}
+			}
+			next := b.Redeem(servertest.Location(t, b.Authorize(q)))
+			for _, token := range []string{next.AccessToken, next.Refresh} {
+				got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush"))
+				if got["active"] != true || got["scope"] != tt.want {
+					t.Errorf("introspection: %v", got)
+				}
+			}
+		})
+	}
+}
+
+// A scope for everything is given by kinds of data.
+func TestConsentByKind(t *testing.T) {
+	t.Parallel()
+	b := choosing(t, nil)
+	q := asking("openid user/*.cruds offline_access", nil)
+	first := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), func(form url.Values) {
+		for name := range form {
+			kept := strings.HasSuffix(name, " AllergyIntolerance") || strings.HasSuffix(name, " insurance")
+			if strings.HasPrefix(name, "may user/*.cruds ") && !kept && name != "may user/*.cruds read" {
+				form.Del(name)
+			}
+		}
+	}))
+	if want := "openid user/AllergyIntolerance.rs user/Coverage.rs user/Claim.rs user/ExplanationOfBenefit.rs offline_access"; first.Scope != want {
+		t.Fatalf("scope %q", first.Scope)
+	}
+	servertest.Equal(t, b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
+	next := b.Redeem(servertest.Location(t, b.Authorize(q)))
+	servertest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
+}
+
+// The page shows what the person gave before, and who gives less again ends what had more.
+func TestConsentLessAgain(t *testing.T) {
+	t.Parallel()
+	b := choosing(t, nil)
+	scope := "openid user/Condition.rs offline_access"
+	wide := b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick("user/Condition.rs health-concern")))
+	again := asking(scope, url.Values{"prompt": {"consent"}})
+	page, _ := b.OpenForm(b.Authorize(again))
+	if form := servertest.TickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
+		t.Errorf("offered: %v", form)
+	}
+	narrow := b.Redeem(giving(b, b.Authorize(again), untick("user/Condition.rs encounter-diagnosis")))
+	if narrow.Scope != "openid user/Condition.rs"+problemList+" offline_access" {
+		t.Fatalf("scope %q", narrow.Scope)
+	}
+	servertest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
+	servertest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
+	b.Allow(b.Authorize(again), "*") // more
+	servertest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
+}
+
+// A consent is stored in the form that other gateways and later versions read.
+func TestStoredConsentsAreStable(t *testing.T) {
+	t.Parallel()
+	durable := store.NewMemory(0, 0)
+	b := choosing(t, func(c *authorize.Config) { c.Durable = durable })
+	q := asking("openid user/*.rs demo.read", nil)
+	giving(b, b.SignIn(q, "alice", "right"), untick("demo.read"))
+	keys, err := durable.List(t.Context(), "consent:")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	value, err := durable.Get(t.Context(), keys[0])
+	var stored map[string]any
+	if err != nil || json.Unmarshal(value, &stored) != nil {
+		t.Fatalf("%s, %v", value, err)
+	}
+	approvals, _ := stored["approvals"].([]any)
+	for _, a := range approvals {
+		delete(a.(map[string]any), "at")
+	}
+	text, err := json.Marshal(stored)
+	if want := `{"approvals":[{"granted":["openid","user/*.rs"],"seen":["openid","user/*.rs","demo.read"]}],"client_id":"app","user":"alice","v":1}`; string(text) != want || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// The page says whose records, and offers nothing whose context is missing.
+func TestConsentSaysWhose(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, fhirUser string
+		pick           string
+		want           string
+	}{
+		{"one's own", "Patient/ada", "", "<legend>Your health records</legend>"},
+		{"of whom a clinician picked", "Practitioner/alice", "ada", "<legend>Health records of Ada Lovelace</legend>"},
+		{"of whom one acts for", "RelatedPerson/mum", "", "<legend>Health records of Bob Brown</legend>"},
+		{"of nobody", "", "", "<legend>Health records of everybody you have access to</legend>"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := servertest.NewLaunching(t, &servertest.FHIRServer{}, tt.fhirUser, consentRequired)
+			r := b.SignIn(asking("openid launch/patient patient/*.rs user/*.rs", nil), "alice", "right")
+			if servertest.Location(t, r).Path == "/oauth2/select_patient" {
+				r = b.Get(servertest.Location(t, r).String())
+			}
+			if tt.pick != "" {
+				sealed := servertest.Field(t, servertest.Body(t, r), "request")
+				r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {tt.pick}})
+			}
+			page, _ := b.OpenForm(r)
+			if !strings.Contains(page, tt.want) {
+				t.Errorf("page %s", page)
+			}
+			if offered := slices.Contains(servertest.Boxes(page), "may patient/*.rs"); offered == (tt.fhirUser == "") {
+				t.Errorf("a patient's records are offered: %t", offered)
+			}
+		})
+	}
+}
+
+// What is given for a time ends then, and is asked for again.
+func TestConsentForATime(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	tests := []struct {
+		name      string
+		days      string
+		until     time.Duration // the refresh tokens' end
+		expiresIn int           // of an access token 10 minutes before that
+	}{
+		{"as long as the configuration has it", "", 60 * day, 3600},
+		{"30 days", "30", 30 * day, 600},
+		{"one day", "1", day, 600},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := choosing(t, func(c *authorize.Config) { c.RefreshTokenLifetime = 60 * day; c.SessionLifetime = 30 * day })
+				q := asking("openid offline_access", nil)
+				choose := func(form url.Values) { form.Set("days", tt.days) }
+				token := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), choose)).Refresh
+				time.Sleep(tt.until - 10*time.Minute)
+				before := b.Refresh(token, nil)
+				if before.ExpiresIn != tt.expiresIn {
+					t.Errorf("before: %+v", before)
+				}
+				if tt.days != "" { // a later grant ends as soon
+					later := b.Redeem(servertest.Location(t, b.Authorize(q)))
+					time.Sleep(10 * time.Minute)
+					if got := b.Refresh(later.Refresh, nil); later.Refresh == "" || got.Error != "invalid_grant" {
+						t.Errorf("%+v, then %+v", later, got)
+					}
+					servertest.Equal(t, outcome(t, b, url.Values{"scope": {"openid offline_access"}}), "consent", "the next request")
+					servertest.Equal(t, outcome(t, b, nil), "code", "the next request without offline_access")
+				}
+				time.Sleep(10 * time.Minute)
+				servertest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "afterwards")
+			})
+		})
+	}
+}
+
+// Who now gives access for a shorter time ends what was given for a longer one.
+func TestConsentForAShorterTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := choosing(t, nil)
+		q := asking("openid offline_access", url.Values{"prompt": {"consent"}})
+		long := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), untick()))
+		giving(b, b.Authorize(q), func(form url.Values) { form.Set("days", "1") })
+		long = b.Refresh(long.Refresh, nil)
+		time.Sleep(25 * time.Hour)
+		if got := b.Refresh(long.Refresh, nil); long.Refresh == "" || got.Error != "invalid_grant" {
+			t.Errorf("%+v, then %+v", long, got)
+		}
+	})
+}
+
+// The times to choose are shorter than the configuration's, and no form can choose another.
+func TestConsentTimesAreBounded(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		lifetime time.Duration
+		want     string
+	}{
+		{365 * 24 * time.Hour, "Until I end it, 365 days at most; 90 days; 30 days; 1 day"},
+		{90 * 24 * time.Hour, "Until I end it, 90 days at most; 30 days; 1 day"},
+		{24 * time.Hour, "Until I end it, 1 day at most"},
+		{90 * time.Minute, "Until I end it, 2 hours at most"},
+	}
+	for _, tt := range tests {
+		b := choosing(t, func(c *authorize.Config) { c.RefreshTokenLifetime = tt.lifetime })
+		page, sealed := b.OpenForm(b.SignIn(asking("openid offline_access", nil), "alice", "right"))
+		var times []string
+		for part := range strings.SplitSeq(page, `<input type="radio"`) {
+			_, text, _ := strings.Cut(part, "<span>")
+			text, _, _ = strings.Cut(text, "<")
+			times = append(times, text)
+		}
+		if got := strings.Join(times[1:], "; "); got != tt.want {
+			t.Errorf("%s: %s", tt.lifetime, got)
+		}
+		form := servertest.Decision(sealed, "allow")
+		form.Set("may offline_access", "yes")
+		form.Set("days", "400")
+		servertest.WantStatus(t, b.Post("/oauth2/consent", form), http.StatusBadRequest, tt.lifetime)
 	}
 }

@@ -64,45 +64,6 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 	}
 }
 
-// "Token, scope without openid | 302 to redirect_uri with fragment access_token,
-// token_type=bearer, expires_in, state. No ID token and no refresh token."
-// "Token, scope with openid | … id_token, access_token, …"
-func TestTokenFlow(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name  string
-		scope string
-		want  []string
-	}{
-		{"scope without openid", "demo.read", []string{"access_token", "token_type", "expires_in", "state", "iss"}},
-		{"scope with openid", "openid demo.read", []string{"id_token", "access_token", "token_type", "expires_in", "state", "iss"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
-			u := b.Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {tt.scope}, "nonce": {"n"}}))
-			if u.RawQuery != "" {
-				t.Errorf("the values are returned in the fragment, never in the query string: %s", u)
-			}
-			_, raw, _ := strings.Cut(u.String(), "#")
-			var names []string
-			for pair := range strings.SplitSeq(raw, "&") {
-				names = append(names, strings.SplitN(pair, "=", 2)[0])
-			}
-			if strings.Join(names, " ") != strings.Join(tt.want, " ") {
-				t.Errorf("fragment has %v, want %v", names, tt.want)
-			}
-			f, err := url.ParseQuery(raw)
-			if err != nil || f.Get("token_type") != "bearer" || f.Get("expires_in") != "3600" || f.Get("state") != "s" {
-				t.Errorf("fragment %v, %v", f, err)
-			}
-			if f.Has("id_token") {
-				servertest.CheckIDToken(b, f.Get("id_token"), f.Get("access_token"), "n")
-			}
-		})
-	}
-}
-
 // "When no scope is requested, openid is used", and what is granted otherwise.
 func TestGrantedScope(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
@@ -207,5 +208,247 @@ func TestQuestionWithoutDecision(t *testing.T) {
 		b.Answer(servertest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
 		servertest.WantStatus(t, b.Post(path, servertest.Decision(sealed, "")), http.StatusBadRequest, path)
+	}
+}
+
+// What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
+// §3.1.2.1, §3.1.2.6).
+func TestIDTokenHint(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		signedIn string // "" for nobody
+		prompt   string
+		change   func(hint string) string
+		want     string
+	}{
+		{"the same person", "alice", "", nil, "code"},
+		{"the same person, without a page", "alice", "none", nil, "code"},
+		{"another person", "bob", "", nil, "page"},
+		{"another person, without a page", "bob", "none", nil, "login_required"},
+		{"nobody", "", "", nil, "page"},
+		{"nobody, without a page", "", "none", nil, "login_required"},
+		{"a hint that is no token", "alice", "", func(string) string { return "x" }, "invalid_request"},
+		{"a hint with another signature", "alice", "", func(h string) string { return h[:len(h)-8] + "AAAAAAAA" }, "invalid_request"},
+		{"a hint of nobody's signature", "alice", "none", func(h string) string {
+			_, rest, _ := strings.Cut(h, ".")
+			payload, _, _ := strings.Cut(rest, ".")
+			return "eyJhbGciOiJub25lIn0." + payload + "."
+		}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := servertest.New(t, nil)
+			hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
+			b := servertest.NewBrowser(t, server)
+			if tt.signedIn != "" {
+				b.SignIn(servertest.Request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
+			}
+			if tt.change != nil {
+				hint = tt.change(hint)
+			}
+			servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}), tt.want)
+		})
+	}
+}
+
+func TestExpiredIDTokenHint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		hint := b.Tokens(nil).IDToken
+		time.Sleep(2 * time.Hour)
+		servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}), "code")
+	})
+}
+
+// A hint whose key is no longer kept proves nobody to be that person.
+func TestIDTokenHintOfForgottenKey(t *testing.T) {
+	t.Parallel()
+	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		c.Keys = keyring.New(new(authorizetest.Storage), "keys.json", c.Logger)
+	}))
+	hint := url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	servertest.Equal(t, outcome(t, b, hint), "page", "signed in")
+	servertest.WantCode(t, b.Answer(servertest.Request(hint)), "signed in anew")
+}
+
+// An access token is not a hint, and neither is an ID token of another client.
+func TestIDTokenHintOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	answer := b.Tokens(nil)
+	servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}), "invalid_request", "access token")
+	q := servertest.Request(servertest.PKCE())
+	q.Set("client_id", "strict")
+	q.Set("id_token_hint", answer.IDToken)
+	servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
+}
+
+// Issuers that share their keys do not share their people.
+func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
+	servertest.Equal(t, outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
+}
+
+// Whoever signs in, another person than the one asked for is not told to the client.
+func TestAnotherPersonSignsIn(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	for name, asked := range map[string]url.Values{
+		"id_token_hint": {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
+		"claims":        {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
+	} {
+		u := servertest.Location(t, servertest.NewBrowser(t, server).SignIn(servertest.Request(asked), "bob", "other"))
+		if q := u.Query(); q.Get("error") != "login_required" || q.Has("code") {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+}
+
+// The sign-in page begins with the name that is hinted at.
+func TestSignInPageHint(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	for name, asked := range map[string]url.Values{
+		"login_hint":            {"login_hint": {"alice"}},
+		"id_token_hint":         {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
+		"the sub that is asked": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
+	} {
+		b := servertest.NewBrowser(t, server)
+		if page, _ := b.OpenForm(b.Authorize(servertest.Request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
+			t.Errorf("%s: %s", name, page)
+		}
+	}
+	b := servertest.NewBrowser(t, server)
+	if page, _ := b.OpenForm(b.Authorize(servertest.Request(url.Values{"login_hint": {`"><script>x`}}))); strings.Contains(page, "<script>x") {
+		t.Error("login_hint is not escaped")
+	}
+}
+
+const endSession = "https://login.hospital.example/logout"
+
+// sharedPC is a browser in which Alice of a provider is signed in.
+func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*authorizetest.Provider, *servertest.Browser) {
+	t.Helper()
+	alice := authorizetest.Person{Subject: "1", Claims: map[string]any{"preferred_username": "alice", "email": "alice@hospital.example"}}
+	bob := authorizetest.Person{Subject: "2", Claims: map[string]any{"preferred_username": "bob"}}
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.Metadata, s.People = map[string]any{"end_session_endpoint": endSession}, []authorizetest.Person{alice, bob}
+	})
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		idp.Domains = []string{"hospital.example"}
+		if change != nil {
+			change(idp, c)
+		}
+	}))
+	servertest.Federate(b, nil)
+	if !b.SignedIn() {
+		t.Fatal("not signed in")
+	}
+	return p, b
+}
+
+// wantAnother checks that a response signs Alice out at the provider and here, and then leads to the provider with a login_hint.
+func wantAnother(t *testing.T, p *authorizetest.Provider, b *servertest.Browser, out *url.URL, hint string) {
+	t.Helper()
+	q := out.Query()
+	if !strings.HasPrefix(out.String(), endSession+"?") || q.Get("client_id") == "" || q.Get("post_logout_redirect_uri") != servertest.Issuer+"/oauth2/logout/hospital" {
+		t.Fatalf("not signed out at the provider: %s", out)
+	}
+	if b.SignedIn() {
+		t.Error("still signed in here")
+	}
+	b.Follow(b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(q.Get("state"))))
+	asked := p.Requests(authorizetest.Authorization)
+	if got := asked[len(asked)-1].Form.Get("login_hint"); got != hint {
+		t.Errorf("login_hint %q, want %q", got, hint)
+	}
+}
+
+// The next person at a shared computer is not led into the sign-in of the one before, whatever makes the provider be asked.
+func TestNextPersonSignsInAsThemselves(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		asked url.Values
+		hint  string // sent to the provider afterwards
+	}{
+		{"prompt=select_account", url.Values{"prompt": {"select_account"}}, ""},
+		{"prompt=select_account for who is signed in", url.Values{"prompt": {"select_account"}, "login_hint": {"ALICE"}}, ""},
+		{"prompt=login for another", url.Values{"prompt": {"login"}, "login_hint": {"bob"}}, "bob"},
+		{"max_age for another", url.Values{"max_age": {"0"}, "login_hint": {"bob"}}, "bob"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
+			page, sealed := b.OpenForm(b.Authorize(servertest.Request(tt.asked)))
+			servertest.WantText(t, page, "Continue as alice", "Use another account")
+			wantAnother(t, p, b, servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other"))), tt.hint)
+		})
+	}
+}
+
+// A request that any site may have sent the browser with signs nobody out, and who is signed in can sign in again.
+func TestLoginHintSignsNobodyOut(t *testing.T) {
+	t.Parallel()
+	p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
+	_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}, "login_hint": {"bob"}})))
+	if !b.SignedIn() {
+		t.Error("signed out")
+	}
+	b.Follow(b.Post("/oauth2/select_account", servertest.Decision(sealed, "continue")))
+	asked := p.Requests(authorizetest.Authorization)
+	last := asked[len(asked)-1].Form
+	servertest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
+}
+
+// Who signs in again as themselves is not asked which account, nor is anybody where no page may be shown.
+func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
+	t.Parallel()
+	for name, asked := range map[string]url.Values{
+		"the user name":     {"prompt": {"login"}, "login_hint": {"Alice"}},
+		"the address":       {"prompt": {"login"}, "login_hint": {"alice@hospital.example"}},
+		"the subject there": {"prompt": {"login"}, "login_hint": {"1"}},
+		"no name":           {"prompt": {"login"}},
+		"no page":           {"prompt": {"none"}, "max_age": {"0"}, "login_hint": {"bob"}},
+		"another way":       {"prompt": {"login"}, "login_hint": {"bob"}, "identity_provider": {"local"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, b := sharedPC(t, nil)
+			to := servertest.Location(t, b.Authorize(servertest.Request(asked)))
+			if to.Path == "/oauth2/select_account" || !b.SignedIn() {
+				t.Errorf("sent to %s", to)
+			}
+		})
+	}
+}
+
+// Who types an address of a provider at which somebody else is signed in means to sign in as themselves.
+func TestTypedAddressOfAnother(t *testing.T) {
+	t.Parallel()
+	p, b := sharedPC(t, nil)
+	next := func(address string) *url.URL {
+		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
+		to, err := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {address}}).Location()
+		servertest.NoError(t, err)
+		return to
+	}
+	servertest.Equal(t, next("alice@hospital.example").Path, "/oauth2/login/hospital")
+	wantAnother(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
+}
+
+// A provider is given the ID token as a hint where it is kept, so that it need not ask whether to sign out.
+func TestUseAnotherAccountByKeptToken(t *testing.T) {
+	t.Parallel()
+	_, b := sharedPC(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
+	out := servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
+	if strings.Count(out.Query().Get("id_token_hint"), ".") != 2 {
+		t.Errorf("no hint: %s", out)
 	}
 }

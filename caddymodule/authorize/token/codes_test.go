@@ -3,6 +3,7 @@ package token_test
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // A code is used once, and of many tries at once exactly one succeeds. What it
@@ -197,32 +199,77 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// Of several exchanges of one code exactly one wins, even if another one has ended its tokens
+// Of several exchanges of one code, or uses of one refresh token, exactly one wins, even if another one has ended its tokens
 // before it reads whether they still stand.
-func TestCodeReplayedBeforeTheReads(t *testing.T) {
+func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
-	late := &lateReads{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = late }))
-	form := servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil)
-	replayed := 0
-	late.between = func() { replayed = b.Post("/oauth2/token", form).StatusCode }
-	if won := b.Post("/oauth2/token", form).StatusCode; won != http.StatusOK || replayed != http.StatusBadRequest {
-		t.Errorf("first exchange: %d, the one in between: %d", won, replayed)
+	for name, grant := range map[string]func(b *servertest.Browser) url.Values{
+		"a code": func(b *servertest.Browser) url.Values {
+			return servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil)
+		},
+		"a refresh token": func(b *servertest.Browser) url.Values {
+			return servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			late := &lateReads{Store: store.NewMemory(0, 0)}
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+				servertest.Refreshing(c)
+				c.Store, c.RefreshTokenGrace = late, -1
+			}))
+			form := grant(b)
+			replayed := 0
+			late.between = func() { replayed = b.Post("/oauth2/token", form).StatusCode }
+			if won := b.Post("/oauth2/token", form).StatusCode; won != http.StatusOK || replayed != http.StatusBadRequest {
+				t.Errorf("first: %d, the one in between: %d", won, replayed)
+			}
+		})
 	}
 }
 
-// Likewise of several uses of one refresh token.
-func TestRefreshTokenReplayedBeforeTheReads(t *testing.T) {
+// An access token is of the client that it was given to: not of a later client with the same client_id, nor of the client
+// once it may no longer get such tokens.
+func TestTokenIsOfClientGeneration(t *testing.T) {
 	t.Parallel()
-	late := &lateReads{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
-		c.Store, c.RefreshTokenGrace = late, -1
-	}))
-	form := servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil)
-	replayed := 0
-	late.between = func() { replayed = b.Post("/oauth2/token", form).StatusCode }
-	if won := b.Post("/oauth2/token", form).StatusCode; won != http.StatusOK || replayed != http.StatusBadRequest {
-		t.Errorf("first use: %d, the one in between: %d", won, replayed)
+	server := func(change func(app, service *authorize.Client)) *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) {
+			app, service := &c.Clients[0], &c.Clients[4]
+			app.Generation, service.Generation = 1, 1
+			change(app, service)
+		})
+	}
+	first := server(func(_, _ *authorize.Client) {})
+	b := servertest.NewBrowser(t, first)
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}})
+	r.SetBasicAuth("service", "hush")
+	tokens := map[string]string{
+		"service": servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken,
+		"app":     b.Tokens(nil).AccessToken,
+	}
+	for name, tt := range map[string]struct {
+		change       func(app, service *authorize.Client)
+		app, service bool
+	}{
+		"the same clients":   {func(_, _ *authorize.Client) {}, true, true},
+		"another app":        {func(app, _ *authorize.Client) { app.Generation = 2 }, false, true},
+		"an app without one": {func(app, _ *authorize.Client) { app.Generation = 0 }, false, true},
+		"another service":    {func(_, service *authorize.Client) { service.Generation = 2 }, true, false},
+		"a service no longer": {func(_, service *authorize.Client) {
+			service.GrantTypes, service.Secret, service.RedirectURIs = nil, "", []string{servertest.Callback}
+		}, true, false},
+	} {
+		s := server(tt.change)
+		for client, want := range map[string]bool{"app": tt.app, "service": tt.service} {
+			claims := b.Claims(tokens[client])
+			text := func(name string) string { text, _ := claims[name].(string); return text }
+			holder, err := s.Holder(t.Context(), tokenclaim.AccessToken{
+				ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
+				CredentialHash: text("credential_hash"), ACR: text("acr"),
+			})
+			if err != nil || (holder != nil) != want {
+				t.Errorf("%s: the token of %s: %+v, %v", name, client, holder, err)
+			}
+		}
 	}
 }

@@ -1,9 +1,13 @@
 package token
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -21,5 +25,40 @@ func TestEmptyGrantType(t *testing.T) {
 		if g.check(c, grantTypes) == nil {
 			t.Errorf("%s: allowed", name)
 		}
+	}
+}
+
+// Without a person, what everybody gave would end.
+func TestNobodyEndsNothing(t *testing.T) {
+	t.Parallel()
+	for _, clientID := range []string{"", "app"} {
+		if err := new(Revoker).EndApps(t.Context(), "", clientID); !errors.Is(err, ErrUnknownHolder) {
+			t.Errorf("%q: %v", clientID, err)
+		}
+	}
+}
+
+// TestGraceByClocksThatDiffer asks a gateway whose clock is behind that of the one which replaced a refresh token.
+func TestGraceByClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		grace time.Duration
+		want  tokenState
+	}{
+		{"without a grace period", 0, reusedToken},
+		{"within it", time.Second, retriedToken},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			fs := &families{durable: store.NewMemory(0, 0)}
+			fs.RefreshGrace, fs.Outages = test.grace, func() []store.Outage { return nil }
+			f := &refreshFamily{Grant: &Grant{Family: strings.Repeat("A", familyIDSize)}, Key: []byte("key")}
+			first := f.first(time.Now())
+			f.rotate(first, time.Now().Add(time.Minute))
+			if got := fs.state(f, first); got != test.want {
+				t.Errorf("state %v, want %v", got, test.want)
+			}
+		})
 	}
 }

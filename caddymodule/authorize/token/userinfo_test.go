@@ -107,16 +107,6 @@ func TestUserinfoByForm(t *testing.T) {
 	}
 }
 
-func TestUserinfoOfRemovedUser(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	token := b.Tokens(nil).AccessToken
-	b.Server = servertest.New(t, func(c *authorize.Config) { c.Users = c.Users[1:] })
-	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("status %d", r.StatusCode)
-	}
-}
-
 func TestUserinfoOfClient(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))

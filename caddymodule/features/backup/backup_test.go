@@ -167,7 +167,7 @@ func codeAt(t *testing.T, r *http.Response) string {
 
 // What is in a store of several gateways is not backed up here, and a backup that fails is not taken for whole.
 func TestBackupRefused(t *testing.T) {
-	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tdurable_store memory")
+	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tstore memory")
 	app, err := fhirbase.Find[*fhirapp.App](shared.Context)
 	if err != nil {
 		t.Fatal(err)

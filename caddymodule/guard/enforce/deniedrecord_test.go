@@ -1,7 +1,6 @@
 package enforce_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -460,10 +459,7 @@ func TestDeniedTotal(t *testing.T) {
 			g := deniedWorld(t, denied).withRules(rules.rule)
 			g.server.OmitsTotals = true
 			for next := target; next != ""; {
-				var b bundle
-				if err := json.NewDecoder(g.get(access.Holder{Scope: "system/*.rs"}, next).Body).Decode(&b); err != nil {
-					t.Fatal(err)
-				}
+				b := decoded[bundle](t, g.get(access.Holder{Scope: "system/*.rs"}, next))
 				next = b.next()
 				answers[n] += fmt.Sprintf("%d entries, total %d\n", len(b.Entry), b.total())
 			}

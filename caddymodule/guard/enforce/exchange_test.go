@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,6 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -140,6 +143,24 @@ func (b bundle) next() string {
 	return ""
 }
 
+// decoded is what an answer has in JSON.
+func decoded[T any](t *testing.T, response *http.Response) (v T) {
+	t.Helper()
+	if err := json.NewDecoder(response.Body).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// expectStatus reports an answer with another status, and what it says.
+func expectStatus(t *testing.T, got *http.Response, want int) {
+	t.Helper()
+	if got.StatusCode != want {
+		text, _ := io.ReadAll(got.Body)
+		t.Errorf("status %d, want %d: %s", got.StatusCode, want, text)
+	}
+}
+
 // found are the references of all that a search answers, over all pages, sorted.
 func (g *gateway) found(h access.Holder, target string) []string {
 	g.t.Helper()
@@ -219,9 +240,7 @@ func TestRead(t *testing.T) {
 		{"the context of one scope with the constraint of another", access.Holder{Scope: "user/Observation.r?category=http://c|vital-signs patient/Observation.r?category=http://c|laboratory", Patient: "a", User: clinician.User}, "Observation/b1", 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newGateway(t, records...).get(tt.holder, tt.target); got.StatusCode != tt.status {
-				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
-			}
+			expectStatus(t, newGateway(t, records...).get(tt.holder, tt.target), tt.status)
 		})
 	}
 }
@@ -275,4 +294,236 @@ func TestSearch(t *testing.T) {
 		{"a clinician", clinician, "Observation", "Observation/a1 Observation/a2 Observation/b1"},
 		{"a clinician's pages", clinician, "Observation?_count=1", "Observation/a1 Observation/a2 Observation/b1"},
 	})
+}
+
+// TestBody is over bodies that can be judged, and those that cannot.
+func TestBody(t *testing.T) {
+	t.Parallel()
+	const own = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}`
+	for _, tt := range []struct {
+		name, target, media, encoding, body string
+		status                              int
+	}{
+		{"FHIR JSON", "Observation", "application/fhir+json", "", own, 201},
+		{"JSON", "Observation", "application/json;charset=UTF-8", "", own, 201},
+		{"not compressed", "Observation", "application/fhir+json", "identity", own, 201},
+		{"compressed", "Observation", "application/fhir+json", "gzip", own, 415},
+		{"XML", "Observation", "application/fhir+xml", "", own, 415},
+		{"no type", "Observation", "", "", own, 415},
+		{"another charset", "Observation", "application/fhir+json; charset=utf-16", "", own, 415},
+		{"as long as may be", "Observation", "application/fhir+json", "", own + strings.Repeat(" ", 200-len(own)), 201},
+		{"too long", "Observation", "application/fhir+json", "", own + strings.Repeat(" ", 201-len(own)), 413},
+		{"a form", "Observation/_search", "application/x-www-form-urlencoded", "", "_id=a1", 200},
+		{"a form that is said to be JSON", "Observation/_search", "application/fhir+json", "", "_id=a1", 415},
+		{"a parameter that is refused in a form", "Observation/_search", "application/x-www-form-urlencoded", "", "_filter=x", 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, records...)
+			g.Limits = server.Limits{Body: 200}
+			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/"+tt.target, strings.NewReader(tt.body))
+			r.Header.Set("Content-Type", tt.media)
+			r.Header.Set("Content-Encoding", tt.encoding)
+			expectStatus(t, g.send(patientA, r), tt.status)
+		})
+	}
+}
+
+// TestBase checks that nothing is asked of the FHIR server for paths that are not below the base.
+func TestBase(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	g.server.Seen = func(r *http.Request) { t.Errorf("%s was asked for", r.URL.Path) }
+	for _, path := range []string{"/fhir/R40/Observation/a1", "/fhir/R4Observation/a1", "/fhir", "/Observation/a1"} {
+		got := g.send(access.Holder{Scope: "system/*.rs"}, httptest.NewRequest(http.MethodGet, path, nil))
+		if got.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, got.StatusCode)
+		}
+	}
+}
+
+// What is wrong with the body of a search is told as of a search.
+func TestSearchBody(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("code=x"))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	response := g.send(patientA, r)
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "application/x-www-form-urlencoded") {
+		t.Errorf("%d %s", response.StatusCode, text)
+	}
+}
+
+// TestAccept checks that what was judged is JSON, or is refused before anything is done.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	const xml = "application/fhir+xml"
+	for _, tt := range []struct {
+		name, request, accept, body string
+		status                      int
+	}{
+		{"nothing", "GET Observation/a1", "", "", 200},
+		{"what cannot be read", "GET Observation/a1", ";", "", 200},
+		{"anything", "GET Observation/a1", "*/*", "", 200},
+		{"any application", "GET Observation/a1", "application/*;q=0.1", "", 200},
+		{"FHIR JSON", "GET Observation/a1", "application/fhir+json; fhirVersion=4.0", "", 200},
+		{"JSON", "GET Observation/a1", "application/json", "", 200},
+		{"HAPI's client", "GET Observation/a1", "application/fhir+xml;q=1.0, application/fhir+json;q=1.0, application/xml+fhir;q=0.9", "", 200},
+		{"XML", "GET Observation/a1", xml, "", 406},
+		{"XML, and JSON never", "GET Observation/a1", xml + ", application/fhir+json;q=0", "", 406},
+		{"Turtle", "GET Observation/a1", "text/turtle", "", 406},
+		{"JSON by parameter", "GET Observation/a1?_format=application/fhir%2Bjson", xml, "", 200},
+		{"XML by parameter", "GET Observation/a1?_format=xml", "application/fhir+json", "", 406},
+		{"XML by a form", "POST Observation/_search", "*/*", "_format=xml", 406},
+		{"a version", "GET Observation/a1/_history/1", xml, "", 406},
+		{"a history", "GET Observation/a1/_history", xml, "", 406},
+		{"a search", "GET Observation", xml, "", 406},
+		{"an operation", "GET Patient/a/$everything", xml, "", 406},
+		{"a write", "POST Observation", xml, observation("", "Patient/a", ""), 406},
+		{"a deletion", "DELETE Observation/a1", xml, "", 406},
+		{"a batch", "POST ", xml, fmt.Sprintf(batchOf, "batch", ""), 406},
+		{"another's record", "GET Observation/b1", xml, "", 406},
+		{"none's record", "GET Observation/none", xml, "", 406},
+		{"a Binary in XML", "GET Binary/a1", xml, "", 406},
+		{"a Binary in XML by parameter", "GET Binary/a1?_format=xml", "", "", 406},
+		{"a Binary as it is, in XML", "GET Binary/a1", "text/xml", "", 200},
+		{"Binaries", "GET Binary", "application/pdf", "", 406},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, writable...)
+			g.server.Seen = func(r *http.Request) {
+				if tt.status == 406 {
+					t.Errorf("%s %s reaches the server", r.Method, r.URL)
+				}
+			}
+			method, target, _ := strings.Cut(tt.request, " ")
+			r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(tt.body))
+			r.Header.Set("Accept", tt.accept)
+			r.Header.Set("Content-Type", "application/fhir+json")
+			if strings.HasSuffix(target, "_search") {
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			if got := g.send(patientA, r).StatusCode; got != tt.status {
+				t.Errorf("status %d", got)
+			}
+		})
+	}
+}
+
+// TestAcceptOfPage checks a link to a page.
+func TestAcceptOfPage(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	next := g.nextOf(g.get(patientA, "Observation?_count=1"))
+	r := httptest.NewRequest(http.MethodGet, strings.TrimPrefix(next, "https://gateway.example"), nil)
+	r.Header.Set("Accept", "application/fhir+xml")
+	if got := g.send(patientA, r).StatusCode; got != 406 || next == "" {
+		t.Errorf("%s: %d", next, got)
+	}
+}
+
+// TestReadersWriteNothing checks that who may read everything changes nothing.
+func TestReadersWriteNothing(t *testing.T) {
+	t.Parallel()
+	const changed = `{"resourceType":"Observation","id":"b1","status":"amended","subject":{"reference":"Patient/b"}}`
+	for _, scope := range []string{"system/*.rs", "system/Observation.rs"} {
+		g := newGateway(t, records...)
+		g.server.Seen = func(r *http.Request) { t.Errorf("%s: %s %s was asked for", scope, r.Method, r.URL) }
+		for _, request := range []string{"DELETE Observation/b1", "PUT Observation/b1", "POST Observation", "PATCH Observation/b1", "DELETE Observation?_id=b1", "PUT Observation?_id=b1"} {
+			got := g.written(writing{holder: access.Holder{Scope: scope}, request: request, body: changed})
+			if got.StatusCode != http.StatusForbidden {
+				t.Errorf("%s: %s: status %d", scope, request, got.StatusCode)
+			}
+		}
+	}
+}
+
+// TestFormIsRead checks that a search by POST does not pass before its form is read.
+func TestFormIsRead(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("_include=Observation:subject"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response := g.send(access.Holder{Scope: "system/Observation.rs"}, r)
+	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || strings.Contains(text, `"resourceType":"Patient"`) {
+		t.Errorf("status %d: %s", response.StatusCode, text)
+	}
+}
+
+// TestOperationOff checks that nobody calls an operation that a site has taken away.
+func TestOperationOff(t *testing.T) {
+	t.Parallel()
+	off, err := operation.ParseOperation("$meta", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := operating(t, off)
+	for _, h := range []access.Holder{clinician, patientA} {
+		if got := g.get(h, "Observation/a1/$meta"); got.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: status %d", h.Scope, got.StatusCode)
+		}
+	}
+}
+
+// TestNeeded is over resources that are a patient's because others are.
+func TestNeeded(t *testing.T) {
+	t.Parallel()
+	binary := func(id, context string) string {
+		return `{"resourceType":"Binary","id":"` + id + `","securityContext":{"reference":"` + context + `"}}`
+	}
+	both := access.Holder{Scope: "patient/*.r user/*.r", Patient: "a", User: interaction.Reference{Type: "Patient", ID: "b"}, UserPatient: "b"}
+	resources := append([]string{
+		binary("patient", "Patient/a"), binary("record", "Observation/a1"), binary("another", "Observation/b1"),
+		binary("binary", "Binary/record"), binary("nothing", "Observation/none"), binary("shared", "Practitioner/alice"),
+		binary("swapped", "Observation/swapped"), binary("unheard", "Unheard/a1"), binary("dots", "Observation/.."),
+	}, records...)
+	for _, tt := range []struct {
+		name, target string
+		holder       access.Holder
+		status       int
+	}{
+		{"the patient's", "patient", patientA, 200},
+		{"a record's", "record", patientA, 200},
+		{"another's record's", "another", patientA, 404},
+		{"what depends on another in turn", "binary", patientA, 404},
+		{"what is not there", "nothing", patientA, 404},
+		{"what is everybody's", "shared", patientA, 200},
+		{"what the server has swapped", "swapped", patientA, 404},
+		{"a type that FHIR does not have", "unheard", patientA, 404},
+		{"a dot segment", "dots", patientA, 404},
+		{"a record of the other of two patients", "another", both, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, resources...)
+			own := answering(`{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`)
+			g.server.Answers = map[string]http.HandlerFunc{"Observation/swapped": own, "Unheard/a1": own, "Observation/..": own, "Observation": own}
+			expectStatus(t, g.get(tt.holder, "Binary/"+tt.target), tt.status)
+		})
+	}
+}
+
+// TestProvenanceOfTwo checks that a Provenance which names another's record beside an own one reaches neither.
+func TestProvenanceOfTwo(t *testing.T) {
+	t.Parallel()
+	provenance := func(id, first, second string) string {
+		return `{"resourceType":"Provenance","id":"` + id + `","target":[{"reference":"` + first + `"},{"reference":"` + second + `"}]}`
+	}
+	g := newGateway(t, append(slices.Clone(writable), provenance("own", "Patient/a", "Observation/a1"), provenance("patients", "Patient/a", "Patient/b"),
+		provenance("record", "Patient/a", "Observation/b1"), provenance("records", "Observation/a1", "Observation/b1"))...)
+	for id, want := range map[string]int{"own": 200, "patients": 404, "record": 404, "records": 404} {
+		for _, at := range []string{"", "/_history/1", "/_history"} {
+			if got := g.get(patientA, "Provenance/"+id+at).StatusCode; got != want {
+				t.Errorf("%s%s: %d", id, at, got)
+			}
+		}
+	}
+	for _, target := range []string{"Provenance?patient=Patient/a", "Observation?_id=a1&_revinclude=Provenance:target", "Patient?_revinclude=Provenance:target"} {
+		body, _ := io.ReadAll(g.get(patientA, target).Body)
+		if text := string(body); !strings.Contains(text, `"own"`) || strings.Contains(text, `"patients"`) || strings.Contains(text, `"record"`) || strings.Contains(text, `"records"`) {
+			t.Errorf("%s: %s", target, text)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package enforce_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -191,6 +193,13 @@ func TestExportNeedsAsync(t *testing.T) {
 	}
 }
 
+// exportedFile is the address of the first file that the status of a job names.
+func (g *gateway) exportedFile(h access.Holder, job string) string {
+	g.t.Helper()
+	m := decoded[struct{ Output []struct{ URL string } }](g.t, g.send(h, asked("GET", job)))
+	return m.Output[0].URL
+}
+
 // export begins an export, and returns the job's address.
 func (g *gateway) export(h access.Holder, target string) string {
 	g.t.Helper()
@@ -205,4 +214,308 @@ func (g *gateway) export(h access.Holder, target string) string {
 // asked is a request for a link.
 func asked(method, address string) *http.Request {
 	return httptest.NewRequest(method, strings.TrimPrefix(address, "https://gateway.example"), nil)
+}
+
+func TestExportFile(t *testing.T) {
+	t.Parallel()
+	all, one := access.Holder{Scope: "system/*.rs"}, access.Holder{Scope: "system/Patient.rs"}
+	ofAll := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"
+	const patients = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Patient\",\"id\":\"b\"}\n"
+	for _, tt := range []struct {
+		name      string
+		by, other access.Holder
+		accept    string
+		method    string
+		want      string
+		status    int
+	}{
+		{"of one type", one, one, "", "GET", patients, 200},
+		{"of one type, in another format", one, one, "text/plain", "GET", patients, 200},
+		{"of all types", all, all, "", "GET", ofAll, 200},
+		{"of all types, in another format", all, all, "text/plain", "GET", ofAll, 200},
+		{"of one type, in the format of resources", one, one, "application/fhir+json", "GET", patients, 200},
+		{"of all types, in the format of resources", all, all, "application/fhir+json", "GET", ofAll, 200},
+		{"of all types, in XML", all, all, "application/fhir+xml", "GET", ofAll, 200},
+		{"of all types, as libraries ask", all, all, "application/json, text/plain, */*", "GET", ofAll, 200},
+		{"of all types, as browsers ask", all, all, "text/html, application/xml;q=0.9, */*;q=0.8", "GET", ofAll, 200},
+		{"by another token", one, all, "", "GET", "", 404},
+		{"by HEAD", one, one, "", "HEAD", "", 200},
+		{"by another method", one, one, "", "POST", "", 404},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g := exporting(t, &query)
+			file := g.exportedFile(tt.by, g.export(tt.by, "$export"))
+			r := asked(tt.method, file)
+			if tt.accept != "" {
+				r.Header.Set("Accept", tt.accept)
+			}
+			got := g.send(tt.other, r)
+			text, err := io.ReadAll(got.Body)
+			if err != nil || got.StatusCode != tt.status || tt.status == 200 && string(text) != tt.want {
+				t.Errorf("status %d, %q, %v", got.StatusCode, text, err)
+			}
+			if tt.status == 200 && got.Header.Get("Content-Type") != "application/fhir+ndjson" {
+				t.Errorf("Content-Type %q", got.Header.Get("Content-Type"))
+			}
+		})
+	}
+}
+
+// TestExportFileWithheld checks that what is no file of the type is not passed.
+func TestExportFileWithheld(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		status int
+	}{
+		{"in XML", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `<Binary xmlns="http://hl7.org/fhir"/>`)
+		}, 502},
+		{"an array", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[]`) }, 502},
+		{"a line without a type", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"a"}`) }, 502},
+		{"a Binary of something else", answering(wrapped("text/plain", lines)), 502},
+		{"a Binary of something that is none", answering(wrapped("ndjson", "<Patient/>")), 502},
+		{"gone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 404},
+		{"failed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, 503},
+		{"in JSON", answering(`{"resourceType":"Binary"}`), 502},
+		{"compressed", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+ndjson")
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, lines)
+		}, 502},
+		{"with a line that is too long", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+ndjson")
+			if _, err := io.WriteString(w, `{"resourceType":"Patient","id":"a","language":"`+strings.Repeat("a", 3000)+`"}`); err == nil {
+				_, _ = io.WriteString(w, "\n"+lines)
+			}
+		}, 502},
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, 502},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			for _, scope := range []string{"system/Patient.rs", "system/*.rs"} {
+				g, h := exporting(t, &query), access.Holder{Scope: scope}
+				file := g.exportedFile(h, g.export(h, "$export"))
+				g.server.Answers["Binary/patients"] = tt.answer
+				g.Limits.Answer = 2000
+				got := g.send(h, asked("GET", file))
+				if text, _ := io.ReadAll(got.Body); got.StatusCode != tt.status || strings.Contains(string(text), "resourceType") {
+					t.Errorf("%s: status %d, want %d: %s", scope, got.StatusCode, tt.status, text)
+				}
+			}
+		})
+	}
+}
+
+// TestExportFileFormats checks that a file is NDJSON, however the FHIR server keeps or sends it.
+func TestExportFileFormats(t *testing.T) {
+	t.Parallel()
+	content := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"
+	for _, contentType := range []string{"application/fhir+ndjson", "application/ndjson", "ndjson"} {
+		for name, answer := range map[string]http.HandlerFunc{
+			"as its content": keptFile(contentType, content), "as a Binary in JSON": answering(wrapped(contentType, content)),
+		} {
+			t.Run(contentType+" "+name, func(t *testing.T) {
+				t.Parallel()
+				var query string
+				g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+				g.server.Answers["Binary/patients"] = answer
+				file := g.exportedFile(h, g.export(h, "$export?_outputFormat="+url.QueryEscape(contentType)))
+				got := g.send(h, asked("GET", file))
+				if text, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusOK || string(text) != content || got.Header.Get("Content-Type") != "application/fhir+ndjson" {
+					t.Errorf("status %d, %s: %s", got.StatusCode, got.Header.Get("Content-Type"), text)
+				}
+			})
+		}
+	}
+}
+
+// TestExportLenient checks that a format that is not supported is ignored if the client accepts that.
+func TestExportLenient(t *testing.T) {
+	t.Parallel()
+	query := "-"
+	r := kickOff("GET $export?_outputFormat=text/csv", "")
+	r.Header.Set("Prefer", "respond-async, handling=lenient")
+	if got := exporting(t, &query).send(access.Holder{Scope: "system/*.rs"}, r); got.StatusCode != http.StatusAccepted || query != "" {
+		t.Errorf("status %d, the server was asked %q", got.StatusCode, query)
+	}
+}
+
+// TestExportFileCut checks that a file that turns out to be none in its middle is broken off, and not taken for complete.
+func TestExportFileCut(t *testing.T) {
+	t.Parallel()
+	var query string
+	g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+	g.server.Answers["Binary/patients"] = func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n<html>\n")
+	}
+	file := g.exportedFile(h, g.export(h, "$export"))
+	defer func() {
+		if got, _ := recover().(error); !errors.Is(got, http.ErrAbortHandler) {
+			t.Errorf("the answer ended with %v", got)
+		}
+	}()
+	g.send(h, asked("GET", file))
+}
+
+func TestJob(t *testing.T) {
+	t.Parallel()
+	all := access.Holder{Scope: "system/*.rs"}
+	one := access.Holder{Scope: "system/Patient.rs"}
+	for _, tt := range []struct {
+		name      string
+		by, other access.Holder
+		method    string
+		manifest  string
+		status    int
+	}{
+		{"its status", one, one, "GET", finished, 200},
+		{"its status by another token", one, all, "GET", finished, 404},
+		{"its status by HEAD", one, one, "HEAD", finished, 200},
+		{"its end", one, one, "DELETE", finished, 202},
+		{"its end by another token", one, all, "DELETE", finished, 404},
+		{"another method", one, one, "POST", finished, 404},
+		{"a type that was not asked for", one, one, "GET", strings.Replace(finished, `"Patient"`, `"Observation"`, 1), 403},
+		{"any type where all are exported", all, all, "GET", strings.Replace(finished, `"Patient"`, `"Observation"`, 1), 200},
+		{"a file elsewhere", one, one, "GET", strings.Replace(finished, fhirtest.Address+"/Binary/patients", "https://store.example/patients", 1), 502},
+		{"no manifest", one, one, "GET", `[]`, 502},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var text string
+			g := exporting(t, &text)
+			address := g.export(tt.by, "$export")
+			poll := g.server.Answers["$export-poll-status"]
+			g.server.Answers["$export-poll-status"] = func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					answering(tt.manifest)(w, r)
+					return
+				}
+				poll(w, r)
+			}
+			expectStatus(t, g.send(tt.other, asked(tt.method, address)), tt.status)
+		})
+	}
+}
+
+// TestLinksApart checks that a link to one thing is none to another.
+func TestLinksApart(t *testing.T) {
+	t.Parallel()
+	var query string
+	g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+	job := g.export(h, "$export")
+	file := g.exportedFile(h, job)
+	for _, tt := range []struct{ name, link string }{
+		{"a job as a file", strings.Replace(job, "/_job/", "/_file/", 1)},
+		{"a job as a page", strings.Replace(job, "/_job/", "/_page/", 1)},
+		{"a file as a job", strings.Replace(file, "/_file/", "/_job/", 1)},
+		{"something else", "/fhir/R4/_job/61"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			expectStatus(t, g.send(h, asked("GET", tt.link)), http.StatusNotFound)
+		})
+	}
+}
+
+// TestJobRefused checks that no job is taken for begun that the server does not call so.
+func TestJobRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		status   int
+		location string
+		want     int
+	}{
+		{"answered at once", 200, fhirtest.Address + "/job", 400},
+		{"without an address", 202, "", 400},
+		{"with an address elsewhere", 202, "https://store.example/job", 502},
+		{"too many", 429, "", 429},
+		{"failed", 500, "", 500},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g := exporting(t, &query)
+			g.server.Answers["$export"] = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Location", tt.location)
+				w.WriteHeader(tt.status)
+			}
+			expectStatus(t, g.send(access.Holder{Scope: "system/*.rs"}, kickOff("GET $export", "")), tt.want)
+		})
+	}
+}
+
+// TestJobAtWork checks that of an answer about a job at work only how far it is comes through.
+func TestJobAtWork(t *testing.T) {
+	t.Parallel()
+	var text string
+	g, h := exporting(t, &text), access.Holder{Scope: "system/*.rs"}
+	address := g.export(h, "$export")
+	g.server.Answers["$export-poll-status"] = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Progress", "half")
+		w.Header().Set("Retry-After", "5")
+		w.Header().Set("Content-Location", fhirtest.Address+"/$export-poll-status?_jobId=1")
+		w.WriteHeader(http.StatusAccepted)
+	}
+	got := g.send(h, asked("GET", address))
+	if got.StatusCode != http.StatusAccepted || got.Header.Get("X-Progress") != "half" || got.Header.Get("Retry-After") != "5" || got.Header.Get("Content-Location") != "" {
+		t.Errorf("status %d, %v", got.StatusCode, got.Header)
+	}
+}
+
+// TestJobFromBeforeRules checks that links of an export that no rule has judged lead nowhere once a rule judges each resource.
+func TestJobFromBeforeRules(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]int{"deny resource.id == 'b'": http.StatusForbidden, "deny request.id == 'b'": http.StatusOK} {
+		var query string
+		g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+		job := g.export(h, "$export")
+		file := g.exportedFile(h, job)
+		g.withRules(rule)
+		for _, link := range []string{job, file} {
+			if got := g.send(h, asked("GET", link)); got.StatusCode != want {
+				t.Errorf("%s: %s: status %d, want %d", rule, link[:40], got.StatusCode, want)
+			}
+		}
+	}
+}
+
+// TestManifest checks that the end of an export has links of ours alone, and no member that nobody has judged.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope, target, rule string
+		deleted, errors           int
+	}{
+		{"of one type", "system/Patient.rs", "Patient/$export?_type=Patient", "allow false", 0, 1},
+		{"of all types", "system/*.rs", "$export", "allow false", 1, 1},
+		{"where a rule judges each resource", "system/*.rs", "$export", "deny resource.id == 'b'", 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g, h := exporting(t, &query).withRules(tt.rule), access.Holder{Scope: tt.scope}
+			text, err := io.ReadAll(g.send(h, asked("GET", g.export(h, tt.target))).Body)
+			if err != nil || strings.Contains(string(text), "backend.internal") {
+				t.Fatalf("%s, %v", text, err)
+			}
+			var m struct {
+				TransactionTime, Request string
+				RequiresAccessToken      bool
+				Output, Deleted, Error   []struct{ Type, URL string }
+			}
+			if err := json.Unmarshal(text, &m); err != nil {
+				t.Fatal(err)
+			}
+			if m.TransactionTime != "2026-01-01T00:00:00Z" || m.Request != "https://gateway.example/fhir/R4/"+tt.target || !m.RequiresAccessToken ||
+				len(m.Output) != 1 || m.Error == nil || len(m.Error) != tt.errors || len(m.Deleted) != tt.deleted {
+				t.Errorf("%s", text)
+			}
+		})
+	}
 }

@@ -1,13 +1,17 @@
 package enforce_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
@@ -156,6 +160,17 @@ func TestOperation(t *testing.T) {
 	}
 }
 
+// askedOfOperation is the query by which the server is asked for an operation; "-" until it is.
+func (g *gateway) askedOfOperation() *string {
+	asked := "-"
+	g.server.Seen = func(r *http.Request) {
+		if strings.Contains(r.URL.Path, "$") {
+			asked, _ = url.QueryUnescape(r.URL.RawQuery)
+		}
+	}
+	return &asked
+}
+
 // requestOf makes a request of "METHOD target".
 func requestOf(target, body string) *http.Request {
 	method, target, _ := strings.Cut(target, " ")
@@ -182,6 +197,360 @@ func TestNoAsync(t *testing.T) {
 			r.Header["Prefer"] = []string{"handling=strict, Respond-Async", "respond-async; wait=1"}
 			if got := g.send(h, r); got.StatusCode != http.StatusOK {
 				t.Errorf("%s: status %d", target, got.StatusCode)
+			}
+		}
+	}
+}
+
+// entriesOf are the references of a Bundle, over all pages.
+func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
+	g.t.Helper()
+	var all []string
+	for range 20 {
+		b := decoded[bundle](g.t, g.send(h, r))
+		for _, e := range b.Entry {
+			all = append(all, e.Resource.ResourceType+"/"+e.Resource.ID)
+			if !strings.HasPrefix(e.FullURL, "https://gateway.example/fhir/R4/") {
+				g.t.Errorf("fullUrl %s", e.FullURL)
+			}
+		}
+		if b.next() == "" {
+			slices.Sort(all)
+			return all
+		}
+		r = httptest.NewRequest(http.MethodGet, strings.TrimPrefix(b.next(), "https://gateway.example"), nil)
+	}
+	g.t.Fatal("the pages do not end")
+	return nil
+}
+
+// TestJudgedOperation checks that of what the server answers only what the scopes cover comes through.
+func TestJudgedOperation(t *testing.T) {
+	t.Parallel()
+	op, _ := operation.ParseOperation("$own", "patient", "r")
+	creating, _ := operation.ParseOperation("$creating", "patient", "c")
+	for _, tt := range []struct {
+		name, scope, target string
+		want                string
+	}{
+		{"all types", "patient/*.rs", "GET Patient/a/$everything", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"by POST", "patient/*.rs", "POST Patient/a/$everything", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"a type without a scope", "patient/Patient.rs", "GET Patient/a/$everything", "Patient/a"},
+		{"a type with r alone", "patient/Patient.rs patient/Observation.r", "GET Patient/a/$everything", "Patient/a"},
+		{"a constraint", "patient/Patient.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
+		{"named by what is hidden alone", "patient/Patient.rs patient/Practitioner.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
+		{"last observations", "patient/*.rs", "GET Observation/$lastn", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"a whole type, of all patients", "user/Patient.rs", "GET Patient/$everything", "Patient/a"},
+		{"one of the site's that creates", "patient/*.c", "POST Patient/$creating", ""},
+		{"one of the site's", "patient/*.r", "GET Patient/$own", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t, op, creating)
+			g.server.Answers["Patient/$creating"] = g.server.Answers["Patient/$own"]
+			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, requestOf(tt.target, ""))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestJudgedBeside checks that what belongs to no patient comes along only if nothing that is hidden could be what names
+// it: else it would tell of that.
+func TestJudgedBeside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope, answer string
+		want                string
+	}{
+		{"nothing is hidden", "patient/*.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a Practitioner/alice"},
+		{"another's record is", "patient/*.rs", searchset("Patient/a", "Practitioner/alice", "Observation/b1"), "Patient/a"},
+		{"types could be", "patient/Patient.rs patient/Practitioner.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
+		{"what is seen names it", "patient/*.rs", searchset("Observation/a1", "Practitioner/alice", "Observation/b1"), "Observation/a1 Practitioner/alice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			g.server.Answers["Patient/a/$everything"] = answering(tt.answer)
+			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a"}, requestOf("GET Patient/a/$everything", ""))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOperationForm checks that the server is asked for whole resources, which alone can be judged.
+func TestOperationForm(t *testing.T) {
+	t.Parallel()
+	op, _ := operation.ParseOperation("$own", "patient", "r")
+	g := operating(t, op)
+	g.server.Seen = func(r *http.Request) {
+		if r.URL.RawQuery != "code=a" {
+			t.Errorf("asked %s", r.URL.RawQuery)
+		}
+	}
+	expectStatus(t, g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"), http.StatusOK)
+}
+
+// linkedTo is a Bundle with a link to the next page.
+func linkedTo(bundle, self, next string) string {
+	return strings.Replace(bundle, `"entry":`, `"link":[{"relation":"self","url":"`+fhirtest.Address+self+`"},{"relation":"next","url":"`+next+`"}],"entry":`, 1)
+}
+
+// TestOperationOfPatient checks that operations that pick the latest are confined to the patient.
+func TestOperationOfPatient(t *testing.T) {
+	t.Parallel()
+	parent := access.Holder{Scope: "patient/*.rs user/*.rs", Patient: "a", UserPatient: "b"}
+	parent.User.Type, parent.User.ID = "Patient", "b"
+	one := access.Holder{Scope: "patient/*.rs", Patient: "a"}
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		target string
+		want   string // of the server's query; "-" if it is not asked
+		status int
+	}{
+		{"no patient named", one, "Observation/$lastn?max=2", "max=2&patient=Patient/a", 200},
+		{"the patient named", one, "Observation/$lastn?patient=a", "patient=Patient/a", 200},
+		{"the patient as a subject", one, "Observation/$lastn?subject=Patient/a", "patient=Patient/a", 200},
+		{"another patient named", one, "Observation/$lastn?patient=Patient/b", "-", 200},
+		{"both named", one, "Observation/$lastn?patient=a&subject=Patient/b", "-", 200},
+		{"both named at once", one, "Observation/$lastn?patient=a,b", "-", 200},
+		{"another's documents", one, "DocumentReference/$docref?patient=b", "-", 200},
+		{"documents", one, "DocumentReference/$docref", "patient=a", 200},
+		{"one of two patients", parent, "Observation/$lastn?patient=b", "patient=Patient/b", 200},
+		{"neither of two patients", parent, "Observation/$lastn", "-", 400},
+		{"a clinician", clinician, "Observation/$lastn?patient=b", "patient=b", 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			asked := g.askedOfOperation()
+			if got := g.get(tt.holder, tt.target); got.StatusCode != tt.status || *asked != tt.want {
+				t.Errorf("status %d, the server was asked %q, want %q", got.StatusCode, *asked, tt.want)
+			}
+		})
+	}
+}
+
+// TestOperationParameters checks that the parameters of a body are judged like those of a query.
+func TestOperationParameters(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		want       string
+	}{
+		{"none", `{"resourceType":"Parameters"}`, 200, "_count=50"},
+		{"allowed", `{"resourceType":"Parameters","parameter":[{"name":"start","valueDate":"2020-01-01"},{"name":"_count","valueInteger":5}]}`, 200, "start=2020-01-01&_count=5"},
+		{"not allowed", `{"resourceType":"Parameters","parameter":[{"name":"_filter","valueString":"a"}]}`, 403, "-"},
+		{"two values", `{"resourceType":"Parameters","parameter":[{"name":"start","valueDate":"2020-01-01","valueString":"a"}]}`, 400, "-"},
+		{"no primitive value", `{"resourceType":"Parameters","parameter":[{"name":"start","valuePeriod":{}}]}`, 400, "-"},
+		{"a resource", `{"resourceType":"Parameters","parameter":[{"name":"start","resource":{"resourceType":"Patient"}}]}`, 400, "-"},
+		{"no Parameters", `{"resourceType":"Patient"}`, 400, "-"},
+		{"no JSON", `<Parameters/>`, 400, "-"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			asked := g.askedOfOperation()
+			got := g.send(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("POST Patient/a/$everything", tt.body))
+			if got.StatusCode != tt.status || *asked != tt.want {
+				t.Errorf("status %d, the server was asked %q, want %d, %q", got.StatusCode, *asked, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+// TestOperationLinks checks that links in what an operation answers with are ours, where the answer passes too.
+func TestOperationLinks(t *testing.T) {
+	t.Parallel()
+	whole, _ := operation.ParseOperation("$own", "whole", "r")
+	instance, _ := operation.ParseOperation("$list", "instance", "r")
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		target string
+	}{
+		{"of a whole type", clinician, "Patient/$own"},
+		{"of a resource", access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$list"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t, whole, instance)
+			g.server.Answers[tt.target] = answering(linkedTo(searchset("Patient/a"), "/"+tt.target, fhirtest.Address+"?_getpages=1"))
+			var b bundle
+			if err := json.NewDecoder(g.get(tt.holder, tt.target).Body).Decode(&b); err != nil || !strings.HasPrefix(b.next(), "https://gateway.example/fhir/R4/_page/") {
+				t.Fatalf("%v, next %s", err, b.next())
+			}
+			g.server.Answers[""] = answering(searchset("Observation/a1"))
+			if text, _ := io.ReadAll(g.get(tt.holder, b.next()).Body); !strings.Contains(string(text), `"id":"a1"`) {
+				t.Errorf("next page: %s", text)
+			}
+		})
+	}
+}
+
+// TestPoliciesOperation checks that a site's rules hold for what operations answer with, too.
+func TestPoliciesOperation(t *testing.T) {
+	t.Parallel()
+	whole, _ := operation.ParseOperation("$own", "whole", "r")
+	writer := access.Holder{Scope: "user/*.cruds", User: clinician.User}
+	const observation = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		rules  string
+		target string
+		body   string
+		status int
+	}{
+		{"called at all", writer, "deny request.operation == '$everything'", "GET Patient/a/$everything", "", 403},
+		{"another", writer, "deny request.operation == '$lastn'", "GET Patient/a/$everything", "", 200},
+		{"on what is withheld", writer, "deny resource.id == 'a'", "GET Patient/a/$everything", "", 404},
+		{"metadata of what is withheld", writer, "deny resource.id == 'a1'", "GET Observation/a1/$meta", "", 404},
+		{"metadata of what is not", writer, "deny resource.id == 'a2'", "GET Observation/a1/$meta", "", 200},
+		{"metadata of a type", writer, "deny resource.id == 'a2'", "GET Observation/$meta", "", 403},
+		{"metadata of the system", writer, "deny resource.id == 'a2'", "GET $meta", "", 403},
+		{"metadata of a type, where no resource is denied", writer, "deny request.operation == '$lastn'", "GET Observation/$meta", "", 200},
+		{"validation of what is denied", writer, "deny resource.id == 'a1'", "POST Observation/$validate", observation, 403},
+		{"validation of what is not", writer, "deny resource.id == 'a2'", "POST Observation/$validate", observation, 200},
+		{"an unknown one, allowed", nobody, "allow true", "GET Patient/$unknown", "", 403},
+		{"an export, allowed", nobody, "allow true", "GET $export", "", 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t, whole).withRules(tt.rules)
+			r := requestOf(tt.target, tt.body)
+			r.Header.Set("Prefer", "respond-async")
+			expectStatus(t, g.send(tt.holder, r), tt.status)
+		})
+	}
+	for _, target := range []string{"GET Patient/a/$everything", "GET Patient/$own"} {
+		got := operating(t, whole).withRules("deny resource.id == 'a1'").entriesOf(writer, requestOf(target, ""))
+		if text := strings.Join(got, " "); strings.Contains(text, "Observation/a1") || !strings.Contains(text, "Observation/a2") {
+			t.Errorf("%s: %s", target, text)
+		}
+	}
+}
+
+// TestPoliciesExport checks that of an export no resource comes out that a rule withholds.
+func TestPoliciesExport(t *testing.T) {
+	t.Parallel()
+	var query string
+	g, h := exporting(t, &query).withRules("deny resource.id == 'a'"), access.Holder{Scope: "system/*.rs"}
+	file := g.exportedFile(h, g.export(h, "$export"))
+	got := g.send(h, asked("GET", file))
+	if text, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusOK || string(text) != "{\"resourceType\":\"Patient\",\"id\":\"b\"}\n" {
+		t.Errorf("status %d, %s", got.StatusCode, text)
+	}
+	for name, link := range map[string]string{"the job": g.export(h, "$export"), "the file": file} {
+		if got := g.withRules("deny request.operation == '$export'").send(h, asked("GET", link)); got.StatusCode != http.StatusForbidden {
+			t.Errorf("%s, denied since: status %d", name, got.StatusCode)
+		}
+		g.withRules("deny resource.id == 'a'")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	writer := access.Holder{Scope: "patient/*.cu", Patient: "a"}
+	const own = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}`
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		target string
+		body   string
+		status int
+	}{
+		{"an own record", writer, "POST Observation/$validate", own, 200},
+		{"with c alone", access.Holder{Scope: "patient/*.c", Patient: "a"}, "POST Observation/$validate", own, 200},
+		{"with u alone", access.Holder{Scope: "patient/*.u", Patient: "a"}, "POST Observation/$validate", own, 200},
+		{"with neither", access.Holder{Scope: "patient/*.rds", Patient: "a"}, "POST Observation/$validate", own, 403},
+		{"in Parameters", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[{"name":"mode","valueCode":"create"},{"name":"resource","resource":` + own + `}]}`, 200},
+		{"in Parameters twice", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[{"name":"resource","resource":` + own + `},{"name":"resource","resource":` + own + `}]}`, 403},
+		{"of another patient", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/b", 1), 403},
+		{"of nobody", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/c", 1), 403},
+		{"that names another's record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/b1"}],"subject"`, 1), 403},
+		{"that names what is not there", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/none"}],"subject"`, 1), 403},
+		{"that refers by a search", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation?code=a"}],"subject"`, 1), 403},
+		{"that refers by a search of another type", access.Holder{Scope: "user/Observation.cu", User: clinician.User}, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient?family=Brown", 1), 403},
+		{"that names an own record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/a2"}],"subject"`, 1), 200},
+		{"on an own record", writer, "POST Observation/a1/$validate", own, 200},
+		{"on another's record", writer, "POST Observation/b1/$validate", own, 404},
+		{"another type", writer, "POST Observation/$validate", `{"resourceType":"Patient"}`, 400},
+		{"a device of nobody", writer, "POST Device/$validate", `{"resourceType":"Device"}`, 403},
+		{"with an unknown parameter", writer, "POST Observation/$validate?patient=b", own, 403},
+		{"with an answer that is no outcome", writer, "POST Condition/$validate", strings.Replace(own, "Observation", "Condition", 1), 502},
+		{"by GET", writer, "GET Observation/a1/$validate", "", 405},
+		{"without a body", writer, "POST Observation/$validate", "", 400},
+		{"by a clinician", clinician, "POST Observation/$validate", own, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			expectStatus(t, operating(t).send(tt.holder, requestOf(tt.target, tt.body)), tt.status)
+		})
+	}
+}
+
+// TestExpandScopesAlone checks that those scopes are for operations on terminology alone.
+func TestExpandScopesAlone(t *testing.T) {
+	t.Parallel()
+	op, _ := operation.ParseOperation("$own", "token")
+	g := operating(t, op)
+	g.ExpandScopes = []string{"terminology"}
+	expectStatus(t, g.get(access.Holder{Scope: "openid"}, "Patient/$own"), http.StatusOK)
+}
+
+// TestExpandScopes checks that a site can have operations on terminology take scopes.
+func TestExpandScopes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope string
+		status      int
+	}{
+		{"another scope", "openid patient/*.rs", 403},
+		{"the scope", "terminology", 200},
+		{"a scope that covers it", "user/*.rs", 200},
+		{"a scope that covers a part", "user/ValueSet.s", 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			g.ExpandScopes = []string{"terminology", "user/ValueSet.rs"}
+			expectStatus(t, g.get(access.Holder{Scope: tt.scope, Patient: "a"}, "ValueSet/$expand?url=a"), tt.status)
+		})
+	}
+}
+
+// A token brings nobody more of the server's statement, nor does a batch.
+func TestMetadataWithToken(t *testing.T) {
+	t.Parallel()
+	statement := `{"resourceType":"CapabilityStatement","implementation":{"url":"` + fhirtest.Address + `"}}`
+	for _, holder := range []access.Holder{patientA, clinician} {
+		for target, want := range map[string]string{
+			"metadata": "200", "metadata?_summary=true": "200", "metadata?_getpages=1": "403", "metadata?_format=json&x=1": "403",
+		} {
+			for _, inBatch := range []bool{false, true} {
+				g := newGateway(t)
+				if !inBatch {
+					g.withRules("deny true")
+				}
+				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
+				if inBatch {
+					r = httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`))
+					r.Header.Set("Content-Type", "application/fhir+json")
+				}
+				err := g.Serve(w, r, constant{http.StatusOK, "", statement}, enforce.Bearer{Rights: access.New(holder, g.Shared)})
+				got := w.Result().Status[:3] + w.Body.String()
+				if refused := statusOf(err); refused != nil {
+					got = http.StatusText(refused.Status)
+				}
+				if strings.Contains(got, "backend.internal") || !inBatch && (want == "200") != strings.HasPrefix(got, "200") || inBatch && !strings.Contains(got, `"status":"`+want) {
+					t.Errorf("%s, in a batch %t: %s", target, inBatch, got)
+				}
 			}
 		}
 	}

@@ -1,12 +1,22 @@
 package enforce_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // chart are two patients' records with links between them, for searches that go over several.
@@ -243,4 +253,326 @@ func TestSystemSearchParameters(t *testing.T) {
 		{"what fhirpy sends", patientA, "Observation?_totalMethod=count", "400"},
 		{"_type beside a type", patientA, "Observation?_type=Observation", "400"},
 	})
+}
+
+// TestSearchIsBounded checks what one page of a search asks of the FHIR server.
+func TestSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	asked := 0
+	g.server.Answers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if n := r.URL.Query().Get("_count"); n != "" && n != "1000" {
+			t.Errorf("_count is %s", n)
+		}
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Observation?page=%d"}]}`, asked))
+	}}
+	g.CompartmentSearch = true
+	g.server.Answers["Patient/a/Observation"] = g.server.Answers["Observation"]
+	response := g.get(patientA, "Observation?_count=5000")
+	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || asked > 48 || !strings.Contains(text, "_page/") {
+		t.Errorf("status %d after %d requests: %s", response.StatusCode, asked, text)
+	}
+}
+
+// TestTypes is over _type, which names what a search of the system is about.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	all := "Account,AdverseEvent,Appointment,Basic,Claim,Condition,Consent,Coverage,Device,Encounter,Flag,Goal,Immunization,Invoice,List,Media,Observation"
+	for target, want := range map[string]int{
+		"?_sort=_lastUpdated&_type=" + all: 403,
+		"?_type=" + all:                    200,
+		"?_sort=_lastUpdated":              403,
+		"?_sort=_lastUpdated&_type=" + strings.TrimPrefix(all, "Account,"): 200,
+		"?_type=Unheard":         400,
+		"?_type=Patient,Unheard": 400,
+		"?_type=Patient,":        400,
+		"?_type=Patient,Patient": 200,
+	} {
+		g := newGateway(t, records...)
+		g.Limits = server.Limits{Requests: 1000}
+		if got := g.get(patientA, target); got.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", target, got.StatusCode, want)
+		}
+	}
+}
+
+// TestAllTypes checks that a search of all types goes through those that the scopes cover, in pages that cost no more than
+// one request may.
+func TestAllTypes(t *testing.T) {
+	t.Parallel()
+	const requests = 12
+	few := access.Holder{Scope: "patient/Encounter.rs patient/Observation.rs?status=amended patient/Patient.r", Patient: "a"}
+	for _, tt := range []searchCase{
+		{"all types", patientA, "", "Device/a1 Device/free Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2 Organization/org Patient/a Practitioner/alice Practitioner/bob PractitionerRole/role"},
+		{"with a parameter of all types", patientA, "?_id=a1,b1,ea", "Device/a1 Encounter/ea Observation/a1"},
+		{"with one of some types", patientA, "?status=final", "400"},
+		{"in a compartment", patientA, "Patient/a/*", "Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2 Patient/a"},
+		{"in another's compartment", patientA, "Patient/b/*", "Observation/b2"},
+		{"the scopes' types", few, "", "Encounter/ea Observation/a3 Observation/a4 Observation/b2"},
+	} {
+		g := newGateway(t, chart...)
+		g.Limits = server.Limits{Requests: requests}
+		if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
+			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+	lacking := newGateway(t, chart...)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4?_count=100", nil)
+	err := lacking.Serve(w, r, without{lacking.server, "Condition"}, enforce.Bearer{Rights: access.New(patientA, lacking.Shared)})
+	if err != nil || !strings.Contains(w.Body.String(), `"Encounter"`) {
+		t.Errorf("a server that lacks a type: %v %s", err, w.Body)
+	}
+	asked := 0
+	g := newGateway(t, chart...)
+	g.Limits = server.Limits{Requests: requests}
+	g.server.Seen = func(*http.Request) { asked++ }
+	var page bundle
+	for target := ""; ; target = page.next() {
+		asked, page = 0, bundle{}
+		if err := json.NewDecoder(g.get(patientA, target).Body).Decode(&page); err != nil || asked > requests {
+			t.Fatalf("%d requests for a page, %v", asked, err)
+		}
+		if page.next() == "" {
+			break
+		}
+	}
+}
+
+// without is a server that lacks a type.
+type without struct {
+	message.NextHandler
+	resourceType string
+}
+
+func (s without) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if strings.HasSuffix(r.URL.Path, "/"+s.resourceType) {
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	}
+	return s.NextHandler.ServeHTTP(w, r)
+}
+
+// TestConstraintsDoNotMix checks that scopes with two constraints each find what one of them says, not a bit of each.
+func TestConstraintsDoNotMix(t *testing.T) {
+	t.Parallel()
+	observation := func(id, category, status string) string {
+		return strings.NewReplacer(`"id":"a1"`, `"id":"`+id+`"`, "laboratory", category, "final", status).Replace(records[3])
+	}
+	g := newGateway(t, observation("1", "laboratory", "final"), observation("2", "laboratory", "amended"),
+		observation("3", "survey", "final"), observation("4", "survey", "amended"))
+	h := access.Holder{Patient: "a", Scope: "patient/Observation.rs?category=laboratory&status=final patient/Observation.rs?category=survey&status=amended"}
+	if got := strings.Join(g.found(h, "Observation"), " "); got != "Observation/1 Observation/4" {
+		t.Errorf("found %s", got)
+	}
+	text := bodyOf(t, g.get(h, "Observation?_summary=count"))
+	if !strings.Contains(text, `"total":2`) {
+		t.Errorf("counted %s", text)
+	}
+}
+
+// All that a resource refers to comes along as far as scopes cover it, whatever wildcards the FHIR server knows.
+func TestIncludeAll(t *testing.T) {
+	t.Parallel()
+	encounters := access.Holder{Scope: "patient/Encounter.rs patient/Practitioner.rs", Patient: "a"}
+	for _, value := range []string{"*", "*:*", "Encounter:*"} {
+		testSearches(t, chart, []searchCase{
+			{"all, " + value, patientA, "Encounter?_include=" + value, "Encounter/ea Organization/org Patient/a Practitioner/alice"},
+			{"as scopes go, " + value, encounters, "Encounter?_include=" + value, "Encounter/ea Practitioner/alice"},
+			{"another's, " + value, patientA, "Observation?_id=a4&_include=" + strings.Replace(value, "Encounter", "Observation", 1), "Observation/a4 Patient/a Practitioner/bob"},
+		})
+	}
+	own := access.Holder{Scope: "patient/Patient.rs patient/Encounter.rs", Patient: "a"}
+	for _, value := range []string{"*", "*:*"} {
+		testSearches(t, chart, []searchCase{{"what refers, " + value, own, "Patient?_revinclude=" + value, "Encounter/ea Patient/a"}})
+	}
+	g := newGateway(t, chart...)
+	var asked []string
+	g.server.Seen = func(r *http.Request) {
+		parameters, _ := smart.ParseParameters(r.URL.RawQuery)
+		for _, p := range parameters {
+			if p.Name == "_include" {
+				asked = append(asked, p.Value)
+			}
+		}
+	}
+	g.found(encounters, "Encounter?_include=*:*")
+	if slices.Sort(asked); slices.Contains(asked, "*:*") || slices.Contains(asked, "Encounter:service-provider") || !slices.Contains(asked, "Encounter:practitioner") {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+// A type that no compartment has can be opened to the patient whom its parameter patient names.
+func TestOwnPatient(t *testing.T) {
+	t.Parallel()
+	task := func(id, patient string) string {
+		return `{"resourceType":"Task","id":"` + id + `","status":"requested","intent":"order","for":{"reference":"Patient/` + patient + `"}}`
+	}
+	g := newGateway(t, append([]string{task("ta", "a"), task("tb", "b")}, records...)...)
+	if got := g.foundOrStatus(patientA, "Task"); got != "403" {
+		t.Errorf("without the rule: %s", got)
+	}
+	g.Shared = access.NewShared(access.Shared{"Task": access.RuleNamed("patient")})
+	for target, want := range map[string]string{
+		"Task": "Task/ta", "Task?_id=tb": "", "Task?patient=Patient/b": "", "Patient/a/Task": "Task/ta", "Patient/b/Task": "", "Task?_summary=count": "403",
+	} {
+		if got := g.foundOrStatus(patientA, target); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		method, id, patient string
+		want                int
+	}{
+		{http.MethodGet, "ta", "", 200}, {http.MethodGet, "tb", "", 404}, {http.MethodPut, "ta", "a", 200}, {http.MethodPut, "ta", "b", 403},
+		{http.MethodPut, "tb", "a", 404}, {http.MethodDelete, "tb", "", 404}, {http.MethodDelete, "ta", "", 204},
+	} {
+		r := httptest.NewRequest(tt.method, "/fhir/R4/Task/"+tt.id, strings.NewReader(task(tt.id, tt.patient)))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		if response := g.send(patientA, r); response.StatusCode != tt.want {
+			t.Errorf("%s %s for %s: %d, want %d", tt.method, tt.id, tt.patient, response.StatusCode, tt.want)
+		}
+	}
+}
+
+// ownParameters are what a site may define, the server's own among them.
+func ownParameters(t *testing.T) (s searchparam.Set) {
+	t.Helper()
+	for _, d := range []searchparam.Definition{
+		{Base: []string{"Patient"}, Code: "race", Type: "token", Expression: "Patient.extension.where(url = 'http://x/race').extension.value.code"},
+		{Base: []string{"CareTeam"}, Code: "role", Type: "token", Expression: "CareTeam.participant.role"},
+		{Base: []string{"CareTeam"}, Code: "member", Type: "reference", Expression: "CareTeam.participant.member", Target: []string{"Practitioner"}},
+		{Base: []string{"Goal"}, Code: "description", Type: "token", Expression: "Goal.description"},
+		{Base: []string{"Observation"}, Code: "about", Type: "reference", Expression: "Observation.focus"},
+	} {
+		if err := s.Add(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+var teams = []string{
+	`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"extension":[{"url":"http://x/race","extension":[{"url":"ombCategory","valueCoding":{"code":"w"}}]}]}`,
+	`{"resourceType":"Patient","id":"b","name":[{"family":"Brown"}],"extension":[{"url":"http://x/race","extension":[{"url":"ombCategory","valueCoding":{"code":"v"}}]}]}`,
+	`{"resourceType":"Practitioner","id":"bob","name":[{"family":"Boyd"}]}`,
+	`{"resourceType":"CareTeam","id":"ta","status":"active","subject":{"reference":"Patient/a"},"participant":[{"role":[{"coding":[{"code":"doctor"}]}],"member":{"reference":"Practitioner/bob"}},{"member":{"reference":"Patient/b"}}]}`,
+	`{"resourceType":"CareTeam","id":"tc","status":"active","subject":{"reference":"Patient/a"},"participant":[{"role":[{"coding":[{"code":"nurse"}]}]}]}`,
+	`{"resourceType":"CareTeam","id":"tb","status":"inactive","subject":{"reference":"Patient/b"},"participant":[{"role":[{"coding":[{"code":"doctor"}]}],"member":{"reference":"Practitioner/bob"}}]}`,
+	`{"resourceType":"Goal","id":"ga","subject":{"reference":"Patient/a"},"description":{"coding":[{"code":"walk"}],"text":"Walk"}}`,
+	`{"resourceType":"Observation","id":"oa","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
+	`{"resourceType":"Observation","id":"ob","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
+}
+
+// What a site defines is judged as R4's parameters are, and leads no further.
+func TestOwnParameters(t *testing.T) {
+	t.Parallel()
+	doctors := access.Holder{Scope: "patient/CareTeam.rs?role=doctor", Patient: "a"}
+	own := access.Holder{Scope: "patient/Patient.rs?race=v", Patient: "a"}
+	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
+	for _, tt := range []searchCase{
+		{"a token", patientA, "CareTeam?role=doctor", "CareTeam/ta"},
+		{"by another's", patientA, "Patient?race=v", ""},
+		{"by one's own", patientA, "Patient?race=w", "Patient/a"},
+		{"a modifier", patientA, "CareTeam?role:missing=false", "CareTeam/ta CareTeam/tc"},
+		{"a modifier that looks elsewhere", patientA, "CareTeam?member:below=Practitioner/bob", "403"},
+		{"a modifier of another kind", patientA, "CareTeam?role:contains=doc", "403"},
+		{"of another type", patientA, "Observation?role=doctor", "400"},
+		{"none at all", patientA, "CareTeam?rule=doctor", "400"},
+		{"a reference to another patient", patientA, "CareTeam?member=Patient/b", ""},
+		{"a reference that makes nothing one's own", patientA, "Observation?about=Patient/a", ""},
+		{"a reference by its type", patientA, "CareTeam?member:Practitioner=bob", "CareTeam/ta"},
+		{"a chain to what is everybody's", patientA, "CareTeam?member.name=boyd", "CareTeam/ta"},
+		{"a chain to another patient", patientA, "CareTeam?member:Patient.name=brown", ""},
+		{"a chain that names no type and may go anywhere", patientA, "Observation?about.name=brown", "403"},
+		{"a chain to another patient, without a scope for it", whole, "CareTeam?member:Patient.name=brown", "403"},
+		{"at the end of a chain", patientA, "CareTeam?patient.race=w", "CareTeam/ta CareTeam/tc"},
+		{"at the end of a chain, another's", patientA, "CareTeam?patient.race=v", ""},
+		{"has", patientA, "Practitioner?_has:CareTeam:member:status=active", "Practitioner/bob"},
+		{"has, by another's", patientA, "Practitioner?_has:CareTeam:member:status=inactive", ""},
+		{"has, by the parameter", patientA, "Patient?_has:CareTeam:patient:role=doctor", "Patient/a"},
+		{"include", patientA, "CareTeam?_include=CareTeam:member", "CareTeam/ta CareTeam/tc Practitioner/bob"},
+		{"revinclude of what is everybody's", patientA, "Practitioner?_revinclude=CareTeam:member", "CareTeam/ta Practitioner/bob"},
+		{"revinclude over another's", patientA, "Patient?_revinclude=Observation:about", "Patient/a"},
+		{"sort", patientA, "CareTeam?_sort=role", "CareTeam/ta CareTeam/tc"},
+		{"sort by a reference", patientA, "CareTeam?_sort=member", "403"},
+		{"a constraint", doctors, "CareTeam", "CareTeam/ta"},
+		{"a constraint that nothing meets", own, "Patient", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := teamGateway(t).foundOrStatus(tt.holder, tt.target); got != tt.want {
+				t.Errorf("%s: got %s, want %s", tt.target, got, tt.want)
+			}
+		})
+	}
+}
+
+func teamGateway(t *testing.T) *gateway {
+	t.Helper()
+	g := newGateway(t, teams...)
+	g.Parameters = ownParameters(t)
+	g.server.Parameters = g.Parameters
+	return g
+}
+
+// The FHIR server's own definition of a reference may go further than the site's: it is not asked to follow it.
+func TestOwnReferenceIsNotFollowedByTheServer(t *testing.T) {
+	t.Parallel()
+	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
+	for _, target := range []string{"CareTeam?member.name=boyd", "Practitioner?_has:CareTeam:member:status=active"} {
+		g := teamGateway(t)
+		g.server.Seen = func(r *http.Request) {
+			if strings.Contains(r.URL.RawQuery, "member.") || strings.Contains(r.URL.RawQuery, "_has") {
+				t.Errorf("%s: asked %s", target, r.URL)
+			}
+		}
+		if got := g.foundOrStatus(whole, target); !strings.Contains(got, "/") {
+			t.Errorf("%s: got %s", target, got)
+		}
+	}
+}
+
+// A patch may not change the elements by which a constraint of a site's own is judged.
+func TestOwnConstraintIsNotPatched(t *testing.T) {
+	t.Parallel()
+	g := teamGateway(t)
+	walks := access.Holder{Scope: "patient/Goal.cruds?description=walk", Patient: "a"}
+	for element, want := range map[string]int{"description": http.StatusForbidden, "statusReason": http.StatusOK} {
+		patch := `{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Goal.` + element + `"},{"name":"value","valueString":"x"}]}]}`
+		r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/Goal/ga", strings.NewReader(patch))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		if response := g.send(walks, r); response.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", element, response.StatusCode, want)
+		}
+	}
+}
+
+// TestRelatedPatients is over what the FHIR server has for who acts for others: whose records they may see.
+func TestRelatedPatients(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, user, answer, want string
+	}{
+		{"a patient's", "RelatedPerson", `{"resourceType":"RelatedPerson","id":"r","patient":{"reference":"Patient/a"}}`, "a"},
+		{"by our address", "RelatedPerson", `{"resourceType":"RelatedPerson","id":"r","patient":{"reference":"https://gateway.example/fhir/R4/Patient/a"}}`, "a"},
+		{"no longer", "RelatedPerson", `{"resourceType":"RelatedPerson","id":"r","active":false,"patient":{"reference":"Patient/a"}}`, ""},
+		{"another person", "RelatedPerson", `{"resourceType":"RelatedPerson","id":"s","patient":{"reference":"Patient/a"}}`, ""},
+		{"another type", "RelatedPerson", `{"resourceType":"Person","id":"r","link":[{"target":{"reference":"Patient/a"}}]}`, ""},
+		{"of two", "Person", `{"resourceType":"Person","id":"r","link":[{"target":{"reference":"Patient/a"}},{"target":{"reference":"Patient/b"}}]}`, "a b"},
+		{"nobody's", "Person", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t)
+			if tt.answer != "" {
+				g.server.Answers = map[string]http.HandlerFunc{tt.user + "/r": answering(tt.answer)}
+			}
+			got, err := g.RelatedPatients(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil), g.server, interaction.Reference{Type: tt.user, ID: "r"}, nil)
+			if !slices.Equal(got, strings.Fields(tt.want)) || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
 }

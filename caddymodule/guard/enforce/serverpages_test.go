@@ -1,10 +1,13 @@
 package enforce_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -156,4 +159,326 @@ func TestMatchesThatDepend(t *testing.T) {
 	}
 	g := newGateway(t, all...)
 	g.walk(patientA, "Provenance?_count=50", own)
+}
+
+// TestPagesThatAreCut checks that a full page without a total is not taken for the last one, before a server that loses
+// what is behind it if pages have one size.
+func TestPagesThatAreCut(t *testing.T) {
+	t.Parallel()
+	all, own := tiedObservations(70)
+	var bySubject []string
+	for i, id := range idsOf(all) {
+		if strings.Contains(all[i], `"subject":{"reference":"Patient/a"}`) {
+			bySubject = append(bySubject, id)
+		}
+	}
+	for _, size := range []int{1, 5, 20, 21} {
+		g := newGateway(t, all...)
+		g.server.Cuts = max(size, 20)
+		g.walk(patientA, fmt.Sprintf("Observation?_sort=category,_id&_count=%d", size), own)
+		g.server.Cuts = size
+		g.walk(patientA, fmt.Sprintf("Observation?patient=a&_count=%d", size), bySubject)
+	}
+}
+
+// TestTotalsOfCutSearches checks that a search that may not ask again tells no total, whatever is left for further pages.
+func TestTotalsOfCutSearches(t *testing.T) {
+	t.Parallel()
+	all, _ := tiedObservations(70)
+	g := newGateway(t, all...)
+	g.server.Cuts, g.Limits.Requests = 20, 2
+	pages := 0
+	for at := "Observation?_count=5"; at != "" && pages < 100; pages++ {
+		var b bundle
+		if err := json.NewDecoder(g.get(patientA, at).Body).Decode(&b); err != nil || len(b.Entry) == 0 || b.Total != nil {
+			t.Fatalf("page %d: %v, %+v", pages, err, b)
+		}
+		at = b.next()
+	}
+	if pages < 4 {
+		t.Errorf("%d pages", pages)
+	}
+}
+
+// TestTotalsOfCutPages checks that no total is told where the last page may not have been the last.
+func TestTotalsOfCutPages(t *testing.T) {
+	t.Parallel()
+	page := func(total string, ids ...string) string {
+		for i, id := range ids {
+			ids[i] = `{"resource":{"resourceType":"Observation","id":"` + id + `","status":"final","subject":{"reference":"Patient/a"}}}`
+		}
+		return `{"resourceType":"Bundle","type":"searchset"` + total + `,"entry":[` + strings.Join(ids, ",") + `]}`
+	}
+	for _, tt := range []struct {
+		name, last string
+		count      string
+		total      int // -1: none
+	}{
+		{"full, of unknown length", page("", "c", "d"), "", -1},
+		{"full, with a total", page(`,"total":4`, "c", "d"), "", 4},
+		{"not full", page("", "c"), "", 3},
+		{"full, by its link", page("", "c"), "&_count=1", -1},
+		{"not full, by its link", page("", "c", "d"), "&_count=3", 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t)
+			g.server.Answers = map[string]http.HandlerFunc{
+				"Observation": answering(linkedTo(page("", "a", "b"), "/Observation", fhirtest.Address+"?_getpages=1"+tt.count)),
+				"":            answering(tt.last),
+			}
+			var first, last bundle
+			if err := json.NewDecoder(g.get(patientA, "Observation?patient=a&_count=2").Body).Decode(&first); err != nil || first.Total != nil {
+				t.Fatalf("%v, %+v", err, first)
+			}
+			if err := json.NewDecoder(g.get(patientA, first.next()).Body).Decode(&last); err != nil || last.next() != "" {
+				t.Fatalf("%v, %+v", err, last)
+			}
+			if got := last.Total; tt.total < 0 && got != nil || tt.total >= 0 && (got == nil || *got != tt.total) {
+				t.Errorf("total %v, want %d", got, tt.total)
+			}
+		})
+	}
+}
+
+// TestChainsOfCutPages checks that a chain is refused rather than followed by a part of what is in between.
+func TestChainsOfCutPages(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	asked := 0
+	g.server.Answers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Query().Get("_count"))
+		entries := strings.Repeat(`{"resource":{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}},`, n)
+		answering(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.TrimSuffix(entries, ",")+`]}`)(w, r)
+		asked++
+	}}
+	if got := g.get(patientA, "Patient?_has:Observation:subject:status=final"); got.StatusCode != http.StatusForbidden || asked < 2 {
+		t.Errorf("status %d after %d searches", got.StatusCode, asked)
+	}
+}
+
+// TestTotalsOfHiddenMatches checks that no page repeats a total that was told before a match was found which is hidden.
+func TestTotalsOfHiddenMatches(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range 6 {
+		contained := map[bool]string{true: `,"contained":[{"resourceType":"Observation","id":"c","subject":{"reference":"Patient/b"}}]`}[i == 2]
+		all = append(all, fmt.Sprintf(`{"resourceType":"Observation","id":"h%d","status":"final","subject":{"reference":"Patient/a"}%s}`, i, contained))
+	}
+	for parameter, want := range map[string]string{"": "[6 -1 5]", "&_total=accurate": "[6 -1 5]"} {
+		g := newGateway(t, all...)
+		var totals []int
+		for at := "Observation?patient=a&_count=2" + parameter; at != "" && len(totals) < 9; {
+			b := bundle{}
+			if err := json.NewDecoder(g.get(patientA, at).Body).Decode(&b); err != nil {
+				t.Fatal(err)
+			}
+			if at = b.next(); b.Total == nil {
+				totals = append(totals, -1)
+			} else {
+				totals = append(totals, *b.Total)
+			}
+		}
+		if got := fmt.Sprint(totals); got != want {
+			t.Errorf("%q: totals %s, want %s", parameter, got, want)
+		}
+	}
+}
+
+// TestJudgedPages checks that pages are as long as was asked for, whatever is withheld between, and are the token's own.
+func TestJudgedPages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, query, want string }{
+		{"as the server does", "", "Observation/a1 Observation/a2 Patient/a"},
+		{"one by one", "?_count=1", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"two at once", "?_count=2", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"two at once, of a type", "?_count=2&_type=Observation", "Observation/a1 Observation/a2 Patient/a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			pages := []string{searchset("Patient/a", "Observation/b1"), searchset("Observation/b1", "Device/b1"), searchset("Observation/a1", "Observation/b1", "Observation/a2")}
+			g.server.Answers["Patient/a/$everything"] = func(w http.ResponseWriter, r *http.Request) {
+				answering(linkedTo(pages[0], "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))(w, r)
+			}
+			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("_getpages") == "1" {
+					answering(linkedTo(pages[1], "?_getpages=1", fhirtest.Address+"?_getpages=2"))(w, r)
+					return
+				}
+				answering(pages[2])(w, r)
+			}
+			got := g.entriesOf(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("GET Patient/a/$everything"+tt.query, ""))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+	g := operating(t)
+	g.server.Answers["Patient/a/$everything"] = answering(searchset("Patient/a", "Observation/b1", "Observation/a1"))
+	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
+	var b bundle
+	if err := json.NewDecoder(g.get(h, "Patient/a/$everything?_count=1").Body).Decode(&b); err != nil || len(b.Entry) != 1 || b.Total != nil {
+		t.Fatalf("%v, %+v", err, b)
+	}
+	if got := g.get(access.Holder{Scope: "patient/*.rs", Patient: "b"}, b.next()); got.StatusCode != http.StatusNotFound {
+		t.Errorf("another's page: status %d", got.StatusCode)
+	}
+	g.server.Put(`{"resourceType":"Patient","id":"a","active":true}`)
+	g.server.Answers["Patient/a"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }
+	if got := g.get(h, b.next()); got.StatusCode != http.StatusNotFound {
+		t.Errorf("a page of a patient who is gone: status %d", got.StatusCode)
+	}
+}
+
+// TestJudgedBesidePages checks that what belongs to no patient comes along by what names it on any page of the server's,
+// and not where what names it may be on a page that is not seen.
+func TestJudgedBesidePages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, query, first, second, want string }{
+		{"named on another page", "", searchset("Practitioner/alice", "Observation/b1"), searchset("Observation/a1"), "Observation/a1 Practitioner/alice"},
+		{"named by what is hidden on another page", "", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
+		{"nothing is hidden", "", searchset("Practitioner/alice"), searchset("Patient/a"), "Patient/a Practitioner/alice"},
+		{"named by what could be hidden on the next page", "?_count=2", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
+		{"named by what could be hidden on the page before", "?_count=2", searchset("Observation/b1"), searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
+		{"an own device, which is not beside", "?_count=2", searchset("Patient/a"), searchset("Device/a1", "Device/free", "Observation/b1"), "Device/a1 Patient/a"},
+		{"named on the page before", "?_count=2", searchset("Observation/a1", "Patient/a"), searchset("Practitioner/alice", "Observation/a2"), "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"named on the page after", "?_count=2", searchset("Practitioner/alice", "Patient/a"), searchset("Observation/a1"), "Observation/a1 Patient/a Practitioner/alice"},
+		{"named on the page", "?_count=2", searchset("Observation/a1", "Practitioner/alice"), searchset("Observation/b1"), "Observation/a1 Practitioner/alice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.first, "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))
+			g.server.Answers[""] = answering(tt.second)
+			g.server.Seen = func(r *http.Request) {
+				if asked := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/$everything") && asked.Get("_count") != cmp.Or(strings.TrimPrefix(tt.query, "?_count="), "50") {
+					t.Errorf("asked for %s", r.URL)
+				}
+			}
+			got := g.entriesOf(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("GET Patient/a/$everything"+tt.query, ""))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestJudgedBesideRest checks that what names a resource may be hidden on a page that has not been judged yet.
+func TestJudgedBesideRest(t *testing.T) {
+	t.Parallel()
+	g, asked := operating(t), 0
+	further := func(self string) http.HandlerFunc {
+		asked++
+		return answering(linkedTo(searchset("Patient/a", "Practitioner/alice"), self, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))
+	}
+	g.server.Answers["Patient/a/$everything"] = further("/Patient/a/$everything")
+	g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) { further("?"+r.URL.RawQuery)(w, r) }
+	var b bundle
+	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
+	if err := json.NewDecoder(g.get(h, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || len(b.Entry) == 0 {
+		t.Fatalf("%v: %+v", err, b)
+	}
+	for _, e := range b.Entry {
+		if e.Resource.ResourceType != "Patient" {
+			t.Errorf("shows %s/%s", e.Resource.ResourceType, e.Resource.ID)
+		}
+	}
+}
+
+// TestJudgedPagesEnd checks that nobody waits for ever for what may be seen, nor for more than may be held.
+func TestJudgedPagesEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, page string
+		limit      int64
+		most       int
+	}{
+		{"nothing to be seen", searchset("Observation/b1"), 0, 10},
+		{"much to be seen", searchset("Observation/a1"), int64(len(searchset("Observation/a1")) + 300), 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, asked := operating(t), 0
+			g.Limits.Answer = tt.limit
+			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
+			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				answering(linkedTo(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))(w, r)
+			}
+			var b bundle
+			if err := json.NewDecoder(g.get(access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || asked > tt.most {
+				t.Errorf("%v, %d pages", err, asked)
+			}
+		})
+	}
+}
+
+// crossing are two observations that each name both patients: one is about b, one about a.
+var crossing = append(slices.Clip(records),
+	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
+	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
+	`{"resourceType":"Device","id":"of-b","patient":{"reference":"Patient/b"}}`,
+)
+
+// Leaks of Microsoft's FHIR server that were fixed in 2026, each as its pull request describes it.
+func TestMicrosoftFHIRServer(t *testing.T) {
+	t.Parallel()
+	holder := func(scope string) access.Holder {
+		return access.Holder{Scope: scope, Patient: "a", User: clinician.User}
+	}
+	unknown, leaderless := holder("patient/*.rs"), holder("user/*.rs")
+	unknown.Patient, leaderless.User = "", access.Holder{}.User
+	split := access.Holder{Scope: "system/Patient.s system/Observation.r"}
+	testSearches(t, crossing, []searchCase{
+		{"5661: another patient's device", patientA, "Device", "Device/a1 Device/free"},
+		{"5683: _include of another patient", patientA, "Observation?_id=a-focus-b&_include=Observation:focus", "Observation/a-focus-b"},
+		{"5683: _revinclude of another's record", patientA, "Patient?_revinclude=Observation:focus", "Patient/a"},
+		{"5683: $includes", patientA, "Patient/$includes?includesCt=1", "403"},
+		{"5688: patient scopes without a patient", unknown, "Observation", "403"},
+		{"5688: user scopes without fhirUser", leaderless, "Observation", "403"},
+		{"5688: user scopes without fhirUser, by _type", leaderless, "?_type=Observation", "403"},
+		{"5788: search of a type that may be read", split, "Observation", "403"},
+		{"5788: search by _type of a type that may be read", split, "?_type=Observation", "403"},
+		{"5788: search of all types", split, "", "Patient/a Patient/b"},
+		{"5788: _revinclude of a type that may be read", split, "Patient?_revinclude=Observation:subject", "Patient/a Patient/b"},
+		{"5817: a constraint by an unknown parameter", holder("patient/Observation.rs?shoe-size=9"), "Observation", "403"},
+		{"5817: the same, for all types", holder("patient/*.rs?shoe-size=9"), "Observation", ""},
+	})
+	for _, tt := range []struct {
+		name, scope, target string
+	}{
+		{"5674: $export by patient scopes", "patient/*.rs", "$export"},
+		{"5674: $export by user scopes", "user/*.rs", "Patient/$export"},
+		{"5674: $export by constrained scopes", "system/*.rs?_security=n", "$export"},
+		{"5674: patients' records without the scope for Patient", "system/Observation.rs", "Patient/$export?_type=Observation"},
+		{"5674: a group's records without the scope for Group", "system/Patient.rs", "Group/g1/$export?_type=Patient"},
+		{"5674: types beyond the scopes", "system/Patient.rs", "$export?_type=Patient,Observation"},
+		{"5788: read of a type that may be searched", split.Scope, "Patient/a"},
+		{"5817: read under a constraint by an unknown parameter", "patient/Observation.rs?shoe-size=9", "Observation/a1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var asked string
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
+			r.Header.Set("Prefer", "respond-async, handling=lenient")
+			if got := exporting(t, &asked).send(holder(tt.scope), r); got.StatusCode != http.StatusForbidden || asked != "" {
+				t.Errorf("status %d, exported %q", got.StatusCode, asked)
+			}
+		})
+	}
+}
+
+// 5817 in front of a server whose search parameter is disabled, so that it ignores the parameter: the constraint of the scope
+// still holds.
+func TestMicrosoftDisabledParameter(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, records...)
+	g.server.Answers = map[string]http.HandlerFunc{"Observation": answering(`{"resourceType":"Bundle","type":"searchset","entry":[` +
+		`{"fullUrl":"http://backend.internal:8080/fhir/Observation/a1","resource":` + records[3] + `,"search":{"mode":"match"}},` +
+		`{"fullUrl":"http://backend.internal:8080/fhir/Observation/a2","resource":` + records[4] + `,"search":{"mode":"match"}}]}`)}
+	h := access.Holder{Scope: "patient/Observation.rs?category=laboratory", Patient: "a"}
+	if got := strings.Join(g.found(h, "Observation"), " "); got != "Observation/a1" {
+		t.Errorf("found %s", got)
+	}
 }
