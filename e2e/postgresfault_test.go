@@ -93,7 +93,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))
 	_, port, _ := net.SplitHostPort(counter.Addr().String())
-	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("port=" + port), Table: postgresTable(), PoolSize: 1, Followed: []string{"revoked"}})
+	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("port=" + port + " pool_max_conns=1"), Table: postgresTable(), Followed: []string{"revoked"}})
 	steps := []struct {
 		name  string
 		calls []*store.Call

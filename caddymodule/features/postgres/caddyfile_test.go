@@ -34,14 +34,12 @@ func TestCaddyfileErrors(t *testing.T) {
 		line            int
 		word            string // in the error
 	}{
-		{"PostgreSQL nowhere", gatewaytest.AppBlock("store postgres"), 4, "dsn or a host"},
-		{"PostgreSQL said twice", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn postgres://db\n\t\t\thost db\n\t\t}"), 7, "one or the other"},
+		{"PostgreSQL nowhere", gatewaytest.AppBlock("store postgres"), 4, "needs a dsn"},
 		{"PostgreSQL with an unknown word", gatewaytest.AppBlock("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
 		{"table that is none", gatewaytest.AppBlock("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
 		{"commit at times", gatewaytest.AppBlock("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
-		{"password without its end", gatewaytest.AppBlock("store postgres {\n\t\t\tpassword {env.PGPASSWORD\n\t\t}"), 5, "no closing brace"},
-		{"store's certificate without a key", gatewaytest.AppBlock("store postgres {\n\t\t\thost db\n\t\t\ttls {\n\t\t\t\tcertificate x.pem\n\t\t\t}\n\t\t}"), 8, "both a certificate and its key"},
-		{"store's tls with a word", gatewaytest.AppBlock("store postgres {\n\t\t\ttls on\n\t\t}"), 5, "on"},
+		{"dsn with a placeholder without its end", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn postgres://x:{env.PGPASSWORD@db\n\t\t}"), 5, "no closing brace"},
+		{"store's certificate without a key", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn host=db\n\t\t\ttls_client x.pem\n\t\t}"), 6, "x.pem"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
 	}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,45 +10,30 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// The options make a connection string that says the same, whatever is in them: who writes it shares the connections.
-func TestPostgresConnectionString(t *testing.T) {
-	t.Setenv("PGPASSWORD_HERE", `it's \ "a" secret`)
-	dsn := `host='db1,db2' user='o\'hara' password='it\'s \\ "a" secret' dbname='my data' port=5433`
-	parsed, err := pgconn.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parsed.User != "o'hara" || parsed.Password != `it's \ "a" secret` || parsed.Database != "my data" || parsed.Host != "db1" || parsed.Port != 5433 {
-		t.Errorf("it says %+v", parsed)
-	}
-	options := &postgres.Store{
-		Hosts: []string{"db1", "db2"}, Port: 5433, User: "o'hara", Password: "{env.PGPASSWORD_HERE}", Database: "my data",
-	}
-	written := &postgres.Store{DSN: dsn}
-	if err := errors.Join(options.Provision(caddy.Context{}), written.Provision(caddy.Context{})); err != nil {
-		t.Fatal(err)
-	}
-	if options.Shared != written.Shared {
-		t.Error("another connection string")
-	}
-	if err := errors.Join(options.Cleanup(), written.Cleanup()); err != nil {
-		t.Error(err)
-	}
-}
-
-// A port among the hosts is no host that cannot be found.
-func TestPostgresHostTakesNoPort(t *testing.T) {
-	t.Parallel()
-	for host, good := range map[string]bool{"db:5432": false, "[::1]:5432": false, "db": true, "::1": true, "/run/pg:1": true} {
-		store := &postgres.Store{Hosts: []string{"other", host}}
-		if err := store.Provision(caddy.Context{}); (err == nil) != good || !good && !strings.Contains(err.Error(), "host takes no port") {
-			t.Errorf("%s: %v", host, err)
+// What placeholders hold is escaped in each form of a connection string: whoever writes it out shares the connections.
+func TestPostgresPlaceholders(t *testing.T) {
+	t.Setenv("PGPASSWORD_HERE", `it's \ "a" s%c/ret@#?`)
+	t.Setenv("PGHOST_HERE", "db1:5433")
+	for name, tt := range map[string]struct{ dsn, written string }{
+		"keyword=value": {`host=db1 port=5433 user=fhir password='{env.PGPASSWORD_HERE}'`, `host=db1 port=5433 user=fhir password='it\'s \\ "a" s%c/ret@#?'`},
+		"URL":           {`postgres://fhir:{env.PGPASSWORD_HERE}@{env.PGHOST_HERE}/data`, `postgres://fhir:it%27s%20%5C%20%22a%22%20s%25c%2Fret%40%23%3F@db1:5433/data`},
+	} {
+		parsed, err := pgconn.ParseConfig(tt.written)
+		if err != nil || parsed.Password != os.Getenv("PGPASSWORD_HERE") || parsed.Host != "db1" || parsed.Port != 5433 {
+			t.Fatalf("%s: it says %+v, %v", name, parsed, err)
 		}
-		if err := store.Cleanup(); err != nil {
-			t.Errorf("%s: %v", host, err)
+		withPlaceholders, written := &postgres.Store{DSN: tt.dsn}, &postgres.Store{DSN: tt.written}
+		if err := errors.Join(withPlaceholders.Provision(caddy.Context{}), written.Provision(caddy.Context{})); err != nil {
+			t.Fatal(err)
+		}
+		if withPlaceholders.Shared != written.Shared {
+			t.Errorf("%s: another connection string", name)
+		}
+		if err := errors.Join(withPlaceholders.Cleanup(), written.Cleanup()); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -55,38 +41,36 @@ func TestPostgresHostTakesNoPort(t *testing.T) {
 // A secret that is not there is an error that names the option and not the others.
 func TestPostgresSecretMissing(t *testing.T) {
 	t.Setenv("EMPTY", "")
-	for option, store := range map[string]*postgres.Store{
-		"dsn":      {DSN: "{env.EMPTY}"},
-		"password": {Hosts: []string{"db"}, Password: "{env.EMPTY}"},
-		"tls":      {Hosts: []string{"db"}, TLS: &stores.TLS{CA: "/nowhere/ca.pem"}},
+	for in, store := range map[string]*postgres.Store{
+		"dsn":       {DSN: "{env.EMPTY}"},
+		"env.EMPTY": {DSN: "postgres://fhir:{env.EMPTY}@db"},
+		"tls":       {DSN: "host=db", TLS: option.TLS{CA: "/nowhere/ca.pem"}},
 	} {
-		if err := store.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), option) {
-			t.Errorf("%s: %v", option, err)
+		if err := store.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), in) {
+			t.Errorf("%s: %v", in, err)
 		}
 		if err := store.Cleanup(); err != nil {
-			t.Errorf("%s: %v", option, err)
+			t.Errorf("%s: %v", in, err)
 		}
 	}
 }
 
-// A URL in an option that is none for it is refused, and not shown: it may have a password.
+// A URL in the place of something else is refused, and not shown: it may have a password.
 func TestPostgresURLIsNotTold(t *testing.T) {
 	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
 	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
-	for option, store := range map[string]*postgres.Store{
-		"host":           {Hosts: []string{"{env.PGURL}"}},
-		"second host":    {Hosts: []string{"db", "{env.PGURL}"}},
-		"user":           {Hosts: []string{"db"}, User: "{env.PGURL}"},
-		"database":       {Hosts: []string{"db"}, Database: "{env.PGURL}"},
-		"listen_address": {Hosts: []string{"db"}, ListenAddress: "postgres://fhir:hunter2@db/fhir"},
+	for in, store := range map[string]*postgres.Store{
+		"host":           {DSN: "host={env.PGURL}"},
+		"user":           {DSN: "host=db user={env.PGURL}"},
+		"listen_address": {DSN: "host=db", ListenAddress: "postgres://fhir:hunter2@db/fhir"},
 		"dsn":            {DSN: "{env.DSN}"},
 	} {
 		err := store.Provision(caddy.Context{})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", option, err)
+			t.Errorf("%s: %v", in, err)
 		}
 		if err := store.Cleanup(); err != nil {
-			t.Errorf("%s: %v", option, err)
+			t.Errorf("%s: %v", in, err)
 		}
 	}
 }
@@ -95,7 +79,7 @@ func TestPostgresURLIsNotTold(t *testing.T) {
 // its own.
 func TestPostgresStoreIsPooled(t *testing.T) {
 	t.Parallel()
-	same, again, other := &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere", PoolSize: 3}
+	same, again, other := &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere pool_max_conns=3"}
 	for _, p := range []*postgres.Store{same, again, other} {
 		if err := p.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 
 // The defaults of a [Config].
 const (
-	defaultPoolSize          = 10
+	defaultMaxConns          = 10
 	defaultTimeout           = 2 * time.Second
 	defaultTable             = "fhir_store"
 	defaultMaxEntries        = 50_000_000
@@ -36,7 +36,8 @@ var synchronousCommits = []string{"remote_apply", "on", "remote_write", "local",
 
 // A Config says where a [Store] is, and how it is used.
 type Config struct {
-	// How to connect, as libpq's connection strings and URLs say. Required.
+	// How to connect, as libpq's connection strings and URLs say. Its pool_max_conns is the most connections at once, besides the one
+	// that listens; 10 by default. Required.
 	DSN string
 
 	// The host, or host:port, for the one connection that listens, where the others go
@@ -47,9 +48,6 @@ type Config struct {
 	// How the server and this process authenticate to each other. It replaces what the DSN
 	// says of TLS. Nil: as the DSN says.
 	TLS *tls.Config
-
-	// The most connections at once, besides the one that listens. Default: 10.
-	PoolSize int
 
 	// How long a step may take, all trials included, and a page of a longer answer. Default:
 	// 2 s.
@@ -84,7 +82,6 @@ type Config struct {
 var errNoDSN = errors.New("no connection string")
 
 func (c Config) withDefaults() Config {
-	c.PoolSize = cmp.Or(max(c.PoolSize, 0), defaultPoolSize)
 	c.Timeout = cmp.Or(max(c.Timeout, 0), defaultTimeout)
 	c.Table = cmp.Or(c.Table, defaultTable)
 	c.MaxEntries = cmp.Or(max(c.MaxEntries, 0), defaultMaxEntries)
@@ -134,7 +131,9 @@ func (c Config) connections() (*pgxpool.Config, error) {
 	if err := checkNames(&pool.ConnConfig.Config); err != nil {
 		return nil, err
 	}
-	pool.MaxConns, pool.MinConns = int32(min(c.PoolSize, 10_000)), 0
+	if pool.MinConns = 0; !strings.Contains(c.DSN, "pool_max_conns") {
+		pool.MaxConns = defaultMaxConns
+	}
 	pool.ShouldPing = never // a round trip; a trial on a lost connection is repeated instead
 	conn := &pool.ConnConfig.Config
 	conn.ConnectTimeout = c.Timeout
@@ -197,7 +196,7 @@ func secure(conn *pgconn.Config, config *tls.Config) {
 		f = &pgconn.FallbackConfig{Host: f.Host, Port: f.Port}
 		if !strings.HasPrefix(f.Host, "/") && !strings.HasPrefix(f.Host, "@") {
 			f.TLSConfig = config.Clone()
-			f.TLSConfig.ServerName = cmp.Or(config.ServerName, f.Host)
+			f.TLSConfig.ServerName = f.Host
 		}
 		kept = append(kept, f)
 	}
