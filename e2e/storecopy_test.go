@@ -30,7 +30,7 @@ func TestStoreCopied(t *testing.T) {
 	g.app = g.demoApp(t, "openid")
 	g.token, g.revoked = g.offline(t), g.offline(t)
 	g.revoke(t, g.revoked.RefreshToken)
-	elsewhere := g.configuration(t, "redis", "store redis {\n\t\t\taddress "+redis.address()+"\n\t\t}")
+	elsewhere := g.configuration(t, "redis", "store redis {\n\t\t\turl redis://"+redis.address()+"\n\t\t}")
 	g.move(t, elsewhere)
 	g.move(t, g.configuration(t, "postgres", fmt.Sprintf("store postgres {\n\t\t\tdsn %q\n\t\t}", postgres.dsn(""))))
 	g.move(t, g.configuration(t, "file", "store file {\n\t\t\tpath "+filepath.Join(t.TempDir(), "again.db")+"\n\t\t}"))

@@ -159,7 +159,7 @@ affinity: {nodeAffinity: {}}
 		!strings.HasPrefix(pod.Spec.Containers[0].Image, "ghcr.io/caddy-fhir/caddy-fhir@sha256:") || len(pod.Spec.InitContainers[0].VolumeMounts) != 2 {
 		t.Errorf("%+v", pod)
 	}
-	if text := caddyfile(t, objects); !strings.Contains(text, "\t\t\t\tca "+secretsDir+"/store-ca\n") {
+	if text := caddyfile(t, objects); !strings.Contains(text, "\t\t\ttls_ca "+secretsDir+"/store-ca\n") {
 		t.Error(text)
 	}
 }

@@ -48,7 +48,7 @@ func (l *load) deploy(issuer string) (d *deployment, err error) {
 		if d.redis, err = d.start(address, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", d.folder, "--maxmemory-policy", "noeviction"); err != nil {
 			return nil, err
 		}
-		store = "store redis {\n\t\t\taddress " + address + "\n\t\t}\n\t\tstore_key " + strings.Repeat("c2VjcmV0", 8)
+		store = "store redis {\n\t\t\turl redis://" + address + "\n\t\t}\n\t\tstore_key " + strings.Repeat("c2VjcmV0", 8)
 	}
 	for n := range l.gateways {
 		address, err := loopback.FreeAddress()

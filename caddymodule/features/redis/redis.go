@@ -2,14 +2,13 @@
 package redis
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strings"
+	"maps"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -26,26 +25,15 @@ func init() { caddy.RegisterModule(new(Store)) }
 // durable store too. The server must keep its data (`appendonly yes`) and drop none of it when its memory is full
 // (`maxmemory-policy noeviction`). Validating a configuration does not connect to it.
 type Store struct {
-	// The server, `host:port` or the path of a Unix socket. Placeholders are supported. Default: `localhost:6379`.
-	Address string `json:"address,omitempty"`
+	// Where the server is, and how to authenticate there: `redis://[<user>:<password>@]<host>[:<port>][/<database>]`,
+	// `rediss://…` by TLS, or `unix://[<user>:<password>@]/<socket>[?db=<database>]`. With the parameter
+	// `master_name=<name>`, the host is a Sentinel that names the server; `addr=<host:port>` is another Sentinel, and
+	// `sentinel_username` and `sentinel_password` are a user at them. With `cluster=true`, the host and each `addr` are
+	// nodes of a cluster. Placeholders are supported, and what they hold is escaped. Default: `redis://localhost:6379`.
+	URL string `json:"url,omitempty"`
 
-	// The user (Redis ACL). Placeholders are supported. Default: the server's default user.
-	Username string `json:"username,omitempty"`
-
-	// The password. Placeholders are supported. Default: none.
-	Password string `json:"password,omitempty"`
-
-	// The number of the database. A cluster has only 0. Default: 0.
-	Database int `json:"database,omitempty"`
-
-	// Connect by TLS, to the server and to Sentinels. Default: without.
-	TLS *stores.TLS `json:"tls,omitempty"`
-
-	// Sentinels that name the server, instead of the address. Default: none.
-	Sentinel *Sentinel `json:"sentinel,omitempty"`
-
-	// Nodes of a Redis cluster, `host:port`, instead of the address; it tells the others. Default: none.
-	Cluster []string `json:"cluster,omitempty"`
+	// How the servers, Sentinels included, and this process authenticate to each other. Only with `rediss://`.
+	option.TLS
 
 	// What the names of all keys begin with, so that several issuers can use one server. Default: `fhir:`.
 	KeyPrefix string `json:"key_prefix,omitempty"`
@@ -59,21 +47,6 @@ type Store struct {
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	stores.Shared
-}
-
-// Sentinel is how Sentinels are found.
-type Sentinel struct {
-	// The name by which they know the master. Required.
-	Master string `json:"master,omitempty"`
-
-	// Their addresses, `host:port`. Required.
-	Nodes []string `json:"nodes,omitempty"`
-
-	// The user at the Sentinels. Placeholders are supported. Default: their default user.
-	Username string `json:"username,omitempty"`
-
-	// The password at the Sentinels. Placeholders are supported. Default: none.
-	Password string `json:"password,omitempty"`
 }
 
 // CaddyModule returns the Caddy module information.
@@ -90,30 +63,46 @@ func (r *Store) Provision(caddy.Context) error {
 	return r.Use("redis", key, func(*slog.Logger) (*stores.Remote, error) { return openRedis(options), nil })
 }
 
-// resolved checks the settings, replaces placeholders, and returns what identifies the result.
+// resolved replaces placeholders, and returns what identifies the result.
 func (r *Store) resolved() (options redisstore.Options, key string, err error) {
-	if err := r.check(); err != nil {
+	url, err := option.ResolveConnection("url", cmp.Or(r.URL, "redis://localhost:6379"))
+	if err != nil {
 		return options, "", err
 	}
-	if options, err = r.options(); err != nil {
+	if options, err = parseURL(url); err != nil {
 		return options, "", err
 	}
 	authorities, err := r.TLS.Authorities()
 	if err != nil {
 		return options, "", err
 	}
-	if options.TLS, err = r.TLS.Config(authorities); err != nil {
+	if err := r.secure(&options, authorities); err != nil {
 		return options, "", err
 	}
-	key, err = r.settingsKey(options, authorities)
+	options.KeyPrefix, options.WaitReplicas, options.MaxEntries = r.KeyPrefix, r.WaitReplicas, r.MaxEntries
+	options.Followed, options.Unbounded = stores.FollowedKinds(), store.UnboundedKinds
+	key, err = r.settingsKey(url, authorities)
 	return options, key, err
+}
+
+func (r *Store) secure(o *redisstore.Options, authorities []byte) error {
+	config, err := r.TLS.Config(authorities)
+	switch {
+	case err != nil:
+		return err
+	case config != nil && o.TLS == nil:
+		return errors.New("tls_ca and tls_client need a url that begins with rediss")
+	case config != nil:
+		o.TLS = config
+	}
+	return nil
 }
 
 func openRedis(options redisstore.Options) *stores.Remote {
 	s := redisstore.New(options)
 	return &stores.Remote{
 		Shared: s, Close: s.Close,
-		Check: s.Check, Volatile: s.Volatile, TryListening: s.TryListening, Own: "for Redis key_prefix, database, or another server",
+		Check: s.Check, Volatile: s.Volatile, TryListening: s.TryListening, Own: "for Redis key_prefix, another database, or another server",
 		Connections: func() (open, used int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)
@@ -121,149 +110,37 @@ func openRedis(options redisstore.Options) *stores.Remote {
 	}
 }
 
-// check checks the settings against each other.
-func (r *Store) check() error {
-	ways := 0
-	for _, set := range []bool{r.Address != "", r.Sentinel != nil, len(r.Cluster) > 0} {
-		if set {
-			ways++
-		}
-	}
-	switch s := r.Sentinel; {
-	case ways > 1:
-		return errors.New("address, sentinel and cluster exclude each other")
-	case s != nil && (s.Master == "" || len(s.Nodes) == 0):
-		return errors.New("sentinel needs a master and nodes")
-	case len(r.Cluster) > 0 && r.Database != 0:
-		return errors.New("a cluster has no database but 0")
-	}
-	for _, address := range slices.Concat(r.Cluster, r.nodes()) {
-		if err := checkHostPort(address); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Store) nodes() []string {
-	if r.Sentinel == nil {
-		return nil
-	}
-	return r.Sentinel.Nodes
-}
-
-// options resolves placeholders.
-func (r *Store) options() (o redisstore.Options, err error) {
-	o = redisstore.Options{
-		Cluster: r.Cluster, Database: r.Database, KeyPrefix: r.KeyPrefix,
-		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: stores.FollowedKinds(), Unbounded: store.UnboundedKinds,
-		Address: r.Address, Username: r.Username, Password: r.Password,
-	}
-	if s := r.Sentinel; s != nil {
-		o.Sentinel = redisstore.Sentinel{Master: s.Master, Nodes: s.Nodes, Username: s.Username, Password: s.Password}
-	}
-	err = option.ResolveSecrets(map[string]*string{
-		"address": &o.Address, "username": &o.Username, "password": &o.Password,
-		"username of sentinel": &o.Sentinel.Username, "password of sentinel": &o.Sentinel.Password,
-	})
-	if err != nil {
-		return o, err
-	}
-	if o.Address != "" && !strings.HasPrefix(o.Address, "/") {
-		if err := checkHostPort(o.Address); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
-}
-
 // settingsKey tells configurations apart whose connections differ, without showing secrets. A certificate authority that
 // was replaced in its file counts.
-func (r *Store) settingsKey(o redisstore.Options, authorities []byte) (string, error) {
-	text, err := json.Marshal([]any{
-		r.TLS, authorities, o.Address, o.Sentinel, o.Cluster, o.Username, o.Password, o.Database, o.KeyPrefix,
-		o.WaitReplicas, o.MaxEntries,
-	})
+func (r *Store) settingsKey(url string, authorities []byte) (string, error) {
+	text, err := json.Marshal([]any{r.TLS, authorities, url, r.KeyPrefix, r.WaitReplicas, r.MaxEntries})
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
-}
-
-// errRedisURL quotes nothing, as a URL may have a password.
-var errRedisURL = errors.New("an address is host:port, and no URL: what a URL says goes into the options address, username, password, database and tls")
-
-// checkHostPort checks an address, or what placeholders leave of it.
-func checkHostPort(address string) error {
-	if strings.Contains(address, "@") || strings.Contains(address, "://") {
-		return errRedisURL
-	}
-	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		return fmt.Errorf("%q is not host:port", address)
-	}
-	return nil
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
 //
 //	store redis {
-//		address <host:port>|<socket>
-//		username <name>
-//		password <password>
-//		database <number>
-//		tls {
-//			ca <file>
-//			certificate <file>
-//			key <file>
-//			server_name <name>
-//		}
-//		sentinel {
-//			master <name>
-//			nodes <host:port...>
-//			username <name>
-//			password <password>
-//		}
-//		cluster <host:port...>
+//		url <url>
+//		tls_ca <file>
+//		tls_client <certificate> <key>
 //		key_prefix <text>
 //		wait_replicas <number>
 //		max_entries <number>
 //	}
 func (r *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	err := option.ParseDirective(d, option.Block{
-		"address":       option.Word(&r.Address, option.Literal(checkRedisAddress)),
-		"username":      option.Word(&r.Username, option.CheckPlaceholders),
-		"password":      option.Word(&r.Password, option.CheckPlaceholders),
-		"database":      option.NumberOrNone(&r.Database),
-		"tls":           stores.ParseTLS(&r.TLS),
-		"sentinel":      parseRedisSentinel(&r.Sentinel),
-		"cluster":       option.Words(&r.Cluster, checkHostPort),
+	fields := option.Block{
+		"url":           option.Word(&r.URL, option.Literal(checkURL)),
 		"key_prefix":    option.Word(&r.KeyPrefix, nil),
 		"wait_replicas": option.NumberOrNone(&r.WaitReplicas),
 		"max_entries":   option.Number(&r.MaxEntries),
-	})
-	if err != nil {
-		return err
 	}
-	return option.WithLine(d, r.check())
+	maps.Copy(fields, r.TLS.Subdirectives())
+	return option.ParseDirective(d, fields)
 }
 
-func checkRedisAddress(address string) error {
-	if strings.HasPrefix(address, "/") {
-		return nil
-	}
-	return checkHostPort(address)
-}
-
-func parseRedisSentinel(to **Sentinel) option.Setter {
-	return func(d *caddyfile.Dispenser) error {
-		s := new(Sentinel)
-		if *to = s; d.NextArg() {
-			return d.ArgErr()
-		}
-		return option.Block{
-			"master":   option.Word(&s.Master, nil),
-			"nodes":    option.Words(&s.Nodes, checkHostPort),
-			"username": option.Word(&s.Username, option.CheckPlaceholders),
-			"password": option.Word(&s.Password, option.CheckPlaceholders),
-		}.Parse(d)
-	}
+func checkURL(text string) error {
+	_, err := parseURL(text)
+	return err
 }
 
 var (

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -29,13 +30,10 @@ func TestRedisStoreFaults(t *testing.T) {
 		store redis.Store
 		want  string // in the error
 	}{
-		{"two ways", redis.Store{Address: "a:1", Cluster: []string{"b:1"}}, "exclude each other"},
-		{"no nodes", redis.Store{Sentinel: &redis.Sentinel{Master: "m"}}, "sentinel needs a master and nodes"},
-		{"a node without a port", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a"}}}, `"a" is not host:port`},
-		{"a database of a cluster", redis.Store{Cluster: []string{"a:1"}, Database: 1}, "no database but 0"},
-		{"a password that is not set", redis.Store{Password: "{env.NO_SUCH_PASSWORD}"}, "password: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
-		{"a password of Sentinels that is not set", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a:1"}, Password: "{env.NO_SUCH_PASSWORD}"}}, "password of sentinel: {env.NO_SUCH_PASSWORD}"},
-		{"an authority that is not there", redis.Store{TLS: &stores.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+		{"two ways", redis.Store{URL: "redis://a?master_name=m&cluster=true"}, "exclude each other"},
+		{"a password that is not set", redis.Store{URL: "redis://:{env.NO_SUCH_PASSWORD}@a"}, "url: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
+		{"an authority that is not there", redis.Store{URL: "rediss://a", TLS: option.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+		{"an authority without TLS", redis.Store{TLS: option.TLS{ClientCertificate: "a.pem", ClientKey: "a.key"}}, "a.pem"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,26 +48,16 @@ func TestRedisStoreFaults(t *testing.T) {
 	}
 }
 
-// An address in a placeholder is checked when it is known.
-func TestRedisStoreAddressInPlaceholder(t *testing.T) {
-	t.Setenv("REDIS_ADDRESS", "redis.example")
-	r := redis.Store{Address: "{env.REDIS_ADDRESS}"}
-	if err := r.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), `"redis.example" is not host:port`) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// A URL in place of an address is refused, and not shown: it may have a password.
+// A URL that cannot be used is refused, and not shown: it may have a password.
 func TestRedisStoreURLIsNotTold(t *testing.T) {
-	for _, url := range []string{"redis://:hunter2@h/0", "rediss://fhir:hunter2@h:6379", "fhir:hunter2@h:6379", "hunter2@h:6379", "redis://h:6379?password=hunter2"} {
+	for _, url := range []string{
+		"hunter2@h:6379", "redis://:hun/ter2@h/0", "redis://:hun?ter2@h", "redis://:hun#ter2@h", "redis://:%hunter2@h", "rediss://fhir:hunter2@h:x",
+		"redis://h:6379?password=hunter2", "redis://h/hunter2", "redis://h?master_name=m&sentinel_password=hunter2&sentinel_password=hunter2", "redis:hunter2", "redis://:hunter2@/0",
+	} {
 		t.Setenv("REDIS_URL", url)
-		for option, r := range map[string]*redis.Store{
-			"address in a placeholder": {Address: "{env.REDIS_URL}"}, "address": {Address: url},
-			"sentinel": {Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{url}}}, "cluster": {Cluster: []string{url}},
-		} {
-			err := r.Provision(caddy.Context{})
-			if err == nil || !strings.Contains(err.Error(), "an address is host:port, and no URL") || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%s %s: %v", option, url, err)
+		for in, r := range map[string]*redis.Store{"a placeholder": {URL: "{env.REDIS_URL}"}, "the option": {URL: url}} {
+			if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "ter2") {
+				t.Errorf("in %s %s: %v", in, url, err)
 			}
 		}
 	}
@@ -80,10 +68,9 @@ func TestRedisStoreURLIsNotTold(t *testing.T) {
 func TestRedisStoreIsPooled(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	writeAuthority(t, ca, "")
-	socket := filepath.Join(t.TempDir(), "socket")
 	provision := func(password string) *redis.Store {
 		t.Setenv("REDIS_PASSWORD", password)
-		r := &redis.Store{Address: socket, Password: "{env.REDIS_PASSWORD}", TLS: &stores.TLS{CA: ca}}
+		r := &redis.Store{URL: "rediss://:{env.REDIS_PASSWORD}@localhost:1", TLS: option.TLS{CA: ca}}
 		if err := r.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +99,7 @@ func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	}
 	ctx, cancel := caddy.NewContext(ctx)
 	defer cancel()
-	settings := caddyconfig.JSON(map[string]string{"store": "redis", "address": filepath.Join(t.TempDir(), "socket")}, nil)
+	settings := caddyconfig.JSON(map[string]string{"store": "redis", "url": "unix://" + filepath.Join(t.TempDir(), "socket")}, nil)
 	set, err := stores.Load(ctx, stores.Config{Issuer: "https://x.example", StoreRaw: settings})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +138,7 @@ func writeAuthority(t *testing.T, name, more string) {
 // What is the default can be said.
 func TestRedisStoreTakesZero(t *testing.T) {
 	t.Parallel()
-	for block, ok := range map[string]bool{"database 0\nwait_replicas 0": true, "database 1\nwait_replicas 1": true, "database -1": false, "wait_replicas none": false} {
+	for block, ok := range map[string]bool{"url redis://h/0\nwait_replicas 0": true, "url redis://h/1\nwait_replicas 1": true, "url redis://h/-1": false, "wait_replicas none": false} {
 		var r redis.Store
 		if err := r.UnmarshalCaddyfile(caddyfile.NewTestDispenser("redis {\n" + block + "\n}")); (err == nil) != ok {
 			t.Errorf("%s: %v", block, err)

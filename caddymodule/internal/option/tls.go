@@ -34,9 +34,18 @@ func (t *TLS) Subdirectives() Block {
 }
 
 // Authorities returns the certificate authorities' PEM text.
-func (t *TLS) Authorities() ([]byte, error) { return t.files().Authorities() }
+func (t *TLS) Authorities() ([]byte, error) {
+	if t.CA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("tls_ca: %w", err)
+	}
+	return text, nil
+}
 
-// Config is nil if nothing is set.
+// Config is nil if nothing is set. It reads the client certificate, to see whether it can be used, and again for each connection.
 func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	switch {
 	case *t == (TLS{}):
@@ -44,52 +53,25 @@ func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	case (t.ClientCertificate == "") != (t.ClientKey == ""):
 		return nil, errHalfClientTLS
 	}
-	return t.files().Config(authorities)
-}
-
-func (t *TLS) files() TLSFiles {
-	return TLSFiles{t.CA, t.ClientCertificate, t.ClientKey, "tls_ca", "tls_client"}
-}
-
-// TLSFiles are files by which a server and we authenticate to each other, and the options that name them.
-type TLSFiles struct {
-	CA, Certificate, Key string // PEM files; none is needed
-	CAOption, PairOption string // for messages
-}
-
-// Authorities returns the certificate authorities' PEM text.
-func (f TLSFiles) Authorities() ([]byte, error) {
-	if f.CA == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(f.CA)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.CAOption, err)
-	}
-	return text, nil
-}
-
-// Config reads the client certificate, to see whether it can be used, and again for each connection.
-func (f TLSFiles) Config(authorities []byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
+	if t.CA != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s: %s: %w", f.CAOption, f.CA, errNoCertificates)
+			return nil, fmt.Errorf("tls_ca: %s: %w", t.CA, errNoCertificates)
 		}
 	}
-	if f.Certificate == "" {
+	if t.ClientCertificate == "" {
 		return config, nil
 	}
-	if _, err := f.clientPair(nil); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.PairOption, err)
+	if _, err := t.clientPair(nil); err != nil {
+		return nil, fmt.Errorf("tls_client: %w", err)
 	}
-	config.GetClientCertificate = f.clientPair
+	config.GetClientCertificate = t.clientPair
 	return config, nil
 }
 
-func (f TLSFiles) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
+func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(t.ClientCertificate, t.ClientKey)
 	return &pair, err
 }
 

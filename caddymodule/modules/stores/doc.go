@@ -9,7 +9,6 @@
 //
 //	guest.go     what a module may implement: [Starter], [Claimer], [Watched], …
 //	shared.go    what a module embeds whose store several gateways share: [Shared], and [Remote], which it opens
-//	tls.go       an option that those have in common
 //	set.go       the stores of an app: loaded, started, warned of
 //	checked.go   a store elsewhere is used once it has passed its check
 //	watch.go     is it well? Logged once, for readiness and metrics

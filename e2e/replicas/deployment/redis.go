@@ -134,10 +134,10 @@ func (r *redis) settled() error {
 
 func (r *redis) Directives() string {
 	if len(r.sentinels) == 0 {
-		return keyed + "\t\tstore redis {\n\t\t\taddress " + r.addresses[0] + "\n\t\t}\n"
+		return keyed + "\t\tstore redis {\n\t\t\turl redis://" + r.addresses[0] + "\n\t\t}\n"
 	}
-	return keyed + "\t\tstore redis {\n\t\t\tsentinel {\n\t\t\t\tmaster " + sentinelMaster + "\n\t\t\t\tnodes " + strings.Join(r.watchers, " ") +
-		"\n\t\t\t}\n\t\t\twait_replicas 1\n\t\t}\n"
+	return keyed + "\t\tstore redis {\n\t\t\turl redis://" + r.watchers[0] + "?master_name=" + sentinelMaster + "&addr=" + strings.Join(r.watchers[1:], "&addr=") +
+		"\n\t\t\twait_replicas 1\n\t\t}\n"
 }
 
 func (r *redis) Addresses() []string {

@@ -38,10 +38,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 {{/* How a store is asked by TLS. */}}
 {{- define "caddy-fhir.storeTLS" -}}
-{{- if .tls }}
-			tls{{ with .ca }} {
-				ca /run/secrets/caddy-fhir/{{ . }}
-			}{{ end }}
+{{- if and .tls .ca }}
+			tls_ca /run/secrets/caddy-fhir/{{ .ca }}
 {{- end }}
 {{- end }}
 
@@ -79,16 +77,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- with .Values.store }}
 {{- if eq .type "redis" }}
 		store redis {
-			address {{ .address }}
-			password {file./run/secrets/caddy-fhir/store-password}
+			url {{ ternary "rediss" "redis" .tls }}://:{file./run/secrets/caddy-fhir/store-password}@{{ .address }}
 {{- include "caddy-fhir.storeTLS" . }}
 		}
 {{- else if eq .type "postgres" }}
 		store postgres {
-			host {{ .address }}
-			user {{ .user }}
-			password {file./run/secrets/caddy-fhir/store-password}
-			database {{ .database }}
+			dsn postgres://{{ .user }}:{file./run/secrets/caddy-fhir/store-password}@{{ .address }}/{{ .database }}{{ if .tls }}?sslmode=verify-full{{ end }}
 {{- include "caddy-fhir.storeTLS" . }}
 		}
 {{- end }}
