@@ -24,7 +24,7 @@ import (
 // Defaults and bounds of the lifetimes in [Config].
 const (
 	defaultAccessTokenLifetime = time.Hour
-	defaultCodeLifetime        = 5 * time.Minute
+	codeLifetime               = 5 * time.Minute // of authorization codes; the interface fixes it
 	DefaultSessionLifetime     = 8 * time.Hour
 
 	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
@@ -36,13 +36,11 @@ const (
 	maxRefreshTokenGrace     = time.Minute          // what is repeated later is no accident
 	MaxAccessTokenLifetime   = keyring.Retention    // replaced keys stay published as long
 	maxSessionLifetime       = 30 * 24 * time.Hour  // a forgotten sign-in must end
-	maxCodeLifetime          = 10 * time.Minute     // RFC 6749 §4.1.2
 )
 
 // maxLifetimes are by their names in a configuration.
 var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
-	"code_lifetime":               maxCodeLifetime,
 	"session_lifetime":            maxSessionLifetime,
 	"session_idle":                maxSessionLifetime,
 	"refresh_token_lifetime":      maxRefreshTokenLifetime,
@@ -50,11 +48,11 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_grace":         maxRefreshTokenGrace,
 }
 
-// MaxLifetime returns the maximum of a lifetime by its name in a configuration, such as code_lifetime.
+// MaxLifetime returns the maximum of a lifetime by its name in a configuration, such as session_lifetime.
 func MaxLifetime(name string) time.Duration { return maxLifetimes[name] }
 
 // CheckLifetime returns an error if a lifetime is out of bounds. Its name is that in a
-// configuration, such as code_lifetime.
+// configuration, such as session_lifetime.
 func CheckLifetime(name string, lifetime time.Duration) error {
 	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
 }
@@ -88,9 +86,6 @@ type Config struct {
 	// [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
-	// OmitUserNames leaves those of identity providers' people out of events and lists.
-	OmitUserNames bool
-
 	// ClientAddress is the IP address that a request is counted and recorded under.
 	// Default: that of the peer.
 	ClientAddress func(*http.Request) string
@@ -117,10 +112,6 @@ type Config struct {
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// 1 h; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
-
-	// CodeLifetime is that of authorization codes. Default: 5 min; at
-	// most 10 min.
-	CodeLifetime time.Duration
 
 	// SessionLifetime is how long people stay signed in. Default:
 	// [DefaultSessionLifetime]; at most 30 days.
@@ -211,7 +202,6 @@ func (c *Config) completeLifetimes() error {
 		normal, most time.Duration
 	}{
 		{"access_token_lifetime", &c.AccessTokenLifetime, defaultAccessTokenLifetime, MaxAccessTokenLifetime},
-		{"code_lifetime", &c.CodeLifetime, defaultCodeLifetime, maxCodeLifetime},
 		{"session_lifetime", &c.SessionLifetime, DefaultSessionLifetime, maxSessionLifetime},
 		{"refresh_token_lifetime", &c.RefreshTokenLifetime, refresh, maxRefreshTokenLifetime},
 		{"refresh_token_idle_lifetime", &c.RefreshTokenIdleLifetime, refresh, refresh},

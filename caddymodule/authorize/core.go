@@ -132,9 +132,8 @@ func (a *Core) addPeople(c *Config, of *entries) (err error) {
 	a.Accounts = &people.Accounts{
 		Directory: of.directory, Clients: of.clients,
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
-		Searcher:      launch.Searcher{Records: c.Records, Trail: a.Trail},
-		Lifetime:      c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
-		OmitUserNames: c.OmitUserNames,
+		Searcher: launch.Searcher{Records: c.Records, Trail: a.Trail},
+		Lifetime: c.SessionLifetime + codeLifetime + c.AccessTokenLifetime + time.Minute,
 	}
 	a.Trail.Person = people.Finder{Accounts: a.Accounts}.Describe
 	if a.Accounts.ScopeLimits, err = scopelimit.New(c.ScopeLimits); err != nil {
@@ -200,7 +199,7 @@ func (a *Core) addTokens(c *Config) {
 	a.Tokens = token.New(token.Config{
 		Responder: a.Responder, FHIRBase: c.fhirBase(), Keys: c.Keys, Store: c.Store, Durable: c.Durable,
 		Lifetimes: token.Lifetimes{
-			AccessToken: c.AccessTokenLifetime, Code: c.CodeLifetime, Session: c.SessionLifetime,
+			AccessToken: c.AccessTokenLifetime, Code: codeLifetime, Session: c.SessionLifetime,
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
 		Authenticator: a.Authenticator, Count: c.CountToken, Accounts: a.Accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,

@@ -51,9 +51,6 @@ type App struct {
 	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
 	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
 
-	// How long an authorization code can be exchanged; at most 10m (RFC 6749 §4.1.2). Default: `5m`.
-	CodeLifetime caddy.Duration `json:"code_lifetime,omitempty"`
-
 	// How long a session at this server lasts; at most 30d. Default: `8h`.
 	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
 
@@ -91,10 +88,6 @@ type App struct {
 
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
-
-	// `off` leaves the user names of people of identity providers out of the audit trail and the list of sessions. Default:
-	// they are there.
-	AuditUserName string `json:"audit_user_name,omitempty"`
 
 	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
 	Quotas []quotaoption.Quota `json:"quotas,omitempty"`

@@ -45,7 +45,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		registration { … }
 //		user_access_brands <file> { … }
 //		access_token_lifetime <duration>
-//		code_lifetime <duration>
 //		session_lifetime <duration>
 //		session_idle <duration>
 //		refresh_token_lifetime <duration>
@@ -57,7 +56,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		frame_ancestors <origin...>
 //		branding { … }
 //		lockout { … } | lockout off
-//		audit_user_name off
 //		quota <name> client|person|network <limit> <window> { … }
 //		store <module> { … }
 //		revocation_max_lag <duration>|off
@@ -74,7 +72,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
 		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
-		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"session_idle":          lifetime("session_idle", &a.SessionIdle),
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
@@ -83,7 +80,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
 		"quota":                 quotaoption.Parse(&a.Quotas),
-		"audit_user_name":       option.Word(&a.AuditUserName, checkAuditUserName),
 		"store":                 stores.ParseName(&a.StoreRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
 		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
@@ -104,8 +100,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return a.checkParsed(d, configured)
 }
-
-var checkAuditUserName = option.OneOf("off")
 
 // adding is the setter of a subdirective that adds to a list.
 func adding[T any](to *[]T, parse func(*T) error) option.Setter {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -65,11 +64,6 @@ func (a *App) check() error {
 	}
 	if err := fhirbase.CheckBase(a.FHIRBase); err != nil {
 		return err
-	}
-	if a.AuditUserName != "" {
-		if err := checkAuditUserName(a.AuditUserName); err != nil {
-			return fmt.Errorf("audit_user_name: %w", err)
-		}
 	}
 	if a.Health != "" {
 		return checkHealthAddress(a.Health)

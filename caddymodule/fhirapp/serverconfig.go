@@ -60,7 +60,6 @@ func (a *App) settings() authorize.Config {
 	return authorize.Config{
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
-		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
 		SessionIdle:         time.Duration(a.SessionIdle),
 
@@ -70,7 +69,7 @@ func (a *App) settings() authorize.Config {
 		Outages:                  func() []store.Outage { return outages(a.stores) },
 
 		AuthorizePOST: a.AuthorizePOST, Administration: administrationOf(a), FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
-		Lockout: a.Lockout.settings(), OmitUserNames: a.AuditUserName != "", Audit: a.Audit, ClientAddress: requester.Address,
+		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
 		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
 	}
 }

@@ -49,9 +49,6 @@ type Accounts struct {
 	// EndPerson ends everything that was given to a person. Required where a sub is claimed.
 	EndPerson func(ctx context.Context, sub, reason string) error
 
-	// OmitUserNames leaves them out of the audit trail and of lists for operators.
-	OmitUserNames bool
-
 	// Lifetime is how long a session and its tokens refer to a federated person.
 	Lifetime time.Duration
 }
@@ -243,11 +240,7 @@ func (s *storedAccount) isNamed(name string) bool {
 	return isName(name) && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
 }
 
-// describe leaves the user name out if the configuration says so.
-func (a *Accounts) describe(s *storedAccount) audit.Person {
-	who := audit.Person{Provider: s.Provider, Subject: s.Subject}
-	if !a.OmitUserNames {
-		who.UserName = cmp.Or(s.names()...)
-	}
-	return who
+// describe returns who the person is at their provider.
+func (s *storedAccount) describe() audit.Person {
+	return audit.Person{Provider: s.Provider, Subject: s.Subject, UserName: cmp.Or(s.names()...)}
 }

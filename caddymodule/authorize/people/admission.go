@@ -55,7 +55,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 // identity is stored in both cases, for rules that are configured later. If an app needs to know
 // who the person is at the FHIR server, they are not let in as long as that cannot be asked.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
-	audit.FromContext(ctx).Person = a.describe(p.account(id))
+	audit.FromContext(ctx).Person = p.account(id).describe()
 	local := a.linked(p, id)
 	if local != nil {
 		audit.FromContext(ctx).User = local.ID

@@ -41,7 +41,7 @@ func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccoun
 			return nil, err
 		}
 		if stored != nil && match(id, stored) {
-			found = append(found, Known{f.Accounts.describe(stored), id, f.holder(id, stored)})
+			found = append(found, Known{stored.describe(), id, f.holder(id, stored)})
 		}
 	}
 	return found, nil
@@ -219,7 +219,7 @@ func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 		return who
 	}
 	if stored, err := f.Accounts.storedAccount(ctx, sub); stored != nil && err == nil {
-		who = f.Accounts.describe(stored)
+		who = stored.describe()
 	}
 	return who
 }

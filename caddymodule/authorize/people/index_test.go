@@ -191,11 +191,6 @@ func TestTrailNamesPerson(t *testing.T) {
 		{"user name", personAt("s", "preferred_username", "Ann", "email", "a@x.example", "email_verified", true), nil, "Ann", ""},
 		{"address", personAt("s", "email", "a@x.example", "email_verified", true), nil, "a@x.example", ""},
 		{"address that is not verified", personAt("s", "email", "a@x.example"), nil, "", ""},
-		{"off", personAt("s", "preferred_username", "Ann"), func(_ *people.IdentityProvider, c *authorize.Config) { c.OmitUserNames = true }, "", ""},
-		{"off, refused", personAt("s", "preferred_username", "Ann"), func(idp *people.IdentityProvider, c *authorize.Config) {
-			c.OmitUserNames = true
-			allowing("group", "clinicians")(idp, c)
-		}, "", "allow group clinicians: the idp sent no groups"},
 		{"no groups", personAt("s", "preferred_username", "Ann"), allowing("group", "clinicians"), "Ann", "allow group clinicians: the idp sent no groups"},
 		{"other groups", personAt("s", "groups", "secret"), allowing("group", "clinicians"), "", "allow group clinicians: not in this group"},
 		{"no address", personAt("s"), allowing("email", "*@x.example"), "", "allow email *@x.example: the idp sent no e-mail address"},

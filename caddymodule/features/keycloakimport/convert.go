@@ -52,7 +52,6 @@ func (c *conversion) signIn() {
 func (c *conversion) lifetimes() {
 	r := c.realm.lifespans
 	c.lifetime("access_token_lifetime", r.AccessToken)
-	c.lifetime("code_lifetime", r.Code)
 	session := c.lifetime("session_lifetime", r.sessionMax())
 	if idle := r.sessionIdle(); idle > 0 && idle < int(cmp.Or(session, authorize.DefaultSessionLifetime)/time.Second) {
 		c.lifetime("session_idle", idle)

@@ -10,7 +10,6 @@ import (
 // lifespans are a realm's lifetimes in seconds; 0 means unset.
 type lifespans struct {
 	AccessToken       int  `json:"accessTokenLifespan"`
-	Code              int  `json:"accessCodeLifespan"`
 	SessionIdle       int  `json:"ssoSessionIdleTimeout"`
 	SessionMax        int  `json:"ssoSessionMaxLifespan"`
 	ClientSessionIdle int  `json:"clientSessionIdleTimeout"`
