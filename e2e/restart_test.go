@@ -54,7 +54,7 @@ func TestRefreshingParty(t *testing.T) {
 
 // The gateway is killed, without a chance to write anything, and started again.
 func TestKilled(t *testing.T) {
-	g := ownGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout {\n\t\t\tfailures 1\n\t\t}\n\t\tfhir_base")
+	g := ownGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	app := g.demoApp(t, "openid")
 	kept, revoked, stolen := g.offline(t), g.offline(t), g.offline(t)
 	keys := g.keyIDs(t)

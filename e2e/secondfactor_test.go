@@ -67,7 +67,7 @@ func TestSecondFactorInBrowser(t *testing.T) {
 // The page that asks to wait, after a wrong password too many.
 func TestLockoutPage(t *testing.T) {
 	ctx := newBrowser(t)
-	g := ownGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout {\n\t\t\tfailures 1\n\t\t}\n\t\tfhir_base")
+	g := ownGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	signIn := g.demoApp(t, "openid").AuthCodeURL("state")
 	for _, width := range []int64{320, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -93,7 +93,7 @@ func TestLockoutPage(t *testing.T) {
 // What a client says of its address is not believed: failures count for the one
 // that it comes from.
 func TestLockoutByAddress(t *testing.T) {
-	g := ownGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout {\n\t\t\taddress_failures 3\n\t\t}\n\t\tfhir_base")
+	g := ownGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	address := g.demoApp(t, "openid").AuthCodeURL("state")
 	for i := range 20 {
 		p := g.newPerson(t)

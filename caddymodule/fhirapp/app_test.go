@@ -92,7 +92,6 @@ func TestAppRefused(t *testing.T) {
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
 		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
-		{"a lockout that hardly waits", App{Lockout: Lockout{MaxWait: 1}}, "max_wait"},
 		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "alice"}}}}, "client alice has the name of a user"},
 		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},

@@ -55,7 +55,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		admin_page <scope>
 //		frame_ancestors <origin...>
 //		branding { … }
-//		lockout { … } | lockout off
+//		lockout <failures>|off
 //		quota <name> client|person|network <limit> <window> { … }
 //		store <module> { … }
 //		revocation_max_lag <duration>|off

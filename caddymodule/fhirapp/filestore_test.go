@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
@@ -74,7 +73,7 @@ func TestDurableStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = held.Close() })
-	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path, "lock_timeout": time.Millisecond}, nil)})
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Policy struct {
 
 	// AddressFailures is after how many failures, for any accounts, an IP address (IPv6: its
 	// /64) must wait; wrong client secrets are counted apart. A right password does not
-	// reset the count: the attacker may have an account. Default: 100.
+	// reset the count: the attacker may have an account. Default: ten times Failures.
 	AddressFailures int
 
 	// MaxWait is the longest wait. Default: 15 min; at most 24 h.
@@ -35,22 +35,18 @@ type Policy struct {
 
 // Defaults and bounds of [Policy].
 const (
-	defaultFailures        = 10
-	defaultAddressFailures = 100
-	defaultMaxWait         = 15 * time.Minute
-	longestWait            = 24 * time.Hour
+	defaultFailures = 10
+	defaultMaxWait  = 15 * time.Minute
+	longestWait     = 24 * time.Hour
 
 	// countRetention is how long a count is kept after its last wait.
 	countRetention = 24 * time.Hour
 )
 
-// Check reports what is wrong with the policy.
-func (l Policy) Check() error { return l.Complete() }
-
 // Complete sets the defaults, and reports what is wrong with the policy.
 func (l *Policy) Complete() error {
 	l.Failures = cmp.Or(l.Failures, defaultFailures)
-	l.AddressFailures = cmp.Or(l.AddressFailures, defaultAddressFailures)
+	l.AddressFailures = cmp.Or(l.AddressFailures, 10*l.Failures)
 	l.MaxWait = cmp.Or(l.MaxWait, defaultMaxWait)
 	if l.Failures < 0 || l.AddressFailures < 0 {
 		return errors.New("lockout: failures must be above 0")

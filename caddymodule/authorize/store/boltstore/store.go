@@ -128,7 +128,7 @@ func (s *Store) open() (*openFile, error) {
 	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("the durable store %s is %w: stop that process, wait longer for it (lock_timeout), or give this one a file of its own (store file { path … }): %w", s.path, ErrInUse, err)
+		return nil, fmt.Errorf("the durable store %s is %w: stop that process, or give this one a file of its own (store file { path … }): %w", s.path, ErrInUse, err)
 	case err != nil:
 		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move it away: people then sign in again", s.path, err)
 	}

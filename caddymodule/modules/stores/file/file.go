@@ -37,10 +37,6 @@ type Store struct {
 	// app with a refresh token, of some 700 bytes each. Default: 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// How long a start waits for another process to release the file, as the previous one does when its requests have
-	// ended, at the latest after Caddy's `grace_period`. Default: `30s`.
-	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
-
 	store.Store `json:"-"` // file, once it is located
 
 	file    *boltstore.Store
@@ -95,11 +91,12 @@ func (f *Store) Locate(defaultPath string) error {
 	return nil
 }
 
-// defaultLockTimeout is the default of lock_timeout. lockStep is how long Start waits before it looks again whether Caddy is
+// lockTimeout is how long a start waits for another process to release the file, as the previous one does when its requests have
+// ended, at the latest after Caddy's grace_period. lockStep is how long Start waits before it looks again whether Caddy is
 // exiting: Caddy handles Ctrl-C only after Start has returned.
 const (
-	defaultLockTimeout = 30 * time.Second
-	lockStep           = 100 * time.Millisecond
+	lockTimeout = 30 * time.Second
+	lockStep    = 100 * time.Millisecond
 )
 
 // Start opens the file, so that a failure is an error of the configuration and not of the first sign-in. It waits for a
@@ -107,7 +104,7 @@ const (
 func (f *Store) Start(logger *slog.Logger) error {
 	f.file.SetLogger(logger)
 	f.file.SetMaxEntries(f.MaxEntries)
-	if err := f.open(logger); err != nil {
+	if err := f.open(logger, lockTimeout); err != nil {
 		return err
 	}
 	f.mark.write(logger)
@@ -117,9 +114,9 @@ func (f *Store) Start(logger *slog.Logger) error {
 // Stopping lets the next process wait for the file instead of failing.
 func (f *Store) Stopping() { f.mark.remove() }
 
-// open opens the file, and waits for it up to lock_timeout.
-func (f *Store) open(logger *slog.Logger) error {
-	for deadline, waits := time.Now().Add(cmp.Or(time.Duration(f.LockTimeout), defaultLockTimeout)), false; ; waits = true {
+// open opens the file, and waits for it that long.
+func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
+	for deadline, waits := time.Now().Add(wait), false; ; waits = true {
 		f.file.SetLockTimeout(lockStep)
 		switch err := f.file.Open(); {
 		case !errors.Is(err, boltstore.ErrInUse), caddy.Exiting(), time.Until(deadline) < lockStep:
@@ -153,8 +150,7 @@ func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error)
 	if _, err := os.Stat(f.key); err != nil && !mayMake {
 		return nil, fmt.Errorf("its durable store is not there: %w", err)
 	}
-	f.LockTimeout = caddy.Duration(wait)
-	if err := f.open(slog.New(slog.DiscardHandler)); err != nil {
+	if err := f.open(slog.New(slog.DiscardHandler), wait); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
 	return &stores.Copy{Copyable: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
@@ -182,13 +178,11 @@ func (f *Store) Cleanup() error {
 //	store file {
 //		path <file>
 //		max_entries <number>
-//		lock_timeout <duration>
 //	}
 func (f *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{
-		"path":         option.Word(&f.Path, nil),
-		"max_entries":  option.Number(&f.MaxEntries),
-		"lock_timeout": option.Duration(&f.LockTimeout),
+		"path":        option.Word(&f.Path, nil),
+		"max_entries": option.Number(&f.MaxEntries),
 	})
 }
 
