@@ -85,7 +85,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"misspelt store", app("store memroy"), 4, "did you mean memory?"},
 		{"issuer trusted twice", site("fhir_bearer {\n\t\ttrust https://x.example a\n\t\ttrust https://x.example b\n\t}"), 4, "duplicate trust https://x.example"},
 		{"fhir_authorize without the app", site("fhir_authorize"), 2, "the fhir global option is required"},
-		{"fhir_bearer without the app", site("respond ok\n\tfhir_bearer {\n\t\tforward_token\n\t}"), 3, "the fhir global option is required"},
+		{"fhir_bearer without the app", site("respond ok\n\tfhir_bearer {\n\t\taudit_reads\n\t}"), 3, "the fhir global option is required"},
 		{"trust without the app or an audience", site("fhir_bearer {\n\t\ttrust https://x.example\n\t}"), 2, "an audience is required"},
 		{"introspection without the app or an audience", site("fhir_bearer {\n\t\tintrospect https://x.example {\n\t\t\tclient_id x\n\t\t\tclient_secret x\n\t\t}\n\t}"), 2, "an audience is required"},
 		{"cors of clients without the app", site("fhir_expand {\n\t\tcors clients\n\t}"), 2, "cors clients"},

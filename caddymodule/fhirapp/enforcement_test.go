@@ -47,20 +47,6 @@ func TestScopesAreEnforced(t *testing.T) {
 	}
 }
 
-// The FHIR server is told of decisions if it is to be, and by nobody else.
-func TestDecisionHeader(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ options, want string }{
-		"off": {"", ""},
-		"on":  {"debug", "interaction=read; scope=user/*.rs"},
-	} {
-		g := exampleGateway(t, echo, guarding(tt.options)...)
-		if got := forwarded(t, g.Get("/fhir/R4/Patient/1", g.Token(), "X-Guard-Decision", "scope=system/*.cruds")).Get("X-Guard-Decision"); got != tt.want {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
 // The audit trail says what was asked, by whom, and what allowed or refused it.
 func TestAccessIsAudited(t *testing.T) {
 	t.Parallel()

@@ -94,10 +94,16 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 
 func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	t.Parallel()
-	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
-	token := g.Token()
-	if sent := forwarded(t, g.Get("/fhir/R4/Patient", token, "X-Ward", "3")); !slices.Equal(sent["Authorization"], []string{"Bearer " + token}) || sent["X-Ward"] != nil {
-		t.Errorf("the backend was sent %v", sent)
+	for names, passed := range map[string]bool{"fhir Authorization": true, "authorization": true, "*": false, "fhir Auth* *ization": false} {
+		g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_header "+names+"\n\t\t}\n")
+		token := g.Token()
+		want := []string{"Bearer " + token}
+		if !passed {
+			want = nil
+		}
+		if sent := forwarded(t, g.Get("/fhir/R4/Patient", token, "Remote-User", "3")); !slices.Equal(sent["Authorization"], want) || sent["Remote-User"] != nil {
+			t.Errorf("forward_header %s: the backend was sent %v", names, sent)
+		}
 	}
 }
 

@@ -93,7 +93,7 @@ func TestMetadataIsPublic(t *testing.T) {
 // Credentials that nobody has checked are not passed on with a public request.
 func TestMetadataWithoutCredentials(t *testing.T) {
 	t.Parallel()
-	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
+	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n")
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
 	credentials := []string{"Authorization", "Proxy-Authorization", "Cookie"}
 	for _, name := range credentials {

@@ -58,8 +58,6 @@ type Enforcer struct {
 	// Memory bounds what all requests hold together that is judged: bodies and answers. Each client and each person has a
 	// part of it. Nil: nothing bounds it.
 	Memory *fairmemory.Memory
-	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
-	DecisionHeader string
 	// Judging is called before a call is judged, and gives the context for it; what it returns is called after that. Nil if
 	// nobody wants to know.
 	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))

@@ -79,9 +79,6 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	if i, err = c.Interaction(); err != nil {
 		return i, nil, err
 	}
-	if x.e.DecisionHeader != "" {
-		x.tell(i)
-	}
 	if x.passes(i) && x.judge.LeavesPassing(c, i) {
 		return i, nil, x.pass(w, c, i)
 	}
@@ -217,13 +214,6 @@ func (x *exchange) PassesSingle(c message.Call, i interaction.Interaction) bool 
 	return interactions[i.Kind].single && x.passes(i) && x.judge.LeavesPassing(c, i)
 }
 
-// Begins tells the next handler what is decided about an entry.
-func (x *exchange) Begins(i interaction.Interaction) {
-	if x.e.DecisionHeader != "" {
-		x.tell(i)
-	}
-}
-
 // Decided tells of the decision about an entry.
 func (x *exchange) Decided(i interaction.Interaction, err error) {
 	if x.e.Decided != nil {
@@ -243,13 +233,4 @@ func (x *exchange) changes(i interaction.Interaction) bool {
 		return ok && op.Changes()
 	}
 	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
-}
-
-// tell tells the next handler what was decided.
-func (x *exchange) tell(i interaction.Interaction) {
-	told := "interaction=" + i.Kind.String()
-	if scope := allowing(x.judge.Rights(), i); scope != "" {
-		told += "; scope=" + scope
-	}
-	x.r.Header.Set(x.e.DecisionHeader, told)
 }

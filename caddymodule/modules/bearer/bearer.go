@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -61,12 +63,9 @@ type Bearer struct {
 	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
 	// except for the usual identity headers, which must be named in full. Headers that describe the body or
 	// connection, such as `Content-Type`, or the request's origin are always passed on. `*` stands for all but identity
-	// headers. Default: `fhir`.
+	// headers. `Authorization`, named in full, leaves the access token on the request, which whoever reads it could use
+	// again. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
-
-	// Leave the access token on the request. Default: the `Authorization` header is removed, because whoever reads the
-	// token could use it again.
-	ForwardToken bool `json:"forward_token,omitempty"`
 
 	// The origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for those of the fhir
 	// app's redirect URIs, `*` for all. Preflights are answered here, and CORS headers of the next handler are
@@ -148,11 +147,13 @@ func (h *Bearer) checkWords() error {
 	return nil
 }
 
+func isAuthorization(name string) bool { return strings.EqualFold(name, "Authorization") }
+
 // newGate is what requests pass as configured. The app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
 	g := &gate{
-		at: at, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
-		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
+		at: at, forwardToken: slices.ContainsFunc(h.ForwardHeaders, isAuthorization), signIn: &h.SignInPolicy,
+		headers: guard.NewIdentityHeaders(nil, h.ForwardHeaders),
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
 	trail := newAccessLog(ctx, app, h.AuditReads)

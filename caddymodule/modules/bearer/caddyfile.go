@@ -21,7 +21,6 @@ import (
 //		introspect <url> { … }
 //		smart_configuration { … }
 //		forward_header <names...>
-//		forward_token
 //		cors <origin|clients|*...>
 //		acr <class...>
 //		max_age <duration>
@@ -37,7 +36,6 @@ import (
 //		max_memory <size>
 //		seal_key <secret> [<previous...>]
 //		audit_reads
-//		debug
 //	}
 //
 // Features add their own.
@@ -49,7 +47,6 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),
 		"smart_configuration": parseOffer(&h.Offer),
 		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"forward_token":       option.Bareword(&h.ForwardToken),
 		"cors":                option.Words(&h.CORS, crossorigin.Check),
 		"acr":                 option.Words(&h.ACR, checkACR),
 		"max_age":             option.Duration(&h.MaxAge),

@@ -59,13 +59,7 @@ type Enforcement struct {
 
 	// Record reads and searches that were allowed in the audit trail too. Default: refusals, and what may change something.
 	AuditReads bool `json:"audit_reads,omitempty"`
-
-	// Tell the next handler in the header `X-Guard-Decision` what was decided and why. Default: off.
-	Debug bool `json:"debug,omitempty"`
 }
-
-// decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
-const decisionHeader = "X-Guard-Decision"
 
 // newEnforcement returns the configured enforcement of scopes, or nil with scopes off.
 func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
@@ -99,9 +93,6 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 	if e.Memory, err = enforce.NewMemory(o.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
-	if o.Debug {
-		e.DecisionHeader = decisionHeader
-	}
 	return &enforcement{e}, nil
 }
 
@@ -131,7 +122,6 @@ func (e *Enforcement) subdirectives() option.Block {
 		"max_memory":         option.Size(&e.MaxMemory),
 		"seal_key":           sharedkey.Words("seal_key", &e.SealKeys),
 		"audit_reads":        option.Bareword(&e.AuditReads),
-		"debug":              option.Bareword(&e.Debug),
 	}
 }
 

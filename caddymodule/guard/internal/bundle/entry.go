@@ -28,8 +28,7 @@ type entries interface {
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
 	// PassesSingle reports whether an entry about one resource needs no judging.
 	PassesSingle(c message.Call, i interaction.Interaction) bool
-	// Begins and Decided tell of an entry before and after it was answered.
-	Begins(i interaction.Interaction)
+	// Decided reports the decision about an entry after it was answered.
 	Decided(i interaction.Interaction, err error)
 }
 
@@ -53,7 +52,7 @@ func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*m
 		x.Entries.Decided(i, err)
 		return nil, err
 	}
-	x.begin(i)
+	x.begin()
 	before := x.Server.Held()
 	a, err := x.Entries.Answer(ctx, c, i)
 	x.Server.Keep(before, a)
@@ -65,10 +64,9 @@ func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*m
 }
 
 // begin begins an entry. What was learned for the one before may have been changed by it.
-func (x *Bundles) begin(i interaction.Interaction) {
+func (x *Bundles) begin() {
 	x.Server.Begin()
 	x.Judge.Forget()
-	x.Entries.Begins(i)
 }
 
 // response is Bundle.entry.response.

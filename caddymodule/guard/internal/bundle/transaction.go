@@ -72,7 +72,7 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.in.begin(p.i)
+	t.in.begin()
 	var err error
 	switch {
 	case p.isWrite():
@@ -165,7 +165,7 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	if first == nil {
 		return nil, nil
 	}
-	t.in.begin(interaction.Interaction{Kind: interaction.Bundle})
+	t.in.begin()
 	header := http.Header{"Content-Type": {message.TypeJSON}}
 	if prefer := first.sent.Header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
