@@ -214,7 +214,7 @@ func checksOfTerminology(config []byte) (checks []check) {
 		checks = append(checks, check{
 			What: "terminology server " + u.URL, Mend: "check its address, credentials and certificates in upstream",
 			ask: func(ctx context.Context) error {
-				server, _, err := u.Server(1 << 20)
+				server, _, err := u.Server(new(expand.Caching))
 				if err != nil {
 					return err
 				}

@@ -55,7 +55,7 @@ func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 		settings = "timeout 1s"
 	}
 	if who == "upstream" {
-		settings = "upstream " + terminologyServer(t, f.server) + " {\n\t" + settings + "\n}"
+		settings += "\nupstream " + terminologyServer(t, f.server)
 		backend = http.NotFoundHandler()
 	}
 	if stale {
@@ -139,7 +139,7 @@ func TestHintsAndTrailers(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	server := newScripted("hanging")
-	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
+	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good")), server)
 	if response := g.Get("/fhir/R4/ValueSet/1/$expand", "", "Cache-Control", "no-store"); response.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("past the cache: %d", response.StatusCode)
 	}

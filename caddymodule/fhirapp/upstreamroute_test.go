@@ -65,7 +65,7 @@ func TestPullThrough(t *testing.T) {
 		origin.Server.ServeHTTP(w, r)
 	}))
 	synonyms := gatewaytest.WriteFile(t, "words.txt", "teutonic => german")
-	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream http://"+server+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
+	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream http://"+server+"/fhir/R4", gatewaytest.NoBackend))
 	search := func(filter string) (codes []string) {
 		return expandedCodes(t, gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))
 	}

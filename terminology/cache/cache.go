@@ -38,9 +38,6 @@ type Options struct {
 	// less. Default: 0, the client gets the failure.
 	StaleIfError time.Duration
 
-	// MaxAge is how long clients may use an answer without validating it, unreached by invalidations. Default: 0.
-	MaxAge time.Duration
-
 	// Timeout bounds a producer's work. Default: 30 seconds.
 	Timeout time.Duration
 }
@@ -248,18 +245,14 @@ var (
 	privateNoStore = []string{"private, no-store"}
 )
 
-func (e *entry) stampAt(age, maxAge time.Duration) *stamp {
+func (e *entry) stampAt(age time.Duration) *stamp {
 	second := int64(age / time.Second)
-	if s := e.stamp.Load(); s != nil && s.second == second && s.maxAge == maxAge {
+	if s := e.stamp.Load(); s != nil && s.second == second {
 		return s
 	}
-	s := &stamp{second: second, maxAge: maxAge, public: publicNoCache, private: privateNoCache}
+	s := &stamp{second: second}
 	s.age = []string{strconv.FormatInt(second, 10)}
 	s.status = []string{cacheName + "; hit; ttl=" + strconv.FormatInt(e.ttl(age), 10)}
-	if rest := min(maxAge, e.fresh-age); rest >= time.Second {
-		lifetime := strconv.FormatInt(second+int64(rest/time.Second), 10) // max-age includes the age
-		s.public, s.private = []string{"public, max-age=" + lifetime}, []string{"private, max-age=" + lifetime}
-	}
 	e.stamp.Store(s)
 	return s
 }
@@ -271,7 +264,7 @@ func (e *entry) ttl(age time.Duration) int64 {
 
 // write answers with an entry. status is Cache-Status; nil is that of a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
-	s := e.stampAt(e.age(now), c.options.MaxAge)
+	s := e.stampAt(e.age(now))
 	if status == nil {
 		status = s.status
 	}
@@ -279,10 +272,10 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	header["Age"] = s.age
 	header["Cache-Status"] = status
 	if e.key.personal || isAuthorised(r, call) {
-		header["Cache-Control"] = s.private
+		header["Cache-Control"] = privateNoCache
 		setVary(header, variesByUser)
 	} else {
-		header["Cache-Control"] = s.public
+		header["Cache-Control"] = publicNoCache
 		setVary(header, varies)
 	}
 	if len(r.Header["Cookie"]) > 0 && call.Principal == (Principal{}) {

@@ -32,8 +32,8 @@
 // their place. Without one, they answer all requests with the same key for [Options.FailureTTL] or Retry-After.
 //
 // Of a request's Cache-Control, no-store, no-cache, max-age and only-if-cached count. Age and Cache-Status (RFC 9211)
-// say where an answer came from. Clients validate each time (no-cache), unless [Options.MaxAge] is set: no
-// invalidation reaches what they use without asking. Answers to authorised requests are private, lest a shared cache
+// say where an answer came from. Clients validate each time (no-cache): no invalidation reaches what they use without
+// asking. Answers to authorised requests are private, lest a shared cache
 // passes them on before the guard.
 //
 // # Invalidation

@@ -169,12 +169,9 @@ type place struct {
 
 // stamp holds the headers of an entry that change each second.
 type stamp struct {
-	second  int64 // of the entry's age
-	maxAge  time.Duration
-	age     []string
-	status  []string // Cache-Status of a hit
-	public  []string // Cache-Control
-	private []string
+	second int64 // of the entry's age
+	age    []string
+	status []string // Cache-Status of a hit
 }
 
 // coding is a content coding (RFC 9110 §8.4.1).

@@ -116,7 +116,7 @@ func TestSizes(t *testing.T) {
 				if test.aliases {
 					s.get(e.key, fmt.Append(bytes.Repeat([]byte("x"), 200), n))
 				}
-				e.stampAt(time.Second, 0)
+				e.stampAt(time.Second)
 			}
 			thought, taken := s.bytes(), heap()-before
 			t.Logf("%d entries: thought to take %d, take %d", len(s.entries), thought, taken)

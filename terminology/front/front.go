@@ -44,9 +44,6 @@ type Options struct {
 	// VaryHeaders are headers that the answers of the next handler depend on. Default: none.
 	VaryHeaders []string
 
-	// MaxAge is how long clients may use an answer without validating it. Default: 0.
-	MaxAge time.Duration
-
 	// NextTimeout bounds the time in which the next handler makes an answer to be stored. Required.
 	NextTimeout time.Duration
 
@@ -68,16 +65,12 @@ type Front struct {
 
 // New returns a front.
 func New(o Options) *Front {
-	lifetime := "no-cache"
-	if o.MaxAge > 0 {
-		lifetime = fmt.Sprintf("max-age=%d", o.MaxAge/time.Second)
-	}
 	if o.Host.CrossOrigin == nil {
 		o.Host.CrossOrigin = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
 	}
 	return &Front{
 		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(),
-		public: []string{"public, " + lifetime}, private: []string{"private, " + lifetime},
+		public: []string{"public, no-cache"}, private: []string{"private, no-cache"},
 	}
 }
 

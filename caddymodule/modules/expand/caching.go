@@ -30,10 +30,6 @@ type Caching struct {
 	// new one.
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// How long clients and shared caches may use an answer without revalidating it, unreached by invalidations. Default:
-	// they revalidate each time.
-	MaxAge caddy.Duration `json:"max_age,omitempty"`
-
 	// Who shares the answers of the next handler, which may depend on who asks: with `user`, only requests of the same
 	// person, client and scope; with `client`, all users of a client; with `none`, everybody. Answers made here or by
 	// an upstream are always shared. Default: `user`.
@@ -44,7 +40,8 @@ type Caching struct {
 	// none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// The timeout of the next handler for an answer that will be cached. Default: 30s.
+	// The timeout of a request to the next handler for an answer that will be cached, and of one to a terminology server, up to
+	// the end of the answer. Default: 30s; 10s for terminology servers.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// A terminology server to ask instead of the next handler. Default: none.
@@ -57,35 +54,14 @@ type Caching struct {
 	// Fetch unknown value sets and code systems from the next handler on first need, by their canonical URL, and
 	// expand here. Default: false.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
-
-	// After how many different filters a value set of an upstream is fetched whole, to be searched here. Default: 5.
-	PullThrough int `json:"pull_through,omitempty"`
-
-	// The maximum number of entries of such a value set. Default: 150000.
-	PullThroughMax int `json:"pull_through_max,omitempty"`
-
-	// Ask the upstream for each filter. Default: false.
-	PullThroughOff bool `json:"pull_through_off,omitempty"`
 }
 
 func (c *Caching) cacheOptions() cache.Options {
 	return cache.Options{
 		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
-		Timeout: c.longest(), MaxAge: time.Duration(c.MaxAge),
+		Timeout: c.timeout(),
 	}
-}
-
-// longest is the longest timeout of any server.
-func (c *Caching) longest() time.Duration {
-	longest := c.timeout()
-	if c.Upstream != nil {
-		longest = max(longest, c.Upstream.timeout())
-	}
-	for i := range c.Routes {
-		longest = max(longest, c.Routes[i].timeout())
-	}
-	return longest
 }
 
 // maxAnswer is how large an answer of a terminology server may be: so large that a few fit into the cache.
@@ -100,16 +76,14 @@ var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.Var
 // Subdirectives are those of fhir_expand about asking and caching.
 func (c *Caching) Subdirectives() option.Block {
 	return option.Block{
-		"ttl":          option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
-		"max_size":     option.Size(&c.MaxSize),
-		"stale":        option.UpToTwo(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
-		"max_age":      option.Duration(&c.MaxAge),
-		"vary_by":      option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
-		"vary_header":  option.Words(&c.VaryHeaders, nil),
-		"timeout":      option.Duration(&c.Timeout),
-		"upstream":     c.parseUpstream,
-		"route":        c.parseRoute,
-		"pull_through": option.OrOff(&c.PullThroughOff, option.UpToTwo(option.ParseNumber(&c.PullThrough), option.ParseNumber(&c.PullThroughMax))),
+		"ttl":         option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
+		"max_size":    option.Size(&c.MaxSize),
+		"stale":       option.UpToTwo(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
+		"vary_by":     option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
+		"vary_header": option.Words(&c.VaryHeaders, nil),
+		"timeout":     option.Duration(&c.Timeout),
+		"upstream":    c.parseUpstream,
+		"route":       c.parseRoute,
 	}
 }
 

@@ -24,13 +24,11 @@ import (
 //		ttl <duration>|off
 //		max_size <size>
 //		stale <duration> [<while asking>]
-//		max_age <duration>
 //		vary_by user|client|none
 //		vary_header <names...>
 //		timeout <duration>
 //		upstream <url> { … }
 //		route <prefix> <url> { … }
-//		pull_through <filters> [<entries>]|off
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := option.Block{

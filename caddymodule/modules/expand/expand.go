@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -166,7 +165,7 @@ func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 func (h *Expand) newFront() *front.Front {
 	o := front.Options{
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
-		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
+		VaryBy: variations[h.VaryBy], NextTimeout: h.timeout(),
 		Host: front.Host{
 			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: ownheader.Write, Failed: h.failures.Server,
 			End: func(e front.Ending) { End(e) },

@@ -62,11 +62,7 @@ func (h *Expand) stateOptions() (o front.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(h.cacheOptions())
 	}
-	if !h.PullThroughOff {
-		o.Wholes = &remote.Wholes{
-			After: h.PullThrough, MaxEntries: h.PullThroughMax, MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale),
-		}
-	}
+	o.Wholes = &remote.Wholes{MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
 	if h.BackendDefinitions {
 		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
 		o.Fetched = &terminology.Fetched{
@@ -112,13 +108,13 @@ func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	}
 	var fallback *remote.Server
 	if c.Upstream != nil {
-		if fallback, secrets, err = c.Upstream.Server(c.maxAnswer()); err != nil {
+		if fallback, secrets, err = c.Upstream.Server(c); err != nil {
 			return nil, "", err
 		}
 	}
 	var list []remote.Route
 	for i := range c.Routes {
-		server, more, err := c.Routes[i].Server(c.maxAnswer())
+		server, more, err := c.Routes[i].Server(c)
 		if err != nil {
 			return nil, "", err
 		}

@@ -1,7 +1,6 @@
 package expand
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -21,9 +20,6 @@ type Upstream struct {
 	// Accept http elsewhere too: requests, answers and credentials can then be read and changed on the way. Default:
 	// false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
-
-	// The timeout of a request, up to the end of the answer. Default: 10s.
-	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// How long its answers are fresh, whatever their headers say but `no-store`; at most the `ttl` of `fhir_expand`. For a
 	// server that says `no-cache` of all, such as another gateway. Default: its headers count.
@@ -52,11 +48,11 @@ type UpstreamRoute struct {
 	Upstream
 }
 
-// Server makes the server, whose answers may have so many bytes. It also returns the resolved secrets and the certificate authorities, so that a change of
+// Server makes the server. It also returns the resolved secrets and the certificate authorities, so that a change of
 // either makes another server.
-func (u *Upstream) Server(maxAnswer int64) (_ *remote.Server, secrets string, err error) {
+func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
-		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: maxAnswer, TTL: time.Duration(u.TTL),
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), MaxAnswer: c.maxAnswer(), TTL: time.Duration(u.TTL),
 	}
 	for _, secret := range []struct {
 		option, text string
@@ -78,17 +74,12 @@ func (u *Upstream) Server(maxAnswer int64) (_ *remote.Server, secrets string, er
 	return server, secrets + fmt.Sprintf("%q", authorities), err
 }
 
-func (u *Upstream) timeout() time.Duration {
-	return cmp.Or(time.Duration(u.Timeout), remote.DefaultTimeout)
-}
-
 // parse reads what follows an upstream's URL.
 func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
 	fields := option.Block{
-		"timeout":    option.Duration(&u.Timeout),
 		"ttl":        option.Duration(&u.TTL),
 		"bearer":     option.Word(&u.Bearer, option.CheckPlaceholders),
 		"basic":      option.Two(&u.Username, &u.Password),
