@@ -70,7 +70,6 @@ const siteCaddyfile = `{
 			scope address offline_access
 			pkce optional
 			request_objects
-			private_jwks_uri
 		}
 		user_access_brands BRANDS
 		user alice {

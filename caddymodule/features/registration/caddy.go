@@ -2,6 +2,7 @@ package registration
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
@@ -33,7 +35,6 @@ func (*Registration) CaddyModule() caddy.ModuleInfo {
 //		pkce required|optional
 //		approval required
 //		request_objects
-//		private_jwks_uri
 //	}
 func (r *Registration) Subdirectives() (fields option.Block, repeatable []string) {
 	return option.Block{"registration": r.parse}, nil
@@ -49,12 +50,21 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 		"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
 		"approval":             option.Only("required", &r.Approval),
 		"request_objects":      option.Bareword(&r.RequestObjects),
-		"private_jwks_uri":     option.Bareword(&r.PrivateJWKSURI),
 	}.Parse(d)
 	if err == nil && r.InitialAccessToken == "" {
 		err = d.Err("registration needs an initial_access_token")
 	}
 	return err
+}
+
+// transport makes requests to what clients register (jwks_uri, request_uris, logo_uri, backchannel_logout_uri): at public
+// addresses only, since anyone who can register a client could otherwise make this server send requests to its own network.
+// Where the issuer is on this computer, for trying out, clients may be there too. Nil is the default.
+func transport(issuer string) http.RoundTripper {
+	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
+		return http.DefaultTransport
+	}
+	return nil
 }
 
 // Configure implements [fhirapp.Feature].
@@ -63,9 +73,7 @@ func (r *Registration) Configure(app *fhirapp.App, c *authorize.Config) (err err
 		return err
 	}
 	r.Storage, r.Folder, r.Store = app.Storage(), "fhir/clients/"+fhirbase.StorageName(app.Issuer), app.SharedStore()
-	if r.PrivateJWKSURI {
-		r.Transport = http.DefaultTransport
-	}
+	r.Transport = transport(app.Issuer)
 	c.Features = append(c.Features, r)
 	return nil
 }

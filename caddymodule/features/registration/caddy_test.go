@@ -37,7 +37,6 @@ func TestCaddyfileErrors(t *testing.T) {
 	}{
 		{"a system scope", app("registration {\n\t\t\tscope system/*.rs\n\t\t}"), 5, "system/*.rs"},
 		{"without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},
-		{"private_jwks_uri with a word", app("registration {\n\t\t\tprivate_jwks_uri on\n\t\t}"), 5, "on"},
 		{"with a word", app("registration open"), 4, "open"},
 		{"a scope that is none", app("registration {\n\t\t\tscope \"a b\"\n\t\t}"), 5, "a b"},
 	} {
@@ -65,7 +64,7 @@ const strongToken = "0123456789abcdef0123456789abcdef"
 // once it has deleted itself.
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
-	caddyfile := gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t\tprivate_jwks_uri\n\t\t}")
+	caddyfile := gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t}")
 	folder := gatewaytest.Folder(t)
 	g := gatewaytest.NewAt(t, caddyfile, folder)
 

@@ -51,11 +51,6 @@ type Registration struct {
 	// registration waits again. Default: false.
 	Approval bool `json:"approval,omitempty"`
 
-	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback,
-	// private and link-local addresses too, and use the proxy of the environment. Anyone who can register a client can then make
-	// this server send requests to its own network. Default: public addresses only.
-	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
-
 	MaxClients int     `json:"-"` // the limit of registered clients. Default: [DefaultMaxClients].
 	Storage    Storage `json:"-"` // keeps them. Required.
 	Folder     string  `json:"-"` // in Storage, without a slash at the end. Required.
