@@ -6,6 +6,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/keycloakimport" // fhir-convert keycloak
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/policy"         // fhir_bearer: allow, deny
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres"       // fhir.stores.postgres
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/quota"          // quota
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis"          // fhir.stores.redis
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"   // registration
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/sample"         // http.handlers.fhir_sample

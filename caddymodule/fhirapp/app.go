@@ -10,8 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -89,9 +87,6 @@ type App struct {
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
 
-	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
-	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
-
 	// Where state is kept. With `file`, sessions, refresh tokens, consents and revocations survive a restart, and codes are
 	// in memory. `memory` keeps nothing over a restart. `redis` and `postgres` keep everything for several gateways. Default:
 	// `file`.
@@ -115,6 +110,7 @@ type App struct {
 	// Features of the authorization server, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.features"`
 
+	features      []any // of the authorization server, in the order of their names
 	clientSources []ClientSource
 	startPage     string // path, which the log of a started gateway names
 
@@ -127,7 +123,6 @@ type App struct {
 	logger *slog.Logger
 	ctx    caddy.Context
 
-	quotas      *quotaoption.Quotas
 	closeHealth func() error // leaves the health port to the next configuration, or closes it
 }
 
@@ -154,13 +149,8 @@ func (a *App) Stores() *stores.Set { return a.stores }
 // Keys returns the keys that sign tokens.
 func (a *App) Keys() *keyring.Keyring { return a.keys }
 
-// QuotaSet returns the quotas; nil if there are none.
-func (a *App) QuotaSet() *quota.Set {
-	if a.quotas == nil {
-		return nil
-	}
-	return a.quotas.Set
-}
+// Features returns the features of the authorization server, in the order of their names.
+func (a *App) Features() []any { return a.features }
 
 // Events returns the audit trail.
 func (a *App) Events() *audit.Log { return a.events }

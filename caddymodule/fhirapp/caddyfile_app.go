@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -56,7 +55,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		frame_ancestors <origin...>
 //		branding { … }
 //		lockout <failures>|off
-//		quota <name> client|person|network <limit> <window> { … }
 //		store <module> { … }
 //		revocation_max_lag <duration>|off
 //		store_key <secret> [<previous...>]
@@ -79,7 +77,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
-		"quota":                 quotaoption.Parse(&a.Quotas),
 		"store":                 stores.ParseName(&a.StoreRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
 		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
@@ -90,7 +87,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
 	}
 	configured := fields.Features(features)
-	err := option.ParseDirective(d, fields, configured.Repeatable("user", "idp", "client", "scope_limit", "quota")...)
+	err := option.ParseDirective(d, fields, configured.Repeatable("user", "idp", "client", "scope_limit")...)
 	a.FeaturesRaw = configured.Raw()
 	switch {
 	case err != nil:

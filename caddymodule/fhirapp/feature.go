@@ -80,6 +80,7 @@ func loadFeatures(a *App, c *authorize.Config) error {
 		if err := feature.Configure(a, c); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		a.features = append(a.features, feature)
 		if source, ok := feature.(ClientSource); ok {
 			a.clientSources = append(a.clientSources, source)
 		}

@@ -167,14 +167,14 @@ func (h exitHandler) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// Cleanup releases the keys and the counts of quotas, if Provision got that far.
+// Cleanup releases the keys, if Provision got that far.
 func (a *App) Cleanup() error {
 	appsInUse.Delete(a)
 	if a.pooled == "" {
 		return nil
 	}
 	_, err := statesInUse.Delete(a.pooled)
-	return errors.Join(err, a.quotas.Release())
+	return err
 }
 
 var (

@@ -51,7 +51,7 @@ func observedGateway(t *testing.T) *gateway {
 	})
 	g := exampleGateway(t, backend,
 		"{\n\tadmin", "{\n\tmetrics\n\tadmin",
-		"fhir {", "fhir {\n\t\tidp observed {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id x\n\t\t}\n\t\tquota observed client 1 1h {\n\t\t\tcount $lookup\n\t\t}\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway observed\n\t\t}")
+		"fhir {", "fhir {\n\t\tidp observed {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id x\n\t\t}\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway observed\n\t\t}")
 	app, err := g.Context.App("fhir")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func (g *gateway) use() {
 	g.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"demo-app"}})
 	g.Gateway = g.NewBrowser()
 	token = g.Token()
-	for _, path := range []string{"/Patient/1", "/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "/ValueSet/$expand?url=" + unlisted, "/CodeSystem/$lookup", "/CodeSystem/$lookup"} {
+	for _, path := range []string{"/Patient/1", "/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "/ValueSet/$expand?url=" + unlisted} {
 		gatewaytest.Read(g.t, g.Get("/fhir/R4"+path, token))
 		gatewaytest.Read(g.t, g.Get("/fhir/R4"+path, ""))
 	}
@@ -152,7 +152,8 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 // The dashboard and the alerts ask for metrics, labels and values that there are, and the alerts lead to headings.
 func TestDashboardAndAlerts(t *testing.T) {
 	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/operation.md")
-	known["caddy_config_last_reload_successful"] = nil // Caddy registers it when it runs
+	known["caddy_config_last_reload_successful"] = nil           // Caddy registers it when it runs
+	known["caddy_fhir_quota_refusals_total"] = []string{"quota"} // of a feature, which tests it
 	rows, panels := readPanels(t)
 	if want := []string{"Sign-ins", "Tokens", "Guard", "$expand", "Store", "Backend", "Audit"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q", rows)

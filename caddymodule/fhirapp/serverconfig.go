@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
@@ -16,10 +15,6 @@ import (
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
-	if a.quotas, err = quotaoption.New(a.Quotas, a.Issuer, a.stores.Store, a.keys); err != nil {
-		return c, err
-	}
-	c.CountToken = a.quotas.CountToken
 	if c.Branding, err = a.Branding.resolved(); err != nil {
 		return c, err
 	}

@@ -34,7 +34,7 @@ func (p *testPolicy) Subdirectives() (option.Block, []string) {
 	return option.Block{"test_deny": add, "test_require": add}, []string{"test_deny", "test_require"}
 }
 
-func (p *testPolicy) Policy(bearer.PolicySite) (rule.Policy, error) { return p, nil }
+func (p *testPolicy) Policy(bearer.Site) (rule.Policy, error) { return p, nil }
 
 func (*testPolicy) Failed(*http.Request, error) {}
 

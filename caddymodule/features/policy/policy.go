@@ -58,7 +58,7 @@ func (p *Policy) parseRule(d *caddyfile.Dispenser) error {
 }
 
 // Policy implements [bearer.PolicyFeature]: it compiles the rules.
-func (p *Policy) Policy(s bearer.PolicySite) (rule.Policy, error) {
+func (p *Policy) Policy(s bearer.Site) (rule.Policy, error) {
 	p.claims, p.logger = s.Claims, s.Logger
 	p.warnAmbiguousClaims(s)
 	var err error
@@ -67,7 +67,7 @@ func (p *Policy) Policy(s bearer.PolicySite) (rule.Policy, error) {
 }
 
 // warnAmbiguousClaims warns of rules that would take groups or claims of one provider for those of another.
-func (p *Policy) warnAmbiguousClaims(s bearer.PolicySite) {
+func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
 		mentions := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
 		if s.Providers+s.Issuers > 1 && (mentions("groups") || mentions("claims")) && !mentions("idp") && (s.Providers > 1 || !mentions("issuer")) {

@@ -40,7 +40,7 @@ func TestAmbiguousClaims(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		p := Policy{Rules: []Rule{{Effect: rule.Allow, Name: "mine", Expression: tt.expression}}}
-		site := bearer.PolicySite{Providers: tt.providers, Issuers: tt.issuers, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		site := bearer.Site{Providers: tt.providers, Issuers: tt.issuers, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		if _, err := p.Policy(site); err != nil || strings.Contains(log.String(), "policy=mine") != tt.warns {
 			t.Errorf("%s: %v, %q", tt.name, err, log.String())
 		}

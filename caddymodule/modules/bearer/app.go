@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -41,8 +40,8 @@ type App interface {
 	// Events returns the audit trail.
 	Events() *audit.Log
 
-	// QuotaSet returns the quotas; nil if there are none.
-	QuotaSet() *quota.Set
+	// Features returns the features of the app. One that is an [AdmissionFeature] or [PolicyFeature] extends each fhir_bearer.
+	Features() []any
 
 	// Audit records an event, and counts it.
 	Audit(ctx context.Context, e audit.Event)

@@ -1,7 +1,6 @@
 package bearer
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
@@ -73,10 +71,6 @@ type Bearer struct {
 	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	// How much apps, people and networks may ask for, without the fhir app; with it, they are an option of the app.
-	// Default: as much as they like.
-	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
-
 	// Optional features, by the names of their modules; in a Caddyfile, their subdirectives are among those of fhir_bearer.
 	// Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.bearer"`
@@ -92,7 +86,6 @@ type Bearer struct {
 	sites    *site.Sites
 	located  sync.Once // the site was asked
 	keys     heldKeys
-	counts   *quotaoption.Quotas // without the app
 }
 
 // CaddyModule returns the Caddy module information.
@@ -157,10 +150,12 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
 	trail := newAccessLog(ctx, app, h.AuditReads)
-	var err error
-	if g.quotas, err = h.newQuotas(at, app, trail.events); err != nil {
+	site := h.newSite(ctx, at, app, trail.events)
+	policies, admissions, err := h.extensions(ctx, app, site)
+	if err != nil {
 		return nil, err
 	}
+	g.admissions, g.audit = admissions, site.Audit
 	if g.cors, err = newCORS(h.CORS, app); err != nil {
 		return nil, err
 	}
@@ -174,10 +169,6 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	policies, err := h.policies(ctx, app)
-	if err != nil {
-		return nil, err
-	}
 	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking, h.otherClaims(policies))
 	if err != nil {
 		return nil, err
@@ -186,7 +177,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if app != nil {
 		g.asks.holders = app
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, policies, at, app, g.quotas.charging(at.path, trail.record)); err != nil {
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, policies, at, app, decisions(trail.record, admissions)); err != nil {
 		return nil, err
 	}
 	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {
@@ -195,10 +186,10 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	return g, nil
 }
 
-// Cleanup releases the issuers' keys and the counts of quotas that Provision took.
+// Cleanup releases the issuers' keys that Provision took.
 func (h *Bearer) Cleanup() error {
 	bearersInUse.Delete(h)
-	return errors.Join(h.keys.release(), h.counts.Release())
+	return h.keys.release()
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.

@@ -9,7 +9,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -24,7 +23,6 @@ import (
 //		cors <origin|clients|*...>
 //		acr <class...>
 //		max_age <duration>
-//		quota <name> client|person|network <limit> <window> { … }
 //		scopes off
 //		compartment_search
 //		shared <type...> <rule>
@@ -50,11 +48,10 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cors":                option.Words(&h.CORS, crossorigin.Check),
 		"acr":                 option.Words(&h.ACR, checkACR),
 		"max_age":             option.Duration(&h.MaxAge),
-		"quota":               quotaoption.Parse(&h.Quotas),
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
 	features := options.Features("fhir.bearer")
-	err := option.ParseDirective(d, options, features.Repeatable("trust", "shared", "operation", "token_claim", "quota")...)
+	err := option.ParseDirective(d, options, features.Repeatable("trust", "shared", "operation", "token_claim")...)
 	h.FeaturesRaw = features.Raw()
 	return err
 }

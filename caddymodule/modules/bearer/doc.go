@@ -12,10 +12,9 @@
 //	stepup.go                how the person must have signed in
 //	enforcement.go           what scopes allow: the options of package guard/enforce
 //	holder.go                and the rights of a token
-//	policy.go                policies of features, which judge besides scopes
+//	feature.go               policies of features, which judge besides scopes, and admissions, which count requests
 //	searchparameters.go      search parameters beyond R4's
 //	sealing.go               links to pages and jobs
-//	quota.go                 how much clients, people and networks may ask for
 //	decision.go              what was decided: metrics, the challenge
 //	audit.go                 and the audit trail
 //	capabilities.go          the CapabilityStatement

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
@@ -31,7 +33,8 @@ type gate struct {
 	enforced     *enforcement         // nil with scopes off
 	metadata     *capability.Metadata // nil with scopes off
 	misplaced    misplacement
-	quotas       quotas
+	admissions   []Admission
+	audit        func(context.Context, audit.Event) // may be nil
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -59,7 +62,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
 		g.misplaced.warnOfClaim(err)
-		recordOutage(r, g.quotas.audit, err)
+		recordOutage(r, g.audit, err)
 		return g.at.challenge().refuse(w, err)
 	}
 	public := isPublic(r, g.at.path)
@@ -83,8 +86,11 @@ func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
 
 // enter refuses what is refused whoever sends it.
 func (g *gate) enter(w http.ResponseWriter, r *http.Request) error {
-	if err := g.quotas.countNetwork(w, r); err != nil {
-		return err
+	for _, a := range g.admissions {
+		if err := a.AdmitAny(w, r); err != nil {
+			decided(decisionThrottled)
+			return err
+		}
 	}
 	return errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r))
 }
@@ -105,8 +111,11 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
 		return g.at.challenge().refuse(w, err)
 	}
-	if err := g.quotas.countToken(w, r, token); err != nil {
-		return err
+	for _, a := range g.admissions {
+		if err := a.Admit(w, r, token); err != nil {
+			decided(decisionThrottled)
+			return err
+		}
 	}
 	if g.enforced == nil {
 		decided(decisionAllowed)

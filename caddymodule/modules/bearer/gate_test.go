@@ -5,13 +5,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // A request without a token reaches the next handler without a body, credentials or the cookies of the gateway, also where
@@ -47,5 +50,85 @@ func TestGateWithoutToken(t *testing.T) {
 		caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return errors.New("passed") }))
 	if refused, ok := errors.AsType[caddyhttp.HandlerError](err); !ok || refused.StatusCode != http.StatusUnauthorized {
 		t.Error(err)
+	}
+}
+
+// countingAdmission counts its calls, and rejects with an error from the call with a name on.
+type countingAdmission struct {
+	rejects string
+	calls   []string
+}
+
+var errRejected = caddyhttp.Error(http.StatusTooManyRequests, errors.New("quota"))
+
+func (a *countingAdmission) call(name string) error {
+	a.calls = append(a.calls, name)
+	if a.rejects == name {
+		return errRejected
+	}
+	return nil
+}
+
+func (a *countingAdmission) AdmitAny(http.ResponseWriter, *http.Request) error { return a.call("any") }
+
+func (a *countingAdmission) Admit(_ http.ResponseWriter, _ *http.Request, t *guard.Token) error {
+	return a.call(t.Subject)
+}
+
+func (a *countingAdmission) Decided(*http.Request, enforce.Bearer, enforce.Decision) {
+	_ = a.call("decided")
+}
+
+// throttled returns the number of requests that were throttled.
+func throttled(t *testing.T) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(decisionCounts[decisionThrottled])
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+// TestAdmission checks that an admission gets each request, first without and then with its token, and may reject it.
+func TestAdmission(t *testing.T) {
+	for _, tt := range []struct {
+		rejects string
+		calls   []string
+		passes  bool
+	}{
+		{"", []string{"any", "alice"}, true},
+		{"any", []string{"any"}, false},
+		{"alice", []string{"any", "alice"}, false},
+	} {
+		t.Run(tt.rejects, func(t *testing.T) {
+			a := &countingAdmission{rejects: tt.rejects}
+			g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil), signIn: new(SignInPolicy), admissions: []Admission{a}}
+			passed := false
+			next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { passed = true; return nil })
+			r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))
+			before := throttled(t)
+			err := g.enter(httptest.NewRecorder(), r)
+			if err == nil {
+				err = g.serveAllowed(httptest.NewRecorder(), r, next, &guard.Token{Subject: "alice"})
+			}
+			if !slices.Equal(a.calls, tt.calls) || passed != tt.passes || (err == nil) != tt.passes || err != nil && !errors.Is(err, errRejected) {
+				t.Errorf("calls %v, passed %t: %v", a.calls, passed, err)
+			}
+			if n := throttled(t) - before; (n == 1) == tt.passes {
+				t.Errorf("%v throttled", n)
+			}
+		})
+	}
+}
+
+// TestDecisionsOfAdmission checks that an admission gets each decision about scopes, after the audit trail.
+func TestDecisionsOfAdmission(t *testing.T) {
+	t.Parallel()
+	a := new(countingAdmission)
+	decided := decisions(func(*http.Request, enforce.Bearer, enforce.Decision) { _ = a.call("recorded") }, []Admission{a})
+	if decided(nil, enforce.Bearer{}, enforce.Decision{}); !slices.Equal(a.calls, []string{"recorded", "decided"}) {
+		t.Error(a.calls)
 	}
 }

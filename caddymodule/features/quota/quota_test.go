@@ -4,11 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	valid := func() Quota { return Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Minute} }
+	valid := func() Quota { return Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)} }
 	for name, test := range map[string]struct {
 		change func(*Quota)
 		want   string // in the error
@@ -21,9 +23,9 @@ func TestCheck(t *testing.T) {
 		"by nobody":        {func(q *Quota) { q.By = "ip" }, "none of client, person and network"},
 		"no limit":         {func(q *Quota) { q.Limit = 0 }, "limit"},
 		"a great limit":    {func(q *Quota) { q.Limit = maxLimit + 1 }, "limit"},
-		"a short window":   {func(q *Quota) { q.Window = time.Second / 2 }, "window"},
-		"parts of one":     {func(q *Quota) { q.Window = 1500 * time.Millisecond }, "whole seconds"},
-		"a long window":    {func(q *Quota) { q.Window = 32 * 24 * time.Hour }, "31d"},
+		"a short window":   {func(q *Quota) { q.Window = caddy.Duration(time.Second / 2) }, "window"},
+		"parts of one":     {func(q *Quota) { q.Window = caddy.Duration(1500 * time.Millisecond) }, "whole seconds"},
+		"a long window":    {func(q *Quota) { q.Window = caddy.Duration(32 * 24 * time.Hour) }, "31d"},
 		"no operation":     {func(q *Quota) { q.Costs = map[string]int{"expand": 1} }, "such as $expand"},
 		"too dear":         {func(q *Quota) { q.Costs = map[string]int{"$expand": 1001} }, "between 1 and the limit"},
 		"free":             {func(q *Quota) { q.Costs = map[string]int{"$expand": 0} }, "between 1 and the limit"},

@@ -1,32 +1,105 @@
-package fhirapp
+package quota
 
 import (
+	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
+
+// Tests that compare metrics before and after do not run in parallel.
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+func TestAdapt(t *testing.T) {
+	t.Parallel()
+	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
+}
+
+// A wrong Caddyfile names the line and the word.
+func TestCaddyfileErrors(t *testing.T) {
+	t.Parallel()
+	app := gatewaytest.AppBlock
+	for _, tt := range []struct {
+		name, caddyfile string
+		line            int
+		word            string
+	}{
+		{"without a window", app("quota apps client 1000"), 4, "quota apps client 1000 1m"},
+		{"by nobody", app("quota apps ip 1000 1m"), 4, "none of client, person and network"},
+		{"of none", app("quota apps client 0 1m"), 4, "0"},
+		{"with a window in parts of a second", app("quota apps client 10 1500ms"), 4, "whole seconds"},
+		{"twice", app("quota apps client 10 1m\n\t\tquota apps person 10 1m"), 5, "duplicate quota apps"},
+		{"that counts an unknown thing", app("quota apps client 10 1m {\n\t\t\tcount expand\n\t\t}"), 6, "an operation such as $expand"},
+		{"with a cost in words", app("quota apps client 10 1m {\n\t\t\tcount $expand dear\n\t\t}"), 5, "dear"},
+		{"that counts twice", app("quota apps client 10 1m {\n\t\t\tcount request\n\t\t\tcount request 2\n\t\t}"), 6, "duplicate count request"},
+		{"of people's tokens", app("quota apps person 10 1m {\n\t\t\tcount token\n\t\t}"), 6, "not yet for which person"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
+	}
+}
+
+// gateway is a Gateway with quotas.
+type gateway struct {
+	*gatewaytest.Gateway
+	t *testing.T
+}
 
 // gatewayWithQuota is the example with a quota of the test's own, in front of a server that answers everything with a patient.
 func gatewayWithQuota(t *testing.T, name, rest string) *gateway {
 	t.Helper()
 	quotas := "\t\tquota " + name + " " + rest + "\n" // all gateways of this process count together by name
-	return exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return &gateway{gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		if r.Method == http.MethodPost {
 			_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"batch-response","entry":[{"response":{"status":"200"}},{"response":{"status":"200"}},{"response":{"status":"200"}}]}`)
 			return
 		}
 		_, _ = io.WriteString(w, `{"resourceType":"Patient","id":"1"}`)
-	}), "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n"+quotas)
+	}), "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n"+quotas), t}
+}
+
+// series returns the metrics of the gateway by their names and labels.
+func (g *gateway) series() map[string]float64 {
+	g.t.Helper()
+	families, err := g.Context.GetMetricsRegistry().Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetName() + "=" + label.GetValue()
+			}
+			all[name] = metric.GetCounter().GetValue()
+		}
+	}
+	return all
 }
 
 // statuses asks some times, and returns the last answer with how often each status came.
@@ -173,19 +246,49 @@ func TestQuotaOverReload(t *testing.T) {
 	}
 }
 
+// sharedServer is the store of [testStore].
+var sharedServer = storetest.NewShared(stores.FollowedKinds()...)
+
+// testStore is a store module for gateways that share a store.
+type testStore struct{ stores.Shared }
+
+func init() { caddy.RegisterModule(new(testStore)) }
+
+func (*testStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.test_quota", New: func() caddy.Module { return new(testStore) }}
+}
+
+func (*testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	return nil
+}
+
+func (s *testStore) Provision(caddy.Context) error {
+	return s.Use("test_quota", "", func(*slog.Logger) (*stores.Remote, error) {
+		return &stores.Remote{
+			Shared: sharedServer.Gateway(), Check: func(context.Context) error { return nil }, Close: func() error { return nil },
+			Connections: func() (open, used int) { return 0, 0 },
+		}, nil
+	})
+}
+
 // Gateways that share a store count together.
 func TestQuotaOverGateways(t *testing.T) {
-	newTestServer(t)
-	folder := gatewaytest.Folder(t)
-	a := startPeer(t, "a", folder, "\n\t\tquota together network 40 1h")
-	b := newPeer(t, "b", folder)
-	await(t, "keys are there", func() bool { _, err := a.app.Keys().MAC(t.Context(), ""); return err == nil })
-	both := []*quota.Set{a.app.QuotaSet(), quota.NewSet( // another process has other counts
-		[]quota.Quota{{Name: "together", By: quota.Network, Limit: 40, Window: time.Hour}}, quota.NewCounts(),
-		&quota.Shared{Store: b.app.Stores().Store, Keys: b.app.Keys()}, func(string) {})}
+	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("store test_quota\n\t\tquota together network 40 1h"))
+	running, err := g.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := running.(*fhirapp.App)
+	if err := app.Keys().Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	both := []*Set{app.Features()[0].(*App).set, NewSet( // another process has other counts
+		[]Quota{{Name: "together", By: Network, Limit: 40, Window: caddy.Duration(time.Hour)}}, NewCounts(),
+		&Shared{Store: sharedServer.Gateway(), Keys: app.Keys()}, func(string) {})}
 	let := 0
 	for i := range 100 {
-		if both[i%2].Take(t.Context(), http.Header{}, quota.Network, "192.0.2.1", quota.Request) == nil {
+		if both[i%2].Take(t.Context(), http.Header{}, Network, "192.0.2.1", Request) == nil {
 			let++
 		}
 	}
@@ -196,12 +299,10 @@ func TestQuotaOverGateways(t *testing.T) {
 
 // A guard without the app has quotas of its own, and with it says where they belong.
 func TestQuotaOfGuardAlone(t *testing.T) {
-	issuer := newTrustedIssuer(t)
-	guard := func(options string) string {
-		return "http://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust " + issuer.url + " fhir\n\t\t\tquota alone person 3 1h\n" + options + "\t\t}\n\t\trespond ok\n\t}\n}\n"
-	}
-	g := newGateway(t, "{\n\tadmin off\n\tauto_https off\n}\n\n"+guard(""))
-	token := issuer.Token(t, "user/*.rs")
+	issuer := gatewaytest.NewIssuer(t)
+	g := &gateway{gatewaytest.New(t, "{\n\tadmin off\n\tauto_https off\n}\n\nhttp://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust "+issuer.URL+
+		" fhir\n\t\t\tquota alone person 3 1h\n\t\t}\n\t\trespond ok\n\t}\n}\n"), t}
+	token := issuer.Token(t, "fhir")
 	last, counts := g.statuses(5, func() *http.Response { return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "") })
 	if counts != "map[200:3 429:2]" || last.Header.Get("Retry-After") == "" || g.Outcome(last).Code != "throttled" {
 		t.Errorf("%s %v", counts, last.Header)

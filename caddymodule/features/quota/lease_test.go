@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -68,7 +70,7 @@ func TestTakeOverGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				all, held := gateways(3, Quota{Name: "apps", By: Client, Limit: test.limit, Window: time.Minute})
+				all, held := gateways(3, Quota{Name: "apps", By: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
 				let, asked := 0, 0
 				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
 					if lets(t, all[test.choose(asked)], "greedy", Request) {
@@ -91,7 +93,7 @@ func TestTakeOverGateways(t *testing.T) {
 func TestTakeAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(3, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Minute})
+		all, _ := gateways(3, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		var let atomic.Int32
 		var clients sync.WaitGroup
 		for i := range 60 {
@@ -114,7 +116,7 @@ func TestTakeAtOnce(t *testing.T) {
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Hour})
+		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Hour)})
 		for range 300 {
 			lets(t, all[0], "c", Request)
 		}
@@ -135,7 +137,7 @@ func TestLeaseEnds(t *testing.T) {
 func TestFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(1, Quota{Name: "apps", By: Client, Limit: 1280, Window: time.Minute})
+		all, held := gateways(1, Quota{Name: "apps", By: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
 		for range 10 {
 			lets(t, all[0], "modest", Request)
 		}
@@ -159,7 +161,7 @@ func TestFewRoundTrips(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(2, Quota{Name: "apps", By: Client, Limit: 100, Window: time.Minute})
+		all, held := gateways(2, Quota{Name: "apps", By: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
 		held.away.Store(true)
 		ask := func(s *Set, n int) (let int) {
 			for range n {
@@ -196,7 +198,7 @@ func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		held := &hangingStore{sharedStore{Intercepted: storetest.NewIntercepted(nil)}}
-		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		began := time.Now()
 		for range 5 {
 			if !lets(t, s, "c", Request) {
@@ -220,7 +222,7 @@ func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
 		let := 0

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // gatewayOf makes what counts at one gateway.
@@ -29,7 +31,7 @@ func lets(t *testing.T, s *Set, whose, what string) bool {
 func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Minute})
+		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		let := 0
 		for range 10 * 60 * 20 { // twenty each second, for ten minutes
 			if lets(t, s, "greedy", Request) {
@@ -51,9 +53,9 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := gatewayOf(nil,
-			Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute, Costs: map[string]int{"request": 1, "$expand": 4}},
-			Quota{Name: "bursts", By: Client, Limit: 5, Window: 2 * time.Second},
-			Quota{Name: "addresses", By: Network, Limit: 1, Window: time.Minute})
+			Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute), Costs: map[string]int{"request": 1, "$expand": 4}},
+			Quota{Name: "bursts", By: Client, Limit: 5, Window: caddy.Duration(2 * time.Second)},
+			Quota{Name: "addresses", By: Network, Limit: 1, Window: caddy.Duration(time.Minute)})
 		take := func(what string) (http.Header, *Refusal) {
 			h := http.Header{}
 			err := s.Take(t.Context(), h, Client, "c", what)
@@ -101,7 +103,7 @@ func TestFields(t *testing.T) {
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		for range 100 {
 			s.Charge(Client, "c", Request)
 		}
@@ -123,7 +125,7 @@ func TestCharge(t *testing.T) {
 // However many holders there are, memory is bounded, and those who ask stay counted.
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
-	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1, Window: time.Hour})
+	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
 	lets(t, s, "greedy", Request)
 	for i := range MaxHolders + 1000 {
 		lets(t, s, fmt.Sprint(i), Request)
@@ -137,7 +139,7 @@ func TestHoldersAreBounded(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: maxLimit, Window: time.Minute})
+	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: maxLimit, Window: caddy.Duration(time.Minute)})
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = s.Take(context.Background(), http.Header{}, Client, "https://fhir.example.org\x00app", Request)

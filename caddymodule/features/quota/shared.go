@@ -85,7 +85,7 @@ func (s *Shared) change(ctx context.Context, l *limit, h *holder, alter func(w *
 		case value == nil:
 			continue
 		}
-		if err = s.Store.Do(ctx, store.Replacing(key, e.seen, value, l.Window+2*l.shared.part)); err == nil {
+		if err = s.Store.Do(ctx, store.Replacing(key, e.seen, value, time.Duration(l.Window)+2*l.shared.part)); err == nil {
 			e.seen = value
 			return nil
 		}

@@ -1,0 +1,182 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+)
+
+// By is by whom a quota counts.
+type By string
+
+// The holders of quotas.
+const (
+	Client  By = "client"  // an app, by its client_id
+	Person  By = "person"  // who is signed in, by the sub
+	Network By = "network" // an IPv4 address, or the /64 of an IPv6 address
+)
+
+// What counts, beside operations by their names, such as $expand.
+const (
+	Request = "request" // a request to the FHIR API
+	Token   = "token"   // a request to the token endpoint
+)
+
+// Quota says how much each app, person or network may ask for in any window of time. Who asks for more gets 429, and is told when to
+// try again. Gateways that share a store count together.
+type Quota struct {
+	// What clients and metrics know it by: lower-case letters, digits, `-` and `_`. Required.
+	Name string `json:"name,omitempty"`
+
+	// By whom it counts: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of an IPv6 address). Required.
+	By By `json:"by,omitempty"`
+
+	// How much is let in in any window. Required.
+	Limit int `json:"limit,omitempty"`
+
+	// How long a window is: whole seconds, from 1s to 31d. Required.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	// What counts, and what one costs: `request`, `token`, or operations such as `$expand`; nothing else counts. Default: each
+	// request to the FHIR API costs 1.
+	Costs map[string]int `json:"costs,omitempty"`
+}
+
+// subdirectives reads quotas from a Caddyfile.
+func subdirectives(to *[]Quota) (fields option.Block, repeatable []string) {
+	return option.Block{"quota": func(d *caddyfile.Dispenser) error {
+		var q Quota
+		if err := q.parse(d); err != nil {
+			return err
+		}
+		*to = append(*to, q)
+		return option.WithLine(d, checkAll(*to))
+	}}, []string{"quota"}
+}
+
+func (q *Quota) parse(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) != 4 {
+		return d.Err("a quota has a name, client, person or network, a limit and a window: quota apps client 1000 1m")
+	}
+	q.Name, q.By = args[0], By(args[1])
+	if err := errors.Join(option.ParseNumber(&q.Limit)(args[2]), option.ParseDuration(&q.Window)(args[3])); err != nil {
+		return d.WrapErr(err)
+	}
+	return option.Block{"count": q.parseCount}.Parse(d, "count")
+}
+
+// parseCount reads what counts, and what it costs.
+func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
+	what, costs, err := option.OneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	cost := 1
+	if costs != "" {
+		if cost, err = strconv.Atoi(costs); err != nil {
+			return d.Errf("count %s: %q is no number", what, costs)
+		}
+	}
+	if _, exists := q.Costs[what]; exists {
+		return d.Errf("duplicate count %s", what)
+	}
+	if q.Costs == nil {
+		q.Costs = map[string]int{}
+	}
+	q.Costs[what] = cost
+	return nil
+}
+
+// checkAll reports what is wrong with quotas.
+func checkAll(quotas []Quota) error {
+	for i, q := range quotas {
+		if err := q.Check(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(quotas[:i], func(other Quota) bool { return other.Name == q.Name }) {
+			return fmt.Errorf("duplicate quota %s", q.Name)
+		}
+	}
+	return nil
+}
+
+// Bounds of a [Quota].
+const (
+	maxLimit  = 1_000_000_000
+	minWindow = time.Second
+	maxWindow = 31 * 24 * time.Hour
+)
+
+var (
+	nameForm      = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+	operationForm = regexp.MustCompile(`^\$[A-Za-z][A-Za-z0-9-]{0,63}$`)
+)
+
+// Check reports what is wrong with a quota.
+func (q *Quota) Check() error {
+	window := time.Duration(q.Window)
+	switch {
+	case !nameForm.MatchString(q.Name):
+		return fmt.Errorf("quota %q: a name has up to 32 lower-case letters, digits, - and _", q.Name)
+	case !slices.Contains([]By{Client, Person, Network}, q.By):
+		return fmt.Errorf("quota %s: %q is none of client, person and network", q.Name, q.By)
+	case q.Limit < 1 || q.Limit > maxLimit:
+		return fmt.Errorf("quota %s: the limit must be between 1 and %d", q.Name, maxLimit)
+	case window < minWindow || window > maxWindow || window%time.Second != 0:
+		return fmt.Errorf("quota %s: the window must be whole seconds, from 1s to 31d", q.Name)
+	}
+	for what, cost := range q.Costs {
+		if err := q.checkCost(what, cost); err != nil {
+			return fmt.Errorf("quota %s: %w", q.Name, err)
+		}
+	}
+	return nil
+}
+
+var errTokensOfPeople = errors.New("count token: a request for a token says which client it is from, and not yet for which person")
+
+func (q *Quota) checkCost(what string, cost int) error {
+	switch {
+	case what != Request && what != Token && !operationForm.MatchString(what):
+		return fmt.Errorf("count %q: use %s, %s, or an operation such as $expand", what, Request, Token)
+	case what == Token && q.By == Person:
+		return errTokensOfPeople
+	case cost < 1 || cost > q.Limit:
+		return fmt.Errorf("count %s: the cost must be between 1 and the limit", what)
+	}
+	return nil
+}
+
+// cost is what a request costs; 0 if it does not count.
+func (q *Quota) cost(what string) int {
+	switch cost, ok := q.Costs[what]; {
+	case ok:
+		return cost
+	case what == Token:
+		return 0
+	case q.Costs == nil:
+		return 1
+	}
+	return q.Costs[Request]
+}
+
+// Whose names a holder by what tells it from others.
+func Whose(parts ...string) string { return strings.Join(parts, "\x00") }
+
+// WhatOf is what a request to the FHIR API counts as, by its path.
+func WhatOf(path string) string {
+	if i := strings.LastIndexByte(path, '/'); strings.HasPrefix(path[i+1:], "$") {
+		return path[i+1:]
+	}
+	return Request
+}

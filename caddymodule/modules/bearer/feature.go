@@ -1,0 +1,140 @@
+package bearer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+)
+
+// PolicyFeature is a Caddy module in the namespace fhir.bearer that provides a policy.
+type PolicyFeature interface {
+	// Policy returns the policy. It is called once, when the module is provisioned.
+	Policy(s Site) (rule.Policy, error)
+}
+
+// AdmissionFeature is a Caddy module in the namespace fhir.bearer, or a feature of the fhir app, that admits requests.
+type AdmissionFeature interface {
+	// Admission returns what admits the requests of one fhir_bearer. It is called once, when the handler is provisioned.
+	Admission(s Site) (Admission, error)
+}
+
+// Admission admits requests before scopes are checked, however a policy would decide. Rejected requests count as throttled in
+// the metrics, so errors should have status 429. It is safe for concurrent use.
+type Admission interface {
+	// AdmitAny admits a request before its token is verified. It may set headers of the response.
+	AdmitAny(w http.ResponseWriter, r *http.Request) error
+
+	// Admit admits a request whose token is valid. It may set headers of the response.
+	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
+
+	// Decided is called with each decision about scopes: of a batch or transaction, with that of each entry.
+	Decided(r *http.Request, b enforce.Bearer, d enforce.Decision)
+}
+
+// Site describes the fhir_bearer that a feature extends.
+type Site struct {
+	// URL is the URL of the FHIR API, without its path; empty if only a request tells it. Base is the path.
+	URL, Base string
+	// HasApp reports whether there is a fhir app.
+	HasApp bool
+	// Claims are the names of the claims that tokens may have besides groups.
+	Claims []string
+	// Providers is the number of the fhir app's identity providers, its own users included, and Issuers that of the other
+	// issuers. Each may name groups and claims as it likes.
+	Providers, Issuers int
+	// Audit records an event in the audit trail.
+	Audit func(context.Context, audit.Event)
+	// Logger is the logger of the handler.
+	Logger *slog.Logger
+}
+
+func (h *Bearer) newSite(ctx caddy.Context, at address, app App, trail *audit.Log) Site {
+	s := Site{
+		URL: at.url, Base: at.path, Claims: slices.Collect(maps.Keys(h.TokenClaims)), Issuers: len(h.Trust),
+		Audit: trail.Record, Logger: ctx.Slogger(),
+	}
+	if app != nil {
+		claims := app.TokenClaims()
+		s.HasApp, s.Audit, s.Providers = true, app.Audit, len(claims)
+		s.Claims = slices.Concat(append(slices.Collect(maps.Values(claims)), s.Claims)...)
+	}
+	if h.Introspection != nil && (!h.Introspection.All || s.Issuers == 0) {
+		s.Issuers++
+	}
+	return s
+}
+
+// extensions returns the policies and admissions of all features: those of the handler, in the order of their names, and then
+// those of the fhir app, which may be nil.
+func (h *Bearer) extensions(ctx caddy.Context, app App, s Site) (policies []rule.Policy, admissions []Admission, err error) {
+	loaded, err := ctx.LoadModule(h, "FeaturesRaw")
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading features: %w", err)
+	}
+	byName, _ := loaded.(map[string]any)
+	var features []any
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		feature := byName[name]
+		_, isAdmission := feature.(AdmissionFeature)
+		if _, isPolicy := feature.(PolicyFeature); !isPolicy && !isAdmission { // its rules would not apply
+			return nil, nil, fmt.Errorf("fhir.bearer.%s: %T is neither a PolicyFeature nor an AdmissionFeature", name, feature)
+		}
+		features = append(features, feature)
+	}
+	if app != nil {
+		features = append(features, app.Features()...)
+	}
+	return extensionsOf(features, s)
+}
+
+func extensionsOf(features []any, s Site) (policies []rule.Policy, admissions []Admission, err error) {
+	for _, feature := range features {
+		if f, ok := feature.(PolicyFeature); ok {
+			p, err := f.Policy(s)
+			if err != nil {
+				return nil, nil, err
+			}
+			policies = append(policies, p)
+		}
+		if f, ok := feature.(AdmissionFeature); ok {
+			a, err := f.Admission(s)
+			if err != nil {
+				return nil, nil, err
+			}
+			admissions = append(admissions, a)
+		}
+	}
+	return policies, admissions, nil
+}
+
+// otherClaims are the claims that are read from other issuers' tokens, for policies; nil without policies.
+func (h *Bearer) otherClaims(policies []rule.Policy) *tokenclaim.Names {
+	if len(policies) == 0 {
+		return nil
+	}
+	return tokenclaim.NewNames(h.TokenClaims)
+}
+
+// decisions returns a recorder of decisions that also notifies the admissions.
+func decisions(record func(*http.Request, enforce.Bearer, enforce.Decision), admissions []Admission) func(*http.Request, enforce.Bearer, enforce.Decision) {
+	if len(admissions) == 0 {
+		return record
+	}
+	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+		record(r, b, d)
+		for _, a := range admissions {
+			a.Decided(r, b, d)
+		}
+	}
+}
