@@ -28,7 +28,7 @@ var notLinked = []struct {
 		[]string{
 			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/upstream",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
-			"terminology/standard", "terminology/fhirxml",
+			"terminology/standard",
 		},
 	},
 	{
@@ -36,7 +36,7 @@ var notLinked = []struct {
 		append(
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/features/...", "caddymodule/internal/totp",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
-			"terminology/standard", "terminology/fhirxml",
+			"terminology/standard",
 		),
 	},
 	{
@@ -45,7 +45,7 @@ var notLinked = []struct {
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
 			"caddymodule/authorize/keyring", "caddymodule/guard", "caddymodule/guard/enforce",
 			"caddymodule/guard/internal/...", "caddymodule/internal/tokenclaim", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
-			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard", "terminology/fhirxml",
+			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard",
 		),
 	},
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // browserHeaders are values that browsers, and libraries in them, send. An empty one is not sent.
@@ -74,6 +76,9 @@ func TestSameAnswerToABrowser(t *testing.T) {
 	random := rand.New(rand.NewPCG(36, 1))
 	for range 600 {
 		r := browserRequest(random, "/fhir/R4/ValueSet/$expand?url="+genderSet)
+		if !negotiation.HasXML() && negotiation.AcceptsXML(r.Header["Accept"]) {
+			continue
+		}
 		body, tag := decoded(t, unstored.send(r.Clone(t.Context())))
 		for n := range 3 {
 			response := stored.send(r.Clone(t.Context()))
