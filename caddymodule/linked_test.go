@@ -9,7 +9,7 @@ import (
 // serverPackages are the parts of the authorization server that need its state or its pages.
 func serverPackages() (paths []string) {
 	for _, name := range []string{
-		"account", "administration", "client", "consent", "deprovisioning", "factor", "flow",
+		"account", "client", "consent", "deprovisioning", "factor", "flow",
 		"launch", "lockout", "page", "people", "revalidation", "revocation", "scopelimit", "sealedstorage", "session", "signin", "token",
 	} {
 		paths = append(paths, "caddymodule/authorize/"+name)

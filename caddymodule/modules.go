@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/adminpage"      // admin_page
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup"         // /fhir/backup, fhir-store copy
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/brands"         // user_access_brands
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/keycloakimport" // fhir-convert keycloak

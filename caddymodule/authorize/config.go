@@ -143,10 +143,6 @@ type Config struct {
 	// Features add to the server. Default: none.
 	Features []Feature
 
-	// Administration is a page on which administrators see to apps and people that are not in this configuration.
-	// Default: none.
-	Administration *Administration
-
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
 	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool

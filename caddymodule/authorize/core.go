@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/account"
-	administration "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/administration"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -207,15 +206,12 @@ func (a *Core) addTokens(c *Config) {
 }
 
 // addRoutes adds the endpoints of the core.
-func (a *Core) addRoutes() error {
+func (a *Core) addRoutes() {
 	c := a.Config
 	maps.Copy(a.routes, a.Tokens.Endpoints)
 	a.HandlePublic(endpoint.SMARTStyle, a.Pages.SMARTStyle().ServeHTTP, http.MethodGet, http.MethodHead)
 	if logo := a.Pages.Logo(); logo != nil {
 		a.Handle(endpoint.Logo, logo.ServeHTTP, http.MethodGet, http.MethodHead)
-	}
-	if c.Administration != nil {
-		a.SignInTargets["admin"] = signin.Target{Path: endpoint.Admin, ACR: oauth2.ACRMultiFactor}
 	}
 	a.addFlow()
 	a.routes[endpoint.Account] = account.New(account.Config{
@@ -223,18 +219,6 @@ func (a *Core) addRoutes() error {
 		Patients: a.Patients, Apps: a.Tokens.Apps, Revoker: a.Tokens.Revoker, Limiter: a.Limiter, Describe: flow.Describe,
 	})
 	a.addDocuments()
-	return a.addAdministration()
-}
-
-func (a *Core) addAdministration() error {
-	c := a.Config
-	if c.Administration == nil {
-		return nil
-	}
-	a.routes[endpoint.Admin] = administration.New(administration.Config{
-		Responder: a.Responder, Settings: *c.Administration, Pages: a.Pages, Keys: c.Keys, Accounts: a.Accounts, Factors: a.Factors, Sessions: a.Sessions,
-	})
-	return c.Administration.Check()
 }
 
 func (a *Core) addFlow() {

@@ -13,7 +13,6 @@
 //	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
 //	account      a page of one's own
-//	administration  the page of administrators
 //	deprovisioning  ends sessions and grants of people at the request of their identity provider
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
@@ -26,7 +25,7 @@
 //	audit, keyring, oauth2, store, totp, upstream
 //
 // Each has a doc.go that names its files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
-// upstream) is below caddymodule/internal. What a configuration needs is handed out here: clients.go, persons.go, administration.go, branding.go, records.go, grants.go,
+// upstream) is below caddymodule/internal. What a configuration needs is handed out here: clients.go, persons.go, branding.go, records.go, grants.go,
 // paths.go.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
@@ -38,7 +37,6 @@
 //	GET, POST /oauth2/select_account                flow/selectaccount.go
 //	GET, POST /oauth2/consent                       flow/consent.go
 //	GET, POST /oauth2/account                       account/endpoint.go
-//	GET, POST /oauth2/admin                         administration/endpoint.go  with its option
 //	GET, POST /oauth2/logout                        flow/logout.go
 //	GET  /oauth2/logo                               page/logo.go            where there is one
 //	POST /oauth2/token                              token/endpoint.go

@@ -17,7 +17,6 @@ func TestEndpointsHaveNames(t *testing.T) {
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
-		Administration:    &Administration{Scope: "fhir-admin"},
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},
 		Features:          []Feature{withSource{}},
 	})

@@ -56,9 +56,7 @@ func assemble(c Config, of *entries) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.addRoutes(); err != nil {
-		return nil, err
-	}
+	a.addRoutes()
 	folders := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
 	return &Server{
 		routes: a.routes, folders: folders, crossOrigins: newCrossOrigins(of.origins, a.routes, a.public),

@@ -1,7 +1,6 @@
 package fhirapp
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // The second factors of one person are removed, and the query has nothing else in it.
@@ -23,31 +21,6 @@ func TestAdminFactorsOfOnePerson(t *testing.T) {
 		_, err := resetFactors(nil, httptest.NewRequest(http.MethodDelete, adminFactors+query, nil))
 		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != http.StatusBadRequest {
 			t.Errorf("%q: %v", query, err)
-		}
-	}
-}
-
-// An e-mail address that an administrator changes has to be verified again.
-func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
-	t.Parallel()
-	was := json.RawMessage(`{"email":"alice@example.org","email_verified":true}`)
-	for address, want := range map[string]bool{"alice@example.org": false, "mallory@example.org": true, "": true} {
-		fields := fieldsOf(roster.Users, authorize.AdminFields{Email: address}, was)
-		if value, removed := fields["email_verified"]; removed != want || value != nil {
-			t.Errorf("%q: email_verified %v, changed: %v", address, value, removed)
-		}
-	}
-}
-
-// Only clients are approved.
-func TestAdminPageApprovesNoPerson(t *testing.T) {
-	t.Parallel()
-	for _, action := range []string{"approve", "x", ""} {
-		secret, err := administration{}.Change(context.Background(), authorize.AdminChange{
-			Kind: string(roster.Users), Action: action, Fields: authorize.AdminFields{Name: "alice"},
-		})
-		if err == nil || secret != "" {
-			t.Errorf("%q: %q, %v", action, secret, err)
 		}
 	}
 }

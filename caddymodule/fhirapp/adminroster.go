@@ -26,7 +26,7 @@ const (
 
 // rosterRequest is a request about clients or people, or one of them.
 type rosterRequest struct {
-	of     rosterChange // what it is about
+	of     RosterChange // what it is about
 	action string       // what is to be done with it; "" by the method
 	http   *http.Request
 }
@@ -46,13 +46,13 @@ func (a *AdminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.R
 		if parts[2] != "" && r.Method != http.MethodPost {
 			return nil, notFound(nil, r)
 		}
-		answer, err := handle(&rosterRequest{rosterChange{app, roster.Kind(parts[0]), name}, parts[2], r})
-		return answer, rosterError(err)
+		answer, err := handle(&rosterRequest{RosterChange{app, roster.Kind(parts[0]), name}, parts[2], r})
+		return answer, RosterError(err)
 	}
 }
 
-// rosterError has the status of a refusal.
-func rosterError(err error) error {
+// RosterError has the status of a refusal.
+func RosterError(err error) error {
 	for cause, status := range map[error]int{
 		roster.ErrUnknown: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
 		roster.ErrExists: http.StatusConflict, roster.ErrReadable: http.StatusConflict, roster.ErrInvalid: http.StatusBadRequest,
@@ -71,10 +71,10 @@ func addToRoster(r *rosterRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.of.name, err = nameOf(r.of.kind, config); err != nil {
+	if r.of.Name, err = nameOf(r.of.Kind, config); err != nil {
 		return nil, badAdminRequest(err)
 	}
-	return r.recorded("added")(r.of.add(r.http.Context(), config, r.http.URL.Query().Get("secret") == "new"))
+	return r.recorded("added")(r.of.Add(r.http.Context(), config, r.http.URL.Query().Get("secret") == "new"))
 }
 
 // editInRoster changes an entry by a JSON merge patch (RFC 7396).
@@ -83,46 +83,46 @@ func editInRoster(r *rosterRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.recorded("changed")(r.of.edit(r.http.Context(), func(json.RawMessage) ([]byte, error) { return patch, nil }))
+	return r.recorded("changed")(r.of.Edit(r.http.Context(), func(json.RawMessage) ([]byte, error) { return patch, nil }))
 }
 
 // removeFromRoster removes an entry of the store, or a client that registered itself, and ends what it was given.
 func removeFromRoster(r *rosterRequest) (any, error) {
-	return r.recorded("removed")(r.of.remove(r.http.Context()))
+	return r.recorded("removed")(r.of.Remove(r.http.Context()))
 }
 
 // actOnClient approves a client that registered itself, or gives a client a new secret.
 func actOnClient(r *rosterRequest) (any, error) {
 	switch r.action {
 	case "approve":
-		return r.recorded("approved")(r.of.approve(r.http.Context()))
+		return r.recorded("approved")(r.of.Approve(r.http.Context()))
 	case "secret":
-		return r.recorded("new secret")(r.of.rotateSecret(r.http.Context()))
+		return r.recorded("new secret")(r.of.RotateSecret(r.http.Context()))
 	}
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
 }
 
 // resetRoster replaces a record of clients and people that cannot be read, and counts who is in it then.
 func resetRoster(r *rosterRequest) (any, error) {
-	record, err := r.of.app.server.Reset(r.http.Context())
+	record, err := r.of.App.server.Reset(r.http.Context())
 	if err != nil {
 		return nil, err
 	}
-	r.of.app.Audit(r.http.Context(), audit.Event{Kind: audit.Registration, Reason: "unreadable clients and people replaced by the operator"})
+	r.of.App.Audit(r.http.Context(), audit.Event{Kind: audit.Registration, Reason: "unreadable clients and people replaced by the operator"})
 	return map[roster.Kind]int{roster.Clients: record.Len(roster.Clients), roster.Users: record.Len(roster.Users)}, nil
 }
 
 // recorded returns what records a change, unless it was refused.
-func (r *rosterRequest) recorded(reason string) func(rosterEntry, error) (any, error) {
-	return func(changed rosterEntry, err error) (any, error) {
+func (r *rosterRequest) recorded(reason string) func(RosterEntry, error) (any, error) {
+	return func(changed RosterEntry, err error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
 		e := audit.Event{Kind: audit.User, User: changed.Name, Reason: reason + " by the operator"}
-		if r.of.kind == roster.Clients {
+		if r.of.Kind == roster.Clients {
 			e.Kind, e.User, e.ClientID = audit.Registration, "", changed.Name
 		}
-		r.of.app.Audit(r.http.Context(), e)
+		r.of.App.Audit(r.http.Context(), e)
 		return changed, nil
 	}
 }

@@ -72,11 +72,6 @@ type App struct {
 	// Default: GET only.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
-	// Serve a page at `/oauth2/admin` on which administrators approve apps that registered themselves, and see to the
-	// clients and people in the store. It is for whom a row of `scope_limits` gives this scope of the site's own, such as
-	// `fhir-admin`, once they have signed in with a second factor. Default: none.
-	AdminPage string `json:"admin_page,omitempty"`
-
 	// The origins of EHRs that open apps in frames, such as `https://ehr.example.org`: they may frame the pages on which
 	// people sign in and consent. Default: nobody may.
 	FrameAncestors []string `json:"frame_ancestors,omitempty"`

@@ -42,10 +42,6 @@ func warnWithoutClients(logger *slog.Logger, c *authorize.Config) {
 // could be taken for somebody else.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)
-	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, a.AdminPage) }
-	if a.AdminPage != "" && !slices.ContainsFunc(a.ScopeLimits, givesPage) {
-		logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", a.AdminPage)
-	}
 	if !grantsUserScopes(c) {
 		return
 	}

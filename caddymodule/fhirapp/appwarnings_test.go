@@ -58,8 +58,6 @@ func TestWarnings(t *testing.T) {
 		{"of one that is named", limited(authorize.ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
 		{"a claim of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
 		{"a claim of one of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
-		{"an admin page for nobody", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"user/*.rs"}}}}, nil, "scope=fhir-admin"},
-		{"an admin page", App{AdminPage: "fhir-admin", ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{"fhir-admin"}}}}, nil, ""},
 		{"all people", limited(authorize.ScopeLimit{By: "any"}, nil, nil), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

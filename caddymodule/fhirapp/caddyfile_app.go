@@ -73,7 +73,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"session_idle":          lifetime("session_idle", &a.SessionIdle),
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
-		"admin_page":            option.Word(&a.AdminPage, nil),
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,

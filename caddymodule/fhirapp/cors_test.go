@@ -315,7 +315,7 @@ var corsEndpoints = map[string]corsEndpoint{
 	"authorize": {"/oauth2/authorize", http.MethodGet, ""}, "login": {"/oauth2/login", http.MethodPost, ""}, "callback": {"/oauth2/callback/hospital", http.MethodGet, ""},
 	"select_account": {"/oauth2/select_account", http.MethodPost, ""}, "select_patient": {"/oauth2/select_patient", http.MethodPost, ""},
 	"select_encounter": {"/oauth2/select_encounter", http.MethodPost, ""}, "consent": {"/oauth2/consent", http.MethodPost, ""},
-	"account": {"/oauth2/account", http.MethodGet, ""}, "admin": {"/oauth2/admin", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
+	"account": {"/oauth2/account", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
 	"client_logo": {"/oauth2/client_logo", http.MethodGet, ""},
 
 	// servers call them

@@ -54,22 +54,13 @@ func provisions(t *testing.T, app *App) bool {
 // entrances are all ways in which a name can become the sub of a token.
 func entrances(t *testing.T) map[string]entrance {
 	newTestServer(t)
-	page := newAdminPage(t)
-	api := rosterGateway{page.gateway, t}
+	api := rosterGateway{exampleGateway(t, nil), t}
 	adds := func(t *testing.T, target string, config map[string]any, name string) bool {
 		_, status := api.ask(http.MethodPost, target, jsonOf(t, config))
 		if status == http.StatusOK {
 			api.remove(target + "/" + url.PathEscape(name))
 		}
 		return status == http.StatusOK
-	}
-	addsOnPage := func(t *testing.T, kind, name string, fields url.Values) bool {
-		_, status := page.do("add", kind, name, fields)
-		if added := status != http.StatusBadRequest; added {
-			page.must("remove", kind, name, nil)
-			return true
-		}
-		return false
 	}
 	foreign := gatewaytest.NewIssuer(t)
 	var introspected string
@@ -139,10 +130,6 @@ https://localhost:8443 {
 		}},
 		"admin API, client": {takes: func(t *testing.T, name string) bool {
 			return adds(t, "/fhir/clients", map[string]any{"id": name}, name)
-		}},
-		"admin page, user": {takes: func(t *testing.T, name string) bool { return addsOnPage(t, "users", name, nil) }},
-		"admin page, client": {takes: func(t *testing.T, name string) bool {
-			return addsOnPage(t, "clients", name, url.Values{"redirect_uris": {"https://a.example/cb"}})
 		}},
 		"identity provider, mapped sub": {spaces: true, takes: func(t *testing.T, name string) bool {
 			signIns++
@@ -226,7 +213,7 @@ func TestBadNamesInStore(t *testing.T) {
 	}
 	put(roster.Users, "wendy", map[string]any{"name": "wendy", "password_hash": bcryptOfX})
 	for kind, want := range map[roster.Kind]int{roster.Users: len(bad), roster.Clients: len(bad)} {
-		entries, err := rosterChange{app: app, kind: kind}.list(t.Context())
+		entries, err := RosterChange{App: app, Kind: kind}.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
-// rosterEntry is a client or person, wherever it was added. Secrets and hashes are left out.
-type rosterEntry struct {
+// RosterEntry is a client or person, wherever it was added. Secrets and hashes are left out.
+type RosterEntry struct {
 	Name    string    `json:"name"`                    // the client_id, or the name to sign in with
 	From    string    `json:"from"`                    // configuration, store or registration
 	Since   time.Time `json:"since,omitzero"`          // when it was added
@@ -31,7 +31,7 @@ type rosterEntry struct {
 	Has     bool      `json:"has_secret,omitempty"`    // a secret, of a client that can get another one
 	Problem string    `json:"problem,omitempty"`       // why it is not in force
 	Secret  string    `json:"client_secret,omitempty"` // a new one, which is shown this once
-	Config  any       `json:"config,omitempty"`
+	Config  any       `json:"config,omitempty"`        // as in the JSON configuration
 }
 
 // resolveEntry adds a client or person of the store. Nothing of it is a placeholder: whoever may add people need not be
@@ -89,26 +89,26 @@ func unmarshalEntry(config json.RawMessage, to any) error {
 	return decoder.Decode(to)
 }
 
-func listRoster(r *rosterRequest) (any, error) { return r.of.list(r.http.Context()) }
+func listRoster(r *rosterRequest) (any, error) { return r.of.List(r.http.Context()) }
 
-// list lists the clients or people, wherever they were added.
-func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
-	record, err := c.app.server.Record(ctx)
+// List lists the clients or people, wherever they were added.
+func (c RosterChange) List(ctx context.Context) ([]RosterEntry, error) {
+	record, err := c.App.server.Record(ctx)
 	if err != nil {
 		return nil, err
 	}
-	entries := c.app.configured(c.kind)
-	for name, e := range record.Of(c.kind) {
+	entries := c.App.configured(c.Kind)
+	for name, e := range record.Of(c.Kind) {
 		entries = append(entries, c.stored(name, e))
 	}
-	if c.kind != roster.Clients {
+	if c.Kind != roster.Clients {
 		return entries, nil
 	}
-	for _, source := range c.app.clientSources {
+	for _, source := range c.App.clientSources {
 		registered, failed := source.Registered(ctx)
 		err = errors.Join(err, failed)
 		for _, c := range registered {
-			entries = append(entries, rosterEntry{
+			entries = append(entries, RosterEntry{
 				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
 				Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 			})
@@ -118,8 +118,8 @@ func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
 }
 
 // ofSource does something about a client of a feature.
-func (c rosterChange) ofSource(do func(ClientSource) error) error {
-	for _, source := range c.app.clientSources {
+func (c RosterChange) ofSource(do func(ClientSource) error) error {
+	for _, source := range c.App.clientSources {
 		if err := do(source); !errors.Is(err, client.ErrNotRegistered) {
 			return err
 		}
@@ -128,61 +128,61 @@ func (c rosterChange) ofSource(do func(ClientSource) error) error {
 }
 
 // configured are the entries of the configuration.
-func (a *App) configured(kind roster.Kind) []rosterEntry {
-	entries := []rosterEntry{}
+func (a *App) configured(kind roster.Kind) []RosterEntry {
+	entries := []RosterEntry{}
 	if kind == roster.Clients {
 		for _, c := range a.Clients {
 			c.Secret = ""
-			entries = append(entries, rosterEntry{Name: c.ID, From: "configuration", Config: c})
+			entries = append(entries, RosterEntry{Name: c.ID, From: "configuration", Config: c})
 		}
 		return entries
 	}
 	for _, u := range a.Users {
 		u.PasswordHash, u.TOTPSecret = "", ""
-		entries = append(entries, rosterEntry{Name: u.Name, From: "configuration", Config: u})
+		entries = append(entries, RosterEntry{Name: u.Name, From: "configuration", Config: u})
 	}
 	return entries
 }
 
 // stored is an entry of the store without its hash.
-func (c rosterChange) stored(name string, e roster.Entry) rosterEntry {
-	entry := rosterEntry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
+func (c RosterChange) stored(name string, e roster.Entry) RosterEntry {
+	entry := RosterEntry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		entry.Problem = err.Error()
 	}
 	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // as it is read
 	if entry.Config = config; entry.Problem == "" {
-		if err := c.app.server.Problem(c.kind, name); err != nil {
+		if err := c.App.server.Problem(c.Kind, name); err != nil {
 			entry.Problem = err.Error()
 		}
 	}
 	return entry
 }
 
-// rosterChange changes clients or people, or one of them: for the admin API, and for the page of administrators.
-type rosterChange struct {
-	app  *App
-	kind roster.Kind
-	name string
+// RosterChange changes clients or people, or one of them: for the admin API, and for the page of administrators.
+type RosterChange struct {
+	App  *App        // whose they are
+	Kind roster.Kind // clients or people
+	Name string      // of one; "" for all of the kind
 }
 
 // entry is the entry as an answer says it.
-func (c rosterChange) entry() rosterEntry { return rosterEntry{Name: c.name, From: "store"} }
+func (c RosterChange) entry() RosterEntry { return RosterEntry{Name: c.Name, From: "store"} }
 
-// add adds the client or person, a client with a secret if it is to have one.
-func (c rosterChange) add(ctx context.Context, config []byte, secret bool) (rosterEntry, error) {
+// Add adds the client or person, a client with a secret if it is to have one.
+func (c RosterChange) Add(ctx context.Context, config []byte, secret bool) (RosterEntry, error) {
 	added := c.entry()
 	added.Since = time.Now().UTC().Truncate(time.Second)
 	entry := roster.Entry{Config: config, Since: added.Since}
-	if c.kind == roster.Clients && secret {
+	if c.Kind == roster.Clients && secret {
 		added.Secret, entry.SecretSHA256 = newSecret()
 	}
 	return added, c.change(ctx, roster.Add(entry))
 }
 
-// edit changes an entry by a JSON merge patch (RFC 7396), which may depend on what the entry is.
-func (c rosterChange) edit(ctx context.Context, patchOf func(json.RawMessage) ([]byte, error)) (rosterEntry, error) {
+// Edit changes an entry by a JSON merge patch (RFC 7396), which may depend on what the entry is.
+func (c RosterChange) Edit(ctx context.Context, patchOf func(json.RawMessage) ([]byte, error)) (RosterEntry, error) {
 	return c.entry(), c.replace(ctx, func(e roster.Entry) (roster.Entry, error) {
 		patch, err := patchOf(e.Config)
 		if err != nil {
@@ -193,37 +193,37 @@ func (c rosterChange) edit(ctx context.Context, patchOf func(json.RawMessage) ([
 			return e, badAdminRequest(err)
 		}
 		e.Config = patched
-		if name, err := nameOf(c.kind, patched); err != nil || name != c.name {
+		if name, err := nameOf(c.Kind, patched); err != nil || name != c.Name {
 			return e, badAdminRequest(cmp.Or(err, errors.New("a name stays as it is: add another entry")))
 		}
 		return e, nil
 	})
 }
 
-// remove removes an entry of the store, or a client that registered itself, and ends what it was given.
-func (c rosterChange) remove(ctx context.Context) (rosterEntry, error) {
+// Remove removes an entry of the store, or a client that registered itself, and ends what it was given.
+func (c RosterChange) Remove(ctx context.Context) (RosterEntry, error) {
 	removed := c.entry()
 	if err := c.endGrants(ctx); err != nil {
 		return removed, err
 	}
 	err := c.change(ctx, roster.Remove())
-	if errors.Is(err, roster.ErrUnknown) && c.kind == roster.Clients {
+	if errors.Is(err, roster.ErrUnknown) && c.Kind == roster.Clients {
 		removed.From = "registration"
 		if err = c.revokeClient(ctx); err == nil {
-			err = c.ofSource(func(s ClientSource) error { return s.Remove(ctx, c.name) })
+			err = c.ofSource(func(s ClientSource) error { return s.Remove(ctx, c.Name) })
 		}
 	}
 	return removed, err
 }
 
-// approve approves a client that registered itself.
-func (c rosterChange) approve(ctx context.Context) (rosterEntry, error) {
-	err := c.ofSource(func(s ClientSource) error { return s.Approve(ctx, c.name) })
-	return rosterEntry{Name: c.name, From: "registration"}, err
+// Approve approves a client that registered itself.
+func (c RosterChange) Approve(ctx context.Context) (RosterEntry, error) {
+	err := c.ofSource(func(s ClientSource) error { return s.Approve(ctx, c.Name) })
+	return RosterEntry{Name: c.Name, From: "registration"}, err
 }
 
-// rotateSecret gives a client a new secret.
-func (c rosterChange) rotateSecret(ctx context.Context) (rosterEntry, error) {
+// RotateSecret gives a client a new secret.
+func (c RosterChange) RotateSecret(ctx context.Context) (RosterEntry, error) {
 	rotated := c.entry()
 	var digest []byte
 	rotated.Secret, digest = newSecret()
@@ -237,7 +237,7 @@ func (c rosterChange) rotateSecret(ctx context.Context) (rosterEntry, error) {
 	if errors.Is(err, roster.ErrUnknown) {
 		rotated.From = "registration"
 		err = c.ofSource(func(s ClientSource) (err error) {
-			rotated.Secret, err = s.RotateSecret(ctx, c.name)
+			rotated.Secret, err = s.RotateSecret(ctx, c.Name)
 			return err
 		})
 	}
@@ -246,35 +246,35 @@ func (c rosterChange) rotateSecret(ctx context.Context) (rosterEntry, error) {
 
 // endGrants ends what the client or person of the store was given, and a person's second factors: whoever gets the name
 // later must not inherit them.
-func (c rosterChange) endGrants(ctx context.Context) error {
-	record, err := c.app.server.Record(ctx)
+func (c RosterChange) endGrants(ctx context.Context) error {
+	record, err := c.App.server.Record(ctx)
 	if err != nil {
 		return err
 	}
-	if record.Get(c.kind, c.name) == nil || slices.ContainsFunc(c.app.configured(c.kind), func(e rosterEntry) bool { return e.Name == c.name }) {
+	if record.Get(c.Kind, c.Name) == nil || slices.ContainsFunc(c.App.configured(c.Kind), func(e RosterEntry) bool { return e.Name == c.Name }) {
 		return nil // whose name the configuration got later keeps what they have
 	}
-	if c.kind == roster.Users {
-		return c.app.Server().EndUser(ctx, c.name)
+	if c.Kind == roster.Users {
+		return c.App.Server().EndUser(ctx, c.Name)
 	}
 	return c.revokeClient(ctx)
 }
 
 // revokeClient ends what a client was given. One that is not in force has been given nothing.
-func (c rosterChange) revokeClient(ctx context.Context) error {
-	_, err := c.app.Server().RevokeGrants(ctx, "", c.name)
+func (c RosterChange) revokeClient(ctx context.Context) error {
+	_, err := c.App.Server().RevokeGrants(ctx, "", c.Name)
 	if errors.Is(err, authorize.ErrUnknownHolder) {
 		return nil
 	}
 	return err
 }
 
-func (c rosterChange) replace(ctx context.Context, alter func(roster.Entry) (roster.Entry, error)) error {
+func (c RosterChange) replace(ctx context.Context, alter func(roster.Entry) (roster.Entry, error)) error {
 	return c.change(ctx, roster.Replace(alter))
 }
 
-func (c rosterChange) change(ctx context.Context, alter roster.Alteration) error {
-	return c.app.server.Change(ctx, c.kind, c.name, alter)
+func (c RosterChange) change(ctx context.Context, alter roster.Alteration) error {
+	return c.App.server.Change(ctx, c.Kind, c.Name, alter)
 }
 
 // newSecret makes a client's secret.

@@ -63,7 +63,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
 		Outages:                  func() []store.Outage { return outages(a.stores) },
 
-		AuthorizePOST: a.AuthorizePOST, Administration: administrationOf(a), FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		AuthorizePOST: a.AuthorizePOST, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
 		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
 	}

@@ -8,7 +8,7 @@ import (
 
 // names are those of the core and, by [Register], of features.
 var names = []string{
-	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account", "admin",
+	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
 	"launch", "style.json", "par", "client_logo",
 	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource",

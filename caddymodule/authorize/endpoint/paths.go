@@ -23,6 +23,5 @@ const (
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
 	Account             = "/oauth2/account"
-	Admin               = "/oauth2/admin"
 	PushedAuthorization = "/oauth2/par"
 )

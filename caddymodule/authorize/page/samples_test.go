@@ -56,7 +56,6 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	all := samples()
 	maps.Copy(all, accountSamples())
-	maps.Copy(all, adminSamples())
 	pagetest.CheckInEachLanguage(t, os.DirFS("."), all)
 }
 
@@ -89,27 +88,5 @@ func accountSamples() map[string]page.View {
 		"signin-account":       {Script: "passkey", Data: page.SignIn{Local: true, Passkey: challenge, Problem: page.SignInProblem{Passkey: true}}},
 		"secondfactor-passkey": {Script: "passkey", Data: page.SecondFactor{Passkey: challenge, WrongPasskey: true}},
 		"secondfactor-all":     {Script: "passkey", Data: page.SecondFactor{Code: true, App: true, Recovery: true, Passkey: challenge}},
-	}
-}
-
-// adminSamples are views of the pages of administrators.
-func adminSamples() map[string]page.View {
-	return map[string]page.View{
-		"admin-empty": {Data: page.Admin{Person: page.Person{Name: "Alice"}}},
-		"admin": {Data: page.Admin{
-			Person: page.Person{"Alice Adams", "alice@example.org"}, Done: page.T("It is added."), Search: "a",
-			Apps: page.AdminList{More: true, Items: []page.AdminItem{
-				{Name: "a", Title: "App", Note: page.T("waits for approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: page.T("in the configuration")},
-			}},
-			People: page.AdminList{Items: []page.AdminItem{{Name: "wendy", Title: "Wendy", Note: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
-		}},
-		"adminentry-newapp":     {Data: page.AdminEntry{App: true, New: true}},
-		"adminentry-newperson":  {Data: page.AdminEntry{New: true}},
-		"adminentry-app":        {Data: page.AdminEntry{App: true, Name: "a", Problem: "no", Renews: true}},
-		"adminentry-person":     {Data: page.AdminEntry{Name: "wendy", Disabled: true, Renews: true}},
-		"adminentry-own":        {Data: page.AdminEntry{Name: "alice", Own: true}},
-		"adminentry-registered": {Data: page.AdminEntry{App: true, Name: "a", Title: "App", Registered: true, Waits: true}},
-		"adminsecret":           {Data: page.AdminSecret{"wendy", false, "abc"}},
-		"adminsecret-app":       {Data: page.AdminSecret{"a", true, "abc"}},
 	}
 }

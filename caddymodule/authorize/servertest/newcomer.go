@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -76,3 +77,84 @@ func (n Newcomers) Any() *client.Client {
 }
 
 var _ client.Source = Newcomers(nil)
+
+// WaitingNewcomer is a feature with one client, [Newcomer], that has registered itself and waits for the operator's approval.
+type WaitingNewcomer struct {
+	mu     sync.Mutex
+	client *client.Client // nil once it was removed
+	grants client.GrantTypes
+}
+
+// AddTo adds the feature to a server.
+func (n *WaitingNewcomer) AddTo(c *authorize.Config) {
+	newcomer := Newcomer(func(c *client.Client) { c.Waits, c.Name = true, "New" })
+	n.client, c.Features = &newcomer, append(c.Features, n)
+}
+
+// Extend implements [authorize.Feature].
+func (n *WaitingNewcomer) Extend(core *authorize.Core) error {
+	core.Clients.Sources = append(core.Clients.Sources, n)
+	n.grants = core.Clients.GrantTypes
+	return n.client.Complete(n.grants)
+}
+
+// Any implements [client.Source].
+func (*WaitingNewcomer) Any() *client.Client { return new(client.Client) }
+
+// Find implements [client.Source].
+func (n *WaitingNewcomer) Find(_ context.Context, id string) (*client.Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client == nil || id != n.client.ID {
+		return nil, nil
+	}
+	found := *n.client
+	return &found, nil
+}
+
+// IDs implements [client.Source].
+func (n *WaitingNewcomer) IDs(ctx context.Context) (ids []string, err error) {
+	all, err := n.Registered(ctx)
+	for _, c := range all {
+		ids = append(ids, c.Client.ID)
+	}
+	return ids, err
+}
+
+// Registered returns the client, until it was removed.
+func (n *WaitingNewcomer) Registered(ctx context.Context) ([]client.RegisteredClient, error) {
+	c, err := n.Find(ctx, NewcomerID)
+	if c == nil {
+		return nil, err
+	}
+	return []client.RegisteredClient{{Client: *c, Waits: c.Waits, Secret: true}}, err
+}
+
+// change changes the client, if it is there and has the id.
+func (n *WaitingNewcomer) change(id string, change func()) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.client == nil || id != n.client.ID {
+		return client.ErrNotRegistered
+	}
+	if change(); n.client == nil {
+		return nil
+	}
+	return n.client.Complete(n.grants)
+}
+
+// Approve lets people use the client.
+func (n *WaitingNewcomer) Approve(_ context.Context, id string) error {
+	return n.change(id, func() { n.client.Waits = false })
+}
+
+// RotateSecret replaces the secret of the client.
+func (n *WaitingNewcomer) RotateSecret(_ context.Context, id string) (string, error) {
+	const secret = "a new secret"
+	return secret, n.change(id, func() { n.client.SecretSHA256 = client.Digest(secret) })
+}
+
+// Remove removes the client.
+func (n *WaitingNewcomer) Remove(_ context.Context, id string) error {
+	return n.change(id, func() { n.client = nil })
+}

@@ -108,7 +108,7 @@ func (b backup) names() ([]string, error) {
 	return append(names, clients...), nil
 }
 
-// add adds a value of Caddy's storage, if there is one.
+// Add adds a value of Caddy's storage, if there is one.
 func (b backup) add(to *tar.Writer, name string) error {
 	value, err := b.storage.Load(b.ctx, name)
 	info, statErr := b.storage.Stat(b.ctx, name)

@@ -1,4 +1,4 @@
-package administration
+package adminpage
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -17,6 +16,65 @@ import (
 
 // maxShown bounds a list.
 const maxShown = 100
+
+// overviewPage is what templates/admin.html shows: the page of administrators.
+type overviewPage struct {
+	Person page.Person // who the administrator is
+	Done   *page.Text  // what they have just done; nil for nothing
+	Search string      // what the names have in them; "" for all
+	Apps   entryList   // those that wait for approval first
+	People entryList   // in the store
+}
+
+// entryList is a list of apps or people.
+type entryList struct {
+	Items []entryItem // the first of them
+	More  bool        // there are others
+}
+
+// entryItem is an app or a person in a list.
+type entryItem struct {
+	Name     string     // the client_id, or the name to sign in with
+	Title    string     // what people see
+	Note     *page.Text // where it is kept
+	Since    string     // the date when it was added, or ""
+	Problem  string     // why it is not in force, in English
+	Disabled bool       // a person who may not sign in
+	Address  string     // of its own page; "" if it has none
+}
+
+// entryPage is what templates/adminentry.html shows: an app or a person, or the form for a new one.
+type entryPage struct {
+	Request    string // sealed
+	Seen       string // what tells whether it has changed meanwhile
+	Kind       string // in the form
+	App        bool   // it is no person
+	New        bool   // it is to be added
+	Registered bool   // an app that registered itself, which cannot be edited
+	Waits      bool   // for approval
+	Own        bool   // the administrator's own, which they cannot change
+	Renews     bool   // it has a secret or password that can be made anew
+	Problem    string // why it is not in force, in English
+
+	Name  string // the client_id, or the name to sign in with
+	Title string // what people see
+
+	RedirectURIs string // of an app, one a line
+	Scopes       string // that an app may be granted, one a line
+	LaunchURI    string // where an EHR opens an app
+
+	Groups   string // of a person, one a line
+	FHIRUser string // a person's own resource
+	Email    string // a person's address
+	Disabled bool   // a person may not sign in
+}
+
+// secretPage is what templates/adminsecret.html shows, once.
+type secretPage struct {
+	Name   string // whose it is
+	App    bool   // it is no person
+	Secret string // the secret, or the password
+}
 
 // show shows the lists; or an app or person, or the form for a new one.
 func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
@@ -51,15 +109,15 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 		a.showError(w, r, err)
 		return
 	}
-	a.view(w, r, page.View{Template: "admin", Data: page.Admin{
+	a.view(w, r, page.View{Template: "admin", Data: overviewPage{
 		Person: page.Person(signedIn.User.Label()), Done: done[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
 	}})
 }
 
 // list are the entries of a kind whose names have a text in them, those that wait first. People of the configuration are
 // left out.
-func (a *admin) list(ctx context.Context, kind, search string) (list page.AdminList, err error) {
-	entries, err := a.Settings.Store.List(ctx, kind)
+func (a *admin) list(ctx context.Context, kind, search string) (list entryList, err error) {
+	entries, err := a.store.List(ctx, kind)
 	search = strings.ToLower(search)
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
 		return kind == Users && e.From != Stored || !strings.Contains(strings.ToLower(e.Name+"\n"+e.Title), search)
@@ -83,8 +141,8 @@ func rank(e Entry) int {
 	return 1
 }
 
-func item(kind string, e Entry) page.AdminItem {
-	shown := page.AdminItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Note: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
+func item(kind string, e Entry) entryItem {
+	shown := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Note: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
 	switch {
 	case e.Waits:
 		shown.Note = page.T("waits for approval")
@@ -94,7 +152,7 @@ func item(kind string, e Entry) page.AdminItem {
 		shown.Note = page.T("in the store")
 	}
 	if e.From == Stored || e.From == Registered {
-		shown.Address = endpoint.Admin + "?" + url.Values{"kind": {kind}, "name": {e.Name}}.Encode()
+		shown.Address = path + "?" + url.Values{"kind": {kind}, "name": {e.Name}}.Encode()
 	}
 	if !e.Since.IsZero() {
 		shown.Since = e.Since.UTC().Format(time.DateOnly)
@@ -106,7 +164,7 @@ var errGone = oauth2.StartAgain("It is no longer there.")
 
 // changeable returns an entry that is not of the configuration.
 func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
-	entries, err := a.Settings.Store.List(ctx, kind)
+	entries, err := a.store.List(ctx, kind)
 	for _, e := range entries {
 		if e.Name == name && (e.From == Stored || e.From == Registered) {
 			return &e, nil
@@ -117,7 +175,7 @@ func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, erro
 
 // showEntry shows the form of an entry; of a new one if it is nil.
 func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, kind string, e *Entry) {
-	shown := page.AdminEntry{Kind: kind, App: kind == Clients, New: e == nil}
+	shown := entryPage{Kind: kind, App: kind == Clients, New: e == nil}
 	var err error
 	if shown.Request, err = a.seal(w, r, signedIn); err != nil {
 		a.showError(w, r, err)

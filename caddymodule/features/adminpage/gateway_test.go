@@ -1,7 +1,6 @@
-package fhirapp
+package adminpage
 
 import (
-	"encoding/json"
 	"html"
 	"maps"
 	"net/http"
@@ -12,18 +11,20 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // adminPage is a gateway at whose page of administrators alice is.
 type adminPage struct {
-	*gateway
+	*gatewaytest.Gateway
 	t *testing.T
 }
 
 func newAdminPage(t *testing.T) adminPage {
 	t.Helper()
-	g := adminPage{exampleGateway(t, echo,
+	g := adminPage{gatewaytest.Example(t, nil,
 		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+servertest.TOTPSecret+"\n\t\t\tgroup admins\n",
 		"client demo-app {", "admin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs demo.read\n\t\t"+
 			"newcomers\n\t\tclient demo-app {"), t}
@@ -159,7 +160,7 @@ func TestApprovalOnPage(t *testing.T) {
 func TestPersonOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	signsIn := func(password string) bool {
-		other := adminPage{&gateway{g.NewBrowser(), t}, t}
+		other := adminPage{g.NewBrowser(), t}
 		return other.signInTo("/oauth2/account", "wendy", password).StatusCode == http.StatusSeeOther
 	}
 	first := g.must("add", "users", "wendy", url.Values{"title": {"Wendy"}, "groups": {"ward nurses\r\n"}, "email": {"wendy@example.org"}, "fhir_user": {"Practitioner/wendy"}})
@@ -199,27 +200,54 @@ func TestPersonOnPage(t *testing.T) {
 // Another e-mail address has not been verified; the same one stays so, and so does what the page does not show.
 func TestEmailOnPage(t *testing.T) {
 	g := newAdminPage(t)
-	api := rosterGateway{g.gateway, t}
+	app, err := g.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wendy := fhirapp.RosterChange{App: app.(*fhirapp.App), Kind: roster.Users, Name: "wendy"}
 	hash := gatewaytest.CheapHashes().Replace("$2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
-	if _, status := api.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","password_hash":"`+hash+`","email":"wendy@example.org","email_verified":true,"patients":["p1"]}`); status != http.StatusOK {
-		t.Fatal(status)
+	if _, err := wendy.Add(t.Context(), []byte(`{"name":"wendy","password_hash":"`+hash+`","email":"wendy@example.org","email_verified":true,"patients":["p1"]}`), false); err != nil {
+		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		email    string
 		verified bool
 	}{{"wendy@example.org", true}, {"mallory@example.org", false}} {
 		g.must("edit", "users", "wendy", url.Values{"email": {tt.email}})
-		w, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/users", "")
+		people, err := wendy.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var people []rosterEntry
-		if err := json.Unmarshal(w.Body.Bytes(), &people); err != nil {
-			t.Fatal(err)
+		now, _ := people[len(people)-1].Config.(map[string]any)
+		if verified, _ := now["email_verified"].(bool); verified != tt.verified || now["email"] != tt.email || now["patients"] == nil {
+			t.Errorf("%s: %v", tt.email, now)
 		}
-		wendy, _ := people[len(people)-1].Config.(map[string]any)
-		if verified, _ := wendy["email_verified"].(bool); verified != tt.verified || wendy["email"] != tt.email || wendy["patients"] == nil {
-			t.Errorf("%s: %v", tt.email, wendy)
+	}
+}
+
+// A name that HTTP would change, or that another principal of the issuer can have, is not added.
+func TestNamesOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	adds := func(kind, name string) bool {
+		_, status := g.do("add", kind, name, url.Values{"redirect_uris": {"https://a.example/cb"}})
+		if status == http.StatusBadRequest {
+			return false
+		}
+		g.must("remove", kind, name, nil)
+		return true
+	}
+	for _, kind := range []string{Clients, Users} {
+		for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
+			for name, text := range bad {
+				if adds(kind, text) {
+					t.Errorf("%s: %s is added", kind, name)
+				}
+			}
+		}
+		for name, text := range gatewaytest.GoodNames {
+			if !adds(kind, text) {
+				t.Errorf("%s: %s is not added", kind, name)
+			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package administration_test
+package adminpage
 
 import (
 	"context"
@@ -27,12 +27,12 @@ func TestNewEntryIsChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kept := newShelf()
-			b := admin(t, kept, nil)
-			form := servertest.ReadForm(open(b, adminPath+"?kind=users")).Fields
+			b := asAdmin(t, kept, nil)
+			form := servertest.ReadForm(open(b, path+"?kind=users")).Fields
 			form.Set("action", "add")
 			form.Set("name", "zoe")
 			change(form)
-			if r := b.Post(adminPath, form); r.StatusCode != http.StatusBadRequest || len(kept.changes) != 0 {
+			if r := b.Post(path, form); r.StatusCode != http.StatusBadRequest || len(kept.changes) != 0 {
 				t.Errorf("%d, changes %+v", r.StatusCode, kept.changes)
 			}
 		})
@@ -42,8 +42,8 @@ func TestNewEntryIsChecked(t *testing.T) {
 // People of the configuration are not listed, even if a search names them.
 func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	t.Parallel()
-	b := admin(t, newShelf(), nil)
-	if page := open(b, adminPath+"?search=bob"); strings.Contains(page, "name=bob") || strings.Contains(page, ">bob") {
+	b := asAdmin(t, newShelf(), nil)
+	if page := open(b, path+"?search=bob"); strings.Contains(page, "name=bob") || strings.Contains(page, ">bob") {
 		t.Error(page)
 	}
 }
@@ -57,11 +57,11 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 		c.Users[0].Groups = []string{"nurses"}
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})))
-	signIn(b)
+	signInAs(b)
 	for _, send := range []func() *http.Response{
-		func() *http.Response { return b.Get(adminPath) },
+		func() *http.Response { return b.Get(path) },
 		func() *http.Response {
-			return b.Post(adminPath, url.Values{"action": {"add"}, "kind": {"users"}, "name": {"zoe"}})
+			return b.Post(path, url.Values{"action": {"add"}, "kind": {"users"}, "name": {"zoe"}})
 		},
 	} {
 		events = nil
@@ -78,7 +78,7 @@ type slowShelf struct {
 	lists, max int
 }
 
-func (s *slowShelf) List(ctx context.Context, kind string) ([]authorize.AdminEntry, error) {
+func (s *slowShelf) List(ctx context.Context, kind string) ([]Entry, error) {
 	s.mu.Lock()
 	s.lists++
 	s.max = max(s.max, s.lists)
@@ -95,13 +95,13 @@ func TestAdministratorsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kept := &slowShelf{shelf: newShelf()}
-		b := servertest.NewBrowser(t, servertest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Administration.Store = kept })))
-		signIn(b)
+		b := servertest.NewBrowser(t, servertest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Features[0].(*AdminPage).store = kept })))
+		signInAs(b)
 		var group sync.WaitGroup
 		for range 5 {
 			other := servertest.NewBrowser(t, b.Server)
 			maps.Copy(other.Cookies, b.Cookies)
-			group.Go(func() { other.Get(adminPath) })
+			group.Go(func() { other.Get(path) })
 		}
 		group.Wait()
 		if kept.max != 1 {

@@ -1,4 +1,4 @@
-package administration_test
+package adminpage
 
 import (
 	"context"
@@ -16,31 +16,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const adminPath = "/oauth2/admin"
-
 // shelf keeps some entries, and what was to be changed.
 type shelf struct {
-	entries map[string][]authorize.AdminEntry
-	changes []authorize.AdminChange
+	entries map[string][]Entry
+	changes []Change
 }
 
-func (s *shelf) List(_ context.Context, kind string) ([]authorize.AdminEntry, error) {
+func (s *shelf) List(_ context.Context, kind string) ([]Entry, error) {
 	return slices.Clone(s.entries[kind]), nil
 }
 
-func (s *shelf) Change(_ context.Context, c authorize.AdminChange) (string, error) {
+func (s *shelf) Change(_ context.Context, c Change) (string, error) {
 	s.changes = append(s.changes, c)
 	return "", nil
 }
 
-func entry(from, name string) authorize.AdminEntry {
-	return authorize.AdminEntry{From: from, Fields: authorize.AdminFields{Name: name}}
+func entry(from, name string) Entry {
+	return Entry{From: from, Fields: Fields{Name: name}}
 }
 
 func newShelf() *shelf {
 	waiting := entry("registration", "waiting")
 	waiting.Waits = true
-	return &shelf{entries: map[string][]authorize.AdminEntry{
+	return &shelf{entries: map[string][]Entry{
 		"clients": {entry("configuration", "app"), entry("store", "growth-chart"), waiting},
 		"users":   {entry("configuration", "bob"), entry("store", "alice"), entry("store", "wendy")},
 	}}
@@ -50,7 +48,7 @@ func newShelf() *shelf {
 func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		servertest.WithTOTP(c)
-		c.Administration = &authorize.Administration{Scope: "fhir-admin", Store: kept}
+		c.Features = append(c.Features, &AdminPage{Scope: "fhir-admin", store: kept})
 		c.ScopeLimits = []authorize.ScopeLimit{
 			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
 		}
@@ -61,10 +59,10 @@ func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.C
 	}
 }
 
-// signIn signs alice in for the page, with her second factor if she is asked for one.
-func signIn(b *servertest.Browser) *http.Response {
+// signInAs signs alice in for the page, with her second factor if she is asked for one.
+func signInAs(b *servertest.Browser) *http.Response {
 	b.T.Helper()
-	page := servertest.Body(b.T, b.Follow(b.Get(adminPath)))
+	page := servertest.Body(b.T, b.Follow(b.Get(path)))
 	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
 	if location := r.Header.Get("Location"); strings.Contains(location, "factor=") {
 		r = b.SendOTP(b.OpenSecondFactor(r), servertest.CodeNow())
@@ -83,10 +81,10 @@ func open(b *servertest.Browser, target string) string {
 	return page
 }
 
-func admin(t *testing.T, kept *shelf, change func(*authorize.Config)) *servertest.Browser {
+func asAdmin(t *testing.T, kept *shelf, change func(*authorize.Config)) *servertest.Browser {
 	t.Helper()
 	b := servertest.NewBrowser(t, servertest.New(t, administered(kept, change)))
-	if r := signIn(b); r.Header.Get("Location") != adminPath {
+	if r := signInAs(b); r.Header.Get("Location") != path {
 		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	return b
@@ -104,13 +102,13 @@ func TestWhoMayOpenThePage(t *testing.T) {
 		text   string
 	}{
 		{"no session", nil, func(*servertest.Browser) {}, http.StatusSeeOther, toSignIn, ""},
-		{"an administrator", nil, func(b *servertest.Browser) { signIn(b) }, http.StatusOK, "", "growth-chart"},
-		{"too long ago", nil, func(b *servertest.Browser) { signIn(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
-		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"an administrator", nil, func(b *servertest.Browser) { signInAs(b) }, http.StatusOK, "", "growth-chart"},
+		{"too long ago", nil, func(b *servertest.Browser) { signInAs(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
+		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
 		{"without a factor", func(c *authorize.Config) { c.Users[0].TOTPSecret = "" }, func(b *servertest.Browser) { servertest.SignInToAccount(b, "alice", "right") }, http.StatusForbidden, "", "You need a second factor"},
-		{"switched off", func(c *authorize.Config) { c.Administration = nil }, func(*servertest.Browser) {}, http.StatusNotFound, "", ""},
+		{"switched off", func(c *authorize.Config) { c.Features = nil }, func(*servertest.Browser) {}, http.StatusNotFound, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +122,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 				}
 				b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), change)))
 				tt.signIn(b)
-				r := b.Get(adminPath)
+				r := b.Get(path)
 				page := servertest.Body(t, r)
 				if r.StatusCode != tt.status || r.Header.Get("Location") != tt.to || !strings.Contains(page, tt.text) {
 					t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
@@ -141,14 +139,14 @@ func TestWhoMayOpenThePage(t *testing.T) {
 func TestFactorBeforeThePage(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
-	if r := signIn(b); r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusForbidden {
+	if r := signInAs(b); r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusForbidden {
 		t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
 
 func TestForms(t *testing.T) {
 	t.Parallel()
-	const growthChart = adminPath + "?kind=clients&name=growth-chart"
+	const growthChart = path + "?kind=clients&name=growth-chart"
 	for _, tt := range []struct {
 		name, page string
 		change     func(url.Values)
@@ -156,29 +154,29 @@ func TestForms(t *testing.T) {
 		changes    int
 	}{
 		{"an edit", growthChart, func(f url.Values) { f.Set("action", "edit") }, http.StatusSeeOther, 1},
-		{"approval", adminPath + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "approve") }, http.StatusSeeOther, 1},
-		{"a new person", adminPath + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "zoe") }, http.StatusSeeOther, 1},
+		{"approval", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "approve") }, http.StatusSeeOther, 1},
+		{"a new person", path + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "zoe") }, http.StatusSeeOther, 1},
 		{"no seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Del("request") }, http.StatusBadRequest, 0},
 		{"another seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("request", servertest.Altered(f.Get("request"))) }, http.StatusBadRequest, 0},
 		{"another version", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("seen", "x") }, http.StatusBadRequest, 0},
 		{"one of the configuration", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("name", "app") }, http.StatusBadRequest, 0},
-		{"an edit of a registered app", adminPath + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "edit") }, http.StatusBadRequest, 0},
-		{"one's own", adminPath + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "edit"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
-		{"one's own, added", adminPath + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
+		{"an edit of a registered app", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "edit") }, http.StatusBadRequest, 0},
+		{"one's own", path + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "edit"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
+		{"one's own, added", path + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
 		{"no such action", growthChart, func(f url.Values) { f.Set("action", "x") }, http.StatusBadRequest, 0},
 		{"no such kind", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("kind", "x") }, http.StatusBadRequest, 0},
-		{"a person approved", adminPath + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "approve") }, http.StatusBadRequest, 0},
+		{"a person approved", path + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "approve") }, http.StatusBadRequest, 0},
 		{"something twice", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Add("name", "x") }, http.StatusBadRequest, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			kept := newShelf()
 			var trail servertest.AuditTrail
-			b := admin(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
+			b := asAdmin(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
 			form := servertest.ReadForm(open(b, tt.page)).Fields
 			form.Del("search")
 			tt.change(form)
-			if r := b.Post(adminPath, form); r.StatusCode != tt.status || len(kept.changes) != tt.changes {
+			if r := b.Post(path, form); r.StatusCode != tt.status || len(kept.changes) != tt.changes {
 				t.Errorf("%d, %d changes: %s", r.StatusCode, len(kept.changes), servertest.Body(t, r))
 			}
 		})
@@ -189,31 +187,31 @@ func TestForms(t *testing.T) {
 func TestFormsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(mine, other *servertest.Browser, form url.Values) *http.Response{
-		"another administrator's session": func(_, other *servertest.Browser, form url.Values) *http.Response { return other.Post(adminPath, form) },
+		"another administrator's session": func(_, other *servertest.Browser, form url.Values) *http.Response { return other.Post(path, form) },
 		"after ten minutes": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			time.Sleep(11 * time.Minute)
-			return mine.Post(adminPath, form)
+			return mine.Post(path, form)
 		},
 		"signed out": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			delete(mine.Cookies, "__Host-fhir-session")
-			return mine.Post(adminPath, form)
+			return mine.Post(path, form)
 		},
 		"another session in this browser": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			delete(mine.Cookies, "__Host-fhir-session")
 			time.Sleep(time.Minute)
-			if r := signIn(mine); r.Header.Get("Location") != adminPath {
+			if r := signInAs(mine); r.Header.Get("Location") != path {
 				mine.T.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			return mine.Post(adminPath, form)
+			return mine.Post(path, form)
 		},
 		"the account page's form": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			form.Set("request", servertest.Field(mine.T, servertest.AccountPage(mine, ""), "request"))
-			return mine.Post(adminPath, form)
+			return mine.Post(path, form)
 		},
 		"the session of another issuer": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			elsewhere := servertest.NewBrowser(mine.T, servertest.New(mine.T, administered(newShelf(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
 			elsewhere.Cookies = mine.Cookies
-			return elsewhere.Post(adminPath, form)
+			return elsewhere.Post(path, form)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,12 +219,12 @@ func TestFormsOfOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				kept, records := newShelf(), store.NewMemory(0, 0)
 				shared := func(c *authorize.Config) { c.Store = records }
-				mine := admin(t, kept, shared)
-				form := servertest.ReadForm(open(mine, adminPath+"?kind=users")).Fields
+				mine := asAdmin(t, kept, shared)
+				form := servertest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
 				time.Sleep(time.Minute) // for the next code
-				other := admin(t, kept, shared)
+				other := asAdmin(t, kept, shared)
 				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(kept.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
 					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(kept.changes))
 				}
@@ -240,16 +238,16 @@ func TestTrailOfAdministrators(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
 	kept := newShelf()
-	b := admin(t, kept, func(c *authorize.Config) {
+	b := asAdmin(t, kept, func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})
-	form := servertest.ReadForm(open(b, adminPath+"?kind=users")).Fields
+	form := servertest.ReadForm(open(b, path+"?kind=users")).Fields
 	form.Set("action", "add")
 	form.Set("name", "zoe")
 	events = nil
-	b.Post(adminPath, form)
+	b.Post(path, form)
 	form.Set("name", "alice")
-	b.Post(adminPath, form)
+	b.Post(path, form)
 	if len(events) != 2 || events[0].Kind != audit.User || events[0].Actor != "alice" || events[0].User != "zoe" || events[0].Err != nil || events[1].Err == nil || events[1].Actor != "alice" {
 		t.Errorf("%+v", events)
 	}
@@ -262,8 +260,8 @@ func TestLists(t *testing.T) {
 	for i := range 150 {
 		kept.entries["users"] = append(kept.entries["users"], entry("store", "<b>"+string(rune('a'+i%26))))
 	}
-	b := admin(t, kept, nil)
-	page := open(b, adminPath)
+	b := asAdmin(t, kept, nil)
+	page := open(b, path)
 	if waits, others := strings.Index(page, ">waiting<"), strings.Index(page, ">app <"); waits < 0 || others < waits || strings.Contains(page, "<b>") || strings.Contains(page, ">bob") {
 		t.Errorf("%d %d: %s", waits, others, page)
 	}
@@ -271,11 +269,11 @@ func TestLists(t *testing.T) {
 		t.Errorf("%d people", n)
 	}
 	for _, target := range []string{"kind=clients&name=app", "kind=users&name=bob", "kind=users&name=nobody"} {
-		if r := b.Get(adminPath + "?" + target); r.StatusCode != http.StatusBadRequest {
+		if r := b.Get(path + "?" + target); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d", target, r.StatusCode)
 		}
 	}
-	if found := open(b, adminPath+"?search=WEND"); !strings.Contains(found, "wendy") || strings.Contains(found, "growth-chart") {
+	if found := open(b, path+"?search=WEND"); !strings.Contains(found, "wendy") || strings.Contains(found, "growth-chart") {
 		t.Errorf("search: %s", found)
 	}
 }

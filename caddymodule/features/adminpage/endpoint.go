@@ -1,17 +1,15 @@
-package administration
+package adminpage
 
 import (
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -29,28 +27,12 @@ const (
 	purpose = "admin"
 )
 
-// Config is what the page needs.
-type Config struct {
-	Responder *endpoint.Responder // requires https
-	Settings  Settings            // what the configuration says
-
-	Pages    *page.Site        // shows it
-	Keys     keyring.Sealing   // seal its forms
-	Accounts *people.Accounts  // say who may open it
-	Factors  *factor.Factors   // what administrators must prove
-	Sessions *session.Sessions // who is signed in
-}
-
 type admin struct {
-	Config
+	*authorize.Core
+	scope  string // who has it by a scope limit may open the page
+	store  Store
 	sealer *browser.Sealer
 	turns  *fairqueue.Queue // of administrators: to list everything is costly
-}
-
-// New returns the endpoint.
-func New(c Config) http.Handler {
-	a := &admin{Config: c, sealer: &browser.Sealer{Keys: c.Keys}, turns: fairqueue.New(1)}
-	return c.Responder.Handler(a.serve, http.MethodGet, http.MethodPost)
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +42,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 		a.showError(w, r, err)
 	case signedIn == nil:
 		signIn(w)
-	case !a.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.Settings.Scope):
+	case !a.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.scope):
 		a.refuse(w, r, signedIn)
 	case !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor), r.Method == http.MethodGet && signedIn.Age > recent:
 		a.prove(w, r, signedIn)
@@ -137,7 +119,7 @@ func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
-	back := &page.Link{Address: endpoint.Admin, Text: page.T("Back to the administration")}
+	back := &page.Link{Address: path, Text: page.T("Back to the administration")}
 	switch {
 	case e.Personal:
 		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e), Next: back}

@@ -1,4 +1,4 @@
-package administration
+package adminpage
 
 import (
 	"context"
@@ -44,16 +44,16 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 	c := changeOf(p)
 	secret := ""
 	if err = a.check(r.Context(), signedIn, c, p.Get("seen")); err == nil {
-		secret, err = a.Settings.Store.Change(r.Context(), c)
+		secret, err = a.store.Change(r.Context(), c)
 	}
 	a.record(r.Context(), signedIn, c, err)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
 	case secret != "":
-		a.view(w, r, page.View{Template: "adminsecret", Data: page.AdminSecret{Name: c.Name, App: c.Kind == Clients, Secret: secret}})
+		a.view(w, r, page.View{Template: "adminsecret", Data: secretPage{Name: c.Name, App: c.Kind == Clients, Secret: secret}})
 	default:
-		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Admin+"?"+url.Values{"done": {c.Action}}.Encode())
+		endpoint.Redirect(w, http.StatusSeeOther, path+"?"+url.Values{"done": {c.Action}}.Encode())
 	}
 }
 

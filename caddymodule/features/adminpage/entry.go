@@ -1,29 +1,12 @@
-package administration
+package adminpage
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"time"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 )
-
-// Settings are the page's part of the configuration.
-type Settings struct {
-	Scope string // who has it by a scope limit may open the page
-	Store Store  // what it changes
-}
-
-// Check refuses a scope that cannot say who may open the page.
-func (s *Settings) Check() error {
-	if err := scopelimit.CheckSiteScope(s.Scope); err != nil {
-		return fmt.Errorf("admin_page: %w", err)
-	}
-	return nil
-}
 
 // Store keeps the apps and people. An error that the administrator can mend is an [oauth2.Error].
 type Store interface {

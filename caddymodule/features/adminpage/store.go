@@ -1,4 +1,4 @@
-package fhirapp
+package adminpage
 
 import (
 	"cmp"
@@ -10,31 +10,23 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
-// administration is what the page of administrators changes: what the admin API does, by the same checks.
-type administration struct{ app *App }
-
-// administrationOf is the page of administrators for package authorize; nil for none.
-func administrationOf(a *App) *authorize.Administration {
-	if a.AdminPage == "" {
-		return nil
-	}
-	return &authorize.Administration{Scope: a.AdminPage, Store: administration{a}}
-}
+// rosterStore changes the clients and people in the store: what the admin API does, by the same checks.
+type rosterStore struct{ app *fhirapp.App }
 
 // List returns the entries of a kind.
-func (s administration) List(ctx context.Context, kind string) ([]authorize.AdminEntry, error) {
-	entries, err := rosterChange{app: s.app, kind: roster.Kind(kind)}.list(ctx)
+func (s rosterStore) List(ctx context.Context, kind string) ([]Entry, error) {
+	entries, err := fhirapp.RosterChange{App: s.app, Kind: roster.Kind(kind)}.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]authorize.AdminEntry, 0, len(entries))
+	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
-		shown, err := adminEntry(roster.Kind(kind), e)
+		shown, err := entryOf(roster.Kind(kind), e)
 		if err != nil {
 			return nil, err
 		}
@@ -43,21 +35,21 @@ func (s administration) List(ctx context.Context, kind string) ([]authorize.Admi
 	return list, nil
 }
 
-// adminEntry is an entry for the page. What a later version wrote may not be readable.
-func adminEntry(kind roster.Kind, e rosterEntry) (shown authorize.AdminEntry, err error) {
-	shown = authorize.AdminEntry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
+// entryOf returns an entry for the page. What a later version wrote may not be readable.
+func entryOf(kind roster.Kind, e fhirapp.RosterEntry) (shown Entry, err error) {
+	shown = Entry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
 	if err != nil {
 		return shown, err
 	}
-	var c Client
-	var u User
+	var c fhirapp.Client
+	var u fhirapp.User
 	if kind == roster.Clients {
 		err = json.Unmarshal(config, &c)
-		shown.Fields = authorize.AdminFields{Title: c.Name, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes, LaunchURI: c.LaunchURI}
+		shown.Fields = Fields{Title: c.Name, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes, LaunchURI: c.LaunchURI}
 	} else {
 		err = json.Unmarshal(config, &u)
-		shown.Fields = authorize.AdminFields{Title: u.DisplayName, Groups: u.Groups, FHIRUser: u.FHIRUser, Email: u.Email, Disabled: u.Disabled}
+		shown.Fields = Fields{Title: u.DisplayName, Groups: u.Groups, FHIRUser: u.FHIRUser, Email: u.Email, Disabled: u.Disabled}
 	}
 	if shown.Name = e.Name; err != nil {
 		shown.Problem = cmp.Or(shown.Problem, err.Error())
@@ -66,43 +58,43 @@ func adminEntry(kind roster.Kind, e rosterEntry) (shown authorize.AdminEntry, er
 }
 
 // Change makes a change.
-func (s administration) Change(ctx context.Context, c authorize.AdminChange) (string, error) {
-	change := rosterChange{s.app, roster.Kind(c.Kind), c.Name}
-	isPerson := change.kind == roster.Users
-	var changed rosterEntry
+func (s rosterStore) Change(ctx context.Context, c Change) (string, error) {
+	change := fhirapp.RosterChange{App: s.app, Kind: roster.Kind(c.Kind), Name: c.Name}
+	isPerson := change.Kind == roster.Users
+	var changed fhirapp.RosterEntry
 	var err error
 	switch {
 	case c.Action == "add":
-		changed, err = change.addFields(ctx, c)
+		changed, err = addFields(ctx, change, c)
 	case c.Action == "edit":
-		changed, err = change.edit(ctx, func(config json.RawMessage) ([]byte, error) {
-			return json.Marshal(fieldsOf(change.kind, c.Fields, config))
+		changed, err = change.Edit(ctx, func(config json.RawMessage) ([]byte, error) {
+			return json.Marshal(fieldsOf(change.Kind, c.Fields, config))
 		})
 	case c.Action == "remove":
-		changed, err = change.remove(ctx)
+		changed, err = change.Remove(ctx)
 	case c.Action == "approve" && !isPerson:
-		changed, err = change.approve(ctx)
+		changed, err = change.Approve(ctx)
 	case c.Action == "secret" && !isPerson:
-		changed, err = change.rotateSecret(ctx)
+		changed, err = change.RotateSecret(ctx)
 	case c.Action == "secret":
-		changed, err = change.newPassword(ctx)
+		changed, err = renewPassword(ctx, change)
 	default:
-		err = badAdminRequest(errors.New("there is no such change"))
+		err = &oauth2.Error{Code: "invalid_request", Description: "there is no such change", Status: http.StatusBadRequest}
 	}
 	return changed.Secret, pageError(err)
 }
 
 // addFields adds an entry of the page. A person gets a random password.
-func (c rosterChange) addFields(ctx context.Context, change authorize.AdminChange) (rosterEntry, error) {
-	fields, password := fieldsOf(c.kind, change.Fields, nil), ""
-	if c.kind == roster.Users {
+func addFields(ctx context.Context, c fhirapp.RosterChange, change Change) (fhirapp.RosterEntry, error) {
+	fields, password := fieldsOf(c.Kind, change.Fields, nil), ""
+	if c.Kind == roster.Users {
 		var err error
 		if password, fields["password_hash"], err = newPassword(); err != nil {
-			return rosterEntry{}, err
+			return fhirapp.RosterEntry{}, err
 		}
-		fields["name"] = c.name
+		fields["name"] = c.Name
 	} else {
-		fields["id"] = c.name
+		fields["id"] = c.Name
 	}
 	for member, value := range fields { // null means none, in a patch alone
 		if value == nil {
@@ -111,20 +103,20 @@ func (c rosterChange) addFields(ctx context.Context, change authorize.AdminChang
 	}
 	config, err := json.Marshal(fields)
 	if err != nil {
-		return rosterEntry{}, err
+		return fhirapp.RosterEntry{}, err
 	}
-	added, err := c.add(ctx, config, change.Secret)
+	added, err := c.Add(ctx, config, change.Secret)
 	added.Secret = cmp.Or(added.Secret, password)
 	return added, err
 }
 
-// newPassword gives a person of the store another password, which ends their sessions.
-func (c rosterChange) newPassword(ctx context.Context) (rosterEntry, error) {
+// renewPassword gives a person of the store another password, which ends their sessions.
+func renewPassword(ctx context.Context, c fhirapp.RosterChange) (fhirapp.RosterEntry, error) {
 	password, hash, err := newPassword()
 	if err != nil {
-		return rosterEntry{}, err
+		return fhirapp.RosterEntry{}, err
 	}
-	changed, err := c.edit(ctx, func(json.RawMessage) ([]byte, error) { return json.Marshal(map[string]any{"password_hash": hash}) })
+	changed, err := c.Edit(ctx, func(json.RawMessage) ([]byte, error) { return json.Marshal(map[string]any{"password_hash": hash}) })
 	changed.Secret = password
 	return changed, err
 }
@@ -138,7 +130,7 @@ func newPassword() (password, hash string, err error) {
 
 // fieldsOf are what the page says of an entry, as a JSON merge patch of what it was. Another e-mail address has not been
 // verified.
-func fieldsOf(kind roster.Kind, f authorize.AdminFields, was json.RawMessage) map[string]any {
+func fieldsOf(kind roster.Kind, f Fields, was json.RawMessage) map[string]any {
 	if kind == roster.Clients {
 		return map[string]any{"name": text(f.Title), "redirect_uris": list(f.RedirectURIs), "scopes": list(f.Scopes), "launch_uri": text(f.LaunchURI)}
 	}
@@ -148,7 +140,7 @@ func fieldsOf(kind roster.Kind, f authorize.AdminFields, was json.RawMessage) ma
 	if f.Disabled {
 		fields["disabled"] = true
 	}
-	var before User
+	var before fhirapp.User
 	if err := json.Unmarshal(was, &before); err != nil || before.Email != f.Email {
 		fields["email_verified"] = nil
 	}
@@ -172,7 +164,7 @@ func list(words []string) any {
 // pageError tells the administrator of a refusal what the admin API says.
 func pageError(err error) error {
 	var refused caddy.APIError
-	if errors.As(rosterError(err), &refused) && refused.HTTPStatus != http.StatusInternalServerError {
+	if errors.As(fhirapp.RosterError(err), &refused) && refused.HTTPStatus != http.StatusInternalServerError {
 		return &oauth2.Error{Code: "invalid_request", Description: refused.Err.Error(), Status: refused.HTTPStatus}
 	}
 	return err

@@ -1,0 +1,87 @@
+package adminpage
+
+import (
+	"embed"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+)
+
+const path = "/oauth2/admin"
+
+//go:embed templates texts.json
+var files embed.FS
+
+func init() {
+	caddy.RegisterModule(new(AdminPage))
+	endpoint.Register("admin")
+	page.AddFiles(files)
+}
+
+// AdminPage serves a page at `/oauth2/admin` on which administrators approve apps that registered themselves, and see to the
+// clients and people in the store.
+type AdminPage struct {
+	// Who may open the page: people to whom a row of `scope_limits` gives this scope of the site's own, such as `fhir-admin`,
+	// once they have signed in with a second factor. Required.
+	Scope string `json:"scope,omitempty"`
+
+	store Store
+}
+
+// CaddyModule returns the Caddy module information.
+func (*AdminPage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.admin_page", New: func() caddy.Module { return new(AdminPage) }}
+}
+
+// Subdirectives implements [option.Feature]. Syntax:
+//
+//	admin_page <scope>
+func (p *AdminPage) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"admin_page": option.Word(&p.Scope, checkScope)}, nil
+}
+
+// checkScope rejects a scope that cannot say who may open the page.
+func checkScope(scope string) error {
+	if err := scopelimit.CheckSiteScope(scope); err != nil {
+		return fmt.Errorf("admin_page: %w", err)
+	}
+	return nil
+}
+
+// Configure implements [fhirapp.Feature].
+func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
+	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, p.Scope) }
+	if !slices.ContainsFunc(c.ScopeLimits, givesPage) {
+		c.Logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", p.Scope)
+	}
+	p.store = rosterStore{app}
+	c.Features = append(c.Features, p)
+	return checkScope(p.Scope)
+}
+
+// Extend implements [authorize.Feature].
+func (p *AdminPage) Extend(core *authorize.Core) error {
+	a := &admin{core, p.Scope, p.store, &browser.Sealer{Keys: core.Config.Keys}, fairqueue.New(1)}
+	core.SignInTargets[purpose] = signin.Target{Path: path, ACR: oauth2.ACRMultiFactor}
+	core.Handle(path, a.serve, http.MethodGet, http.MethodPost)
+	return nil
+}
+
+var (
+	_ option.Feature    = (*AdminPage)(nil)
+	_ fhirapp.Feature   = (*AdminPage)(nil)
+	_ authorize.Feature = (*AdminPage)(nil)
+)
