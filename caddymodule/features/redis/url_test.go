@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis://a?master_name=m&cluster=true": errURLWays, "redis://a?addr=b:1": errURLWays, "redis://a?sentinel_password=x": errURLWays,
 		"unix:///socket?cluster=true": errURLWays, "redis://a/1?cluster=true": errURLDatabase,
 	} {
-		if got, err := parseURL(url); err != want {
+		if got, err := parseURL(url); !errors.Is(err, want) {
 			t.Errorf("%s: %+v, %v, want %v", url, got, err, want)
 		}
 	}
