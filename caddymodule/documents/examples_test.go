@@ -152,3 +152,43 @@ func asJSON(t *testing.T, value any) []byte {
 	}
 	return text
 }
+
+// TestTerminologyServerRow checks the row for HL7's list of approved terminology servers: it has that table's columns, and the
+// version of HL7's tests that the capability statement claims, as has the command.
+func TestTerminologyServerRow(t *testing.T) {
+	t.Parallel()
+	guide := gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md")
+	found := regexp.MustCompile(`(?m)^\| Server \|.*\n\|( ---.*)\|\n\|(.*)\|$`).FindStringSubmatch(guide)
+	if found == nil {
+		t.Fatal("there is no row")
+	}
+	cells := strings.Split(found[2], "|")
+	if len(cells) != 5 || strings.Count(found[1], "---") != 5 {
+		t.Fatalf("%q", cells)
+	}
+	claimed := regexp.MustCompile(`testVersion = "(.+)"`).FindStringSubmatch(gatewaytest.ReadFile(t, "../../terminology/api/capabilitystatement.go"))
+	if claimed == nil || strings.TrimSpace(cells[3]) != claimed[1] || !strings.Contains(guide, "-test-version "+claimed[1]+" ") {
+		t.Errorf("version %q, claimed %q", cells[3], claimed)
+	}
+	for _, cell := range cells[:2] {
+		if !regexp.MustCompile(`^ \[[^]]+\]\(https://\S+\) $`).MatchString(cell) {
+			t.Errorf("no link: %q", cell)
+		}
+	}
+}
+
+// TestRegisteredPackages checks that the packages for Caddy's download page are those that TestRegistry scans.
+func TestRegisteredPackages(t *testing.T) {
+	t.Parallel()
+	listed := regexp.MustCompile("(?m)^\\| `github.com/caddy-fhir/caddy-fhir/([^`]+)` \\|").FindAllStringSubmatch(gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md"), -1)
+	_, scanned, _ := strings.Cut(gatewaytest.ReadFile(t, "../registry_test.go"), "var registered = ")
+	scanned, _, _ = strings.Cut(scanned, "}\n\n")
+	if len(listed) == 0 || strings.Count(scanned, "caddymodule") != len(listed) {
+		t.Errorf("%d packages are listed, %d scanned", len(listed), strings.Count(scanned, "caddymodule"))
+	}
+	for _, path := range listed {
+		if !strings.Contains(scanned, `"`+path[1]+`":`) {
+			t.Errorf("%s is not scanned", path[1])
+		}
+	}
+}

@@ -18,7 +18,8 @@ import (
 
 func init() { caddy.RegisterModule(new(App)) }
 
-// App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
+// App (global option fhir) is an OAuth 2.0, OpenID Connect and SMART App Launch authorization server for a FHIR R4 server. It
+// has what the fhir handlers share: the issuer, its clients and users, identity providers, the keys that sign tokens, and the
 // stores.
 //
 // Signing keys are in Caddy's storage or, with store keys, in the durable store, shared by all gateways that use it. They

@@ -16,8 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
-// Client is an app that may ask for tokens (RFC 6749 §2).
-type Client struct {
+// Settings are the configuration of a [Client]. It has no methods, as Caddy modules embed it, and is declared as a struct,
+// because Caddy's module registry finds the fields only there.
+type Settings struct {
 	// The `client_id`. Required.
 	ID string `json:"id,omitempty"`
 
@@ -134,8 +135,8 @@ type Client struct {
 	Generation oauth2.Generation `json:"-"`
 }
 
-// Settings are a [Client] as a configuration says it, without methods.
-type Settings Client
+// Client is an app that may ask for tokens (RFC 6749 §2).
+type Client Settings
 
 // Links are addresses that an app registers for people (RFC 7591 §2). Each may be "".
 type Links struct {

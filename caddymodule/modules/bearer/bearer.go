@@ -28,10 +28,13 @@ func init() {
 	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
 }
 
-// Bearer lets requests pass that carry a valid access token of the fhir app's issuer or of a trusted one (RFC 6750,
-// RFC 9068), as far as its SMART scopes allow them, and of each answer what they cover. It sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`,
-// `scope`, `patient`, `fhir_user` and `issuer`; only `id` and `issuer` together identify a user. Headers in which a
-// client could claim another identity are removed.
+// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests pass only with a valid access token, and only as far as
+// its SMART scopes allow. Every response is checked, too, so the FHIR server does not have to enforce anything.
+//
+// Tokens are those of the fhir app, or of issuers that you trust, such as Keycloak, Entra ID or Okta (RFC 6750, RFC 9068,
+// RFC 7662). Bearer sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`, `scope`, `patient`, `fhir_user`
+// and `issuer`; only `id` and `issuer` together identify a user. It removes headers in which a client could claim another
+// identity.
 //
 // `GET {fhir_base}/metadata` needs no token, because apps read there how to get one. Without the fhir app, neither
 // does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer, nor

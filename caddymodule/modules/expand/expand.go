@@ -44,7 +44,10 @@ type App interface {
 	Follower(kind string) stores.Follower
 }
 
-// Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
+// Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search as people type. It can stand before any
+// FHIR or terminology server, or alone.
+//
+// It answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
 // ValueSet operation expand), from memory: from the built-in R4 definitions, from your own definitions, and from those
 // in the request. If a value set or a code system that it needs is missing, Expand asks a terminology server or the
 // next handler, once for all waiting requests, and stores the answer. A write to a ValueSet, CodeSystem or ConceptMap
