@@ -280,8 +280,7 @@ func jsonStructs(of reflect.Type, seen map[reflect.Type]bool) (structs []reflect
 	if of.Name() != "" {
 		structs = append(structs, of)
 	}
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.IsExported() && name != "-" && (name != "" || field.Anonymous) {
 			structs = append(structs, jsonStructs(field.Type, seen)...)
