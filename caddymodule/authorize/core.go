@@ -65,6 +65,9 @@ type Core struct {
 	// SignInTargets are the pages that people sign in for, beside the account page, by name.
 	SignInTargets map[string]signin.Target
 
+	// OpenRequest opens request objects. Nil: they are not supported.
+	OpenRequest flow.OpenRequest
+
 	routes    map[string]http.Handler
 	public    []string // paths that scripts of every origin may call
 	describe  []func(*Metadata)
@@ -227,8 +230,8 @@ func (a *Core) addFlow() {
 		Responder: a.Responder, AuthorizePOST: c.AuthorizePOST, FrameAncestors: c.FrameAncestors,
 		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.Limiter, Authenticator: a.Authenticator,
 		Accounts: a.Accounts, Factors: a.Factors, Consents: a.Consents, Sessions: a.Sessions, Tokens: a.Tokens,
-		RefreshLifetime: c.RefreshTokenLifetime,
-		Launches:        a.Launches, Patients: a.Patients, SignInTargets: a.SignInTargets,
+		RefreshLifetime: c.RefreshTokenLifetime, OpenRequest: a.OpenRequest,
+		Launches: a.Launches, Patients: a.Patients, SignInTargets: a.SignInTargets,
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.Responder, Store: c.Store, Sessions: a.Sessions}
 	for key, p := range a.Accounts.Providers {

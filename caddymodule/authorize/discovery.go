@@ -103,11 +103,6 @@ func (d *discovery) metadata() Metadata {
 		ClaimsParameter:       true,
 		ACRValues:             oauth2.ACRValues,
 	}
-	if m.RequestParameter = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
-		m.RequestAlgorithms = client.RequestObjectAlgorithms()
-	}
-	m.RequestObjectRequired = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Required }) &&
-		!d.offer.clients.Any(func(c *client.Client) bool { return len(c.ResponseTypes) > 0 && !c.RequestObjects.Required })
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)
 	for _, add := range d.describe {

@@ -10,7 +10,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -102,50 +101,5 @@ func TestUnknownPath(t *testing.T) {
 			t.Errorf("%s is served", path)
 		}
 		servertest.WantStatus(t, servertest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
-	}
-}
-
-// RFC 9101 §10.5: the metadata requires signed request objects if no client may do without.
-func TestDiscoveryRequiresRequestObjects(t *testing.T) {
-	t.Parallel()
-	signing := func(c *client.Client) {
-		c.JWKS, c.RequestObjects = servertest.PublicKeys(jose.RS256), client.RequestObjects{Allowed: true, Required: true}
-	}
-	web := client.Client{ID: "web", RedirectURIs: []string{servertest.Callback}}
-	backend := client.Client{ID: "backend", Secret: "s", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}
-	required := web
-	required.ID = "signing"
-	signing(&required)
-	for name, tt := range map[string]struct {
-		clients   []client.Client
-		registers bool
-		want      bool
-	}{
-		"no client":                        {nil, false, false},
-		"one that must":                    {[]client.Client{required}, false, true},
-		"one that must, and a backend":     {[]client.Client{required, backend}, false, true},
-		"one that must, and one that may":  {[]client.Client{required, web}, false, false},
-		"one that must, and registrations": {[]client.Client{required}, true, false},
-	} {
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-			if tt.registers {
-				servertest.WithNewcomers()(c)
-			}
-			c.Clients = tt.clients
-		}))
-		got, there := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))["require_signed_request_object"]
-		if there != tt.want || tt.want && got != true {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	for name, change := range map[string]func(*client.Client){
-		"without keys": func(c *client.Client) { c.JWKS = nil },
-		"unsigned":     func(c *client.Client) { c.RequestObjects.Algorithm = client.Unsigned },
-	} {
-		c := required
-		change(&c)
-		if err := c.Complete(nil); err == nil || !strings.Contains(err.Error(), "must be signed") {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -66,7 +66,11 @@ func TestWarnings(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&text, nil))
 			var c authorize.Config
 			for _, configured := range tt.app.Clients {
-				c.Clients = append(c.Clients, configured.core())
+				core, err := configured.core()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Clients = append(c.Clients, core)
 			}
 			if slices.ContainsFunc(tt.clients, func(c authorize.Client) bool { return c.Registered }) {
 				c.Features = append(c.Features, servertest.Newcomers(tt.clients))

@@ -127,23 +127,30 @@ func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) e
 			}
 		}
 	}
-	_, err := authorize.New(a.unresolved())
+	c, err := a.unresolved()
+	if err == nil {
+		_, err = authorize.New(c)
+	}
 	return option.WithLine(d, err)
 }
 
 // unresolved is the authorization server's configuration without what only Provision knows.
-func (a *App) unresolved() authorize.Config {
+func (a *App) unresolved() (authorize.Config, error) {
 	c := a.settings()
 	for _, u := range a.Users {
 		c.Users = append(c.Users, u.withSecrets(u.PasswordHash, ""))
 	}
 	for _, client := range a.Clients {
-		c.Clients = append(c.Clients, client.core())
+		core, err := client.core()
+		if err != nil {
+			return c, err
+		}
+		c.Clients = append(c.Clients, core)
 	}
 	for _, p := range a.IdentityProviders {
 		c.IdentityProviders = append(c.IdentityProviders, p.complete())
 	}
-	return c
+	return c, nil
 }
 
 // takenNames are the kinds of users and clients, "user" or "client", by name.

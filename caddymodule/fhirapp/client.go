@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -24,21 +25,18 @@ type Client struct {
 
 	option.TLS
 
-	// Let the client put authorization requests into request objects by value (OpenID Connect Core §6): unsigned, or signed
-	// by a key in jwks or jwks_uri. Default: they are refused.
-	SendsRequestObjects bool `json:"request_objects,omitempty"`
-
-	// Refuse authorization requests of the client that are not in a signed request object (RFC 9101 §10.5) with `exp`, `nbf`
-	// and `aud`, which expires at most 60 minutes after `nbf`. Parameters beside the object are ignored, except SMART's
-	// `aud`. Implies request_objects, and needs jwks or jwks_uri. Default: false.
-	RequireSignedRequestObject bool `json:"require_signed_request_object,omitempty"`
+	// Features of the client, by the names of their modules. Default: none.
+	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.client"`
 
 	idps option.Position // in the Caddyfile
 }
 
 // resolved is the client for package authorize, with the placeholders of its secret replaced.
 func (c *Client) resolved() (none authorize.Client, err error) {
-	resolved := c.core()
+	resolved, err := c.core()
+	if err != nil {
+		return none, err
+	}
 	if resolved.Secret, err = option.ResolveSecret("secret", c.Secret); err != nil {
 		return none, err
 	}
@@ -47,11 +45,10 @@ func (c *Client) resolved() (none authorize.Client, err error) {
 	return resolved, err
 }
 
-func (c *Client) core() authorize.Client {
+// core returns the client for package authorize, with its features and with placeholders.
+func (c *Client) core() (authorize.Client, error) {
 	core := authorize.Client(c.ClientSettings)
-	core.RequestObjects.Allowed = c.SendsRequestObjects || c.RequireSignedRequestObject
-	core.RequestObjects.Required = c.RequireSignedRequestObject
-	return core
+	return core, configureClient(&core, c.FeaturesRaw)
 }
 
 // checkAddress returns a check of a URI whose error names the option.
@@ -69,8 +66,11 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 	if err := c.parseOptions(d, checkID); err != nil {
 		return err
 	}
-	core := c.core()
-	return option.WithLine(d, core.Complete(authorize.GrantTypes()))
+	core, err := c.core()
+	if err == nil {
+		err = core.Complete(authorize.GrantTypes())
+	}
+	return option.WithLine(d, err)
 }
 
 // parseOptions reads a client that may be incomplete.
@@ -79,25 +79,24 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		return err
 	}
 	fields := option.Block{
-		"name":            option.Word(&c.Name, nil),
-		"secret":          option.Word(&c.Secret, option.CheckPlaceholders),
-		"redirect_uri":    option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
-		"native":          option.Bareword(&c.Native),
-		"scope":           scopeoption.Words(&c.Scopes, smart.CheckScope),
-		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
-		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
-		"pkce":            option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
-		"par":             option.Only("required", &c.RequirePushed),
-		"consent":         option.Word(&c.Consent, option.OneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
-		"acr":             option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
-		"idp":             c.parseProviders,
-		"introspect":      option.Only("all", &c.IntrospectAll),
-		"jwks":            c.parseJWKS,
-		"jwks_uri":        option.Word(&c.JWKSURI, nil),
-		"launch_uri":      option.Word(&c.LaunchURI, checkAddress("launch_uri")),
-		"launch_context":  option.Bareword(&c.LaunchContext),
-		"compat":          option.Words(&c.Compat, option.OneOf(client.CompatWords...)),
-		"request_objects": c.parseRequestObjects,
+		"name":           option.Word(&c.Name, nil),
+		"secret":         option.Word(&c.Secret, option.CheckPlaceholders),
+		"redirect_uri":   option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
+		"native":         option.Bareword(&c.Native),
+		"scope":          scopeoption.Words(&c.Scopes, smart.CheckScope),
+		"response_type":  option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
+		"grant_type":     option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
+		"pkce":           option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+		"par":            option.Only("required", &c.RequirePushed),
+		"consent":        option.Word(&c.Consent, option.OneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
+		"acr":            option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
+		"idp":            c.parseProviders,
+		"introspect":     option.Only("all", &c.IntrospectAll),
+		"jwks":           c.parseJWKS,
+		"jwks_uri":       option.Word(&c.JWKSURI, nil),
+		"launch_uri":     option.Word(&c.LaunchURI, checkAddress("launch_uri")),
+		"launch_context": option.Bareword(&c.LaunchContext),
+		"compat":         option.Words(&c.Compat, option.OneOf(client.CompatWords...)),
 
 		"id_token_alg": option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
 
@@ -105,22 +104,16 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())
-	return fields.Parse(d)
+	features := fields.Features(clientFeatures)
+	err := fields.Parse(d, features.Repeatable()...)
+	c.FeaturesRaw = features.Raw()
+	return err
 }
 
 // parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	c.idps = option.PositionOf(d)
 	return option.Words(&c.IdentityProviders, nil)(d)
-}
-
-// parseRequestObjects reads whether request objects are accepted or required.
-func (c *Client) parseRequestObjects(d *caddyfile.Dispenser) error {
-	if d.CountRemainingArgs() == 0 {
-		c.SendsRequestObjects = true
-		return nil
-	}
-	return option.Only("required", &c.RequireSignedRequestObject)(d)
 }
 
 // parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.

@@ -14,10 +14,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Namespaces of features: of the authorization server, and of one identity provider.
+// Namespaces of features: of the authorization server, of one identity provider, and of one client.
 const (
 	features         = "fhir.features"
 	providerFeatures = "fhir.idp"
+	clientFeatures   = "fhir.client"
 )
 
 // A Feature is a Caddy module in the namespace `fhir.features`, which adds to the authorization server. Its subdirectives in
@@ -39,6 +40,32 @@ type AlwaysOn interface {
 type ProviderFeature interface {
 	// ConfigureProvider is [Feature.Configure] for the identity provider with a key.
 	ConfigureProvider(app *App, c *authorize.Config, key string) error
+}
+
+// ClientFeature is a Caddy module in the namespace `fhir.client`, which adds to one client of the configuration or the store. Its
+// subdirectives in the client block are those of [option.Feature]. It has no more than its JSON, and is not provisioned.
+type ClientFeature interface {
+	// ConfigureClient adds to a client before it is checked.
+	ConfigureClient(*client.Client)
+}
+
+// configureClient lets the features of a client add to it.
+func configureClient(c *client.Client, raw caddy.ModuleMap) error {
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		info, err := caddy.GetModule(clientFeatures + "." + name)
+		if err != nil {
+			return err
+		}
+		feature, ok := info.New().(ClientFeature)
+		if !ok {
+			return fmt.Errorf("%s.%s is not a feature of a client", clientFeatures, name)
+		}
+		if err := caddy.StrictUnmarshalJSON(raw[name], feature); err != nil {
+			return fmt.Errorf("%s.%s: %w", clientFeatures, name, err)
+		}
+		feature.ConfigureClient(c)
+	}
+	return nil
 }
 
 // CheckedFeature is a feature with options that depend on the issuer or the FHIR base URL. They are checked when the Caddyfile

@@ -61,7 +61,10 @@ func storedClient(e roster.Entry) (authorize.Client, error) {
 	case c.TLS != option.TLS{}:
 		return authorize.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
 	}
-	client := c.core()
+	client, err := c.core()
+	if err != nil {
+		return authorize.Client{}, err
+	}
 	client.SecretSHA256, client.Generation = e.SecretSHA256, e.Generation
 	return client, nil
 }

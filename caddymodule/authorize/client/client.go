@@ -154,9 +154,21 @@ type RequestObjects struct {
 	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
 
 	// Required refuses requests that are not in a signed request object with exp, nbf and aud, which expires at most
-	// [MaxRequestObjectLifetime] after nbf, and ignores parameters beside the object (RFC 9101 §5, §10.5;
+	// 60 minutes after nbf, and ignores parameters beside the object (RFC 9101 §5, §10.5;
 	// FAPI 1.0 Advanced §5.2.2). Needs keys.
 	Required bool `json:",omitempty"`
+}
+
+// Unsigned is the alg of a request object without a signature.
+const Unsigned = "none"
+
+// RequestObjectAlgorithms returns the algorithms of request objects.
+func RequestObjectAlgorithms() []string {
+	names := []string{Unsigned}
+	for _, alg := range AssertionAlgorithms {
+		names = append(names, string(alg))
+	}
+	return names
 }
 
 // FetchLogo returns what is at the logo_uri, up to a number of bytes.

@@ -8,6 +8,5 @@
 //	registry.go                all clients, by client_id: of the configuration, and of a [Source]
 //	authenticator.go           client authentication: secrets
 //	assertion.go, keys.go      client authentication: private_key_jwt; the keys of all clients
-//	requestobject.go           request objects, signed by its keys or not
 //	secret.go                  which secrets can be guessed; digests of them
 package client

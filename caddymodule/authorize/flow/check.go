@@ -27,7 +27,7 @@ type requests struct {
 	clients  *client.Registry
 	verifier *token.Verifier
 	launches *launch.Launches
-	objects  *requestObjects
+	open     OpenRequest // may be nil
 }
 
 // check reads a request from its query. If it returns no request, the error must be shown,
@@ -36,7 +36,7 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	p, malformed := oauth2.QueryParameters(query)
 	q.clients.Note(ctx, p.Get("client_id"))
 	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
-	p, refused := q.objects.open(ctx, p)
+	p, refused := q.openObject(ctx, p)
 	req, err := q.destination(ctx, p)
 	switch {
 	case err != nil && refused != nil: // the redirect URI may be in the object alone
@@ -45,11 +45,39 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 		return nil, err
 	}
 	req.inObject = inObject
-	req.signIn.Query = p.Keep(requestParameters...)
+	req.signIn.Query = p.Keep(RequestParameters...)
 	if err := q.fill(ctx, req, p, refused); err != nil {
 		return req, err
 	}
 	return req, malformed
+}
+
+// OpenRequest returns the parameters of a client's request, which has request or request_uri, with those of its request object
+// in their places (OpenID Connect Core §6.3.3, RFC 9101 §6.3). If it refuses the object, it returns with the error the
+// parameters by which that is to be sent. It returns no request or request_uri without an error.
+type OpenRequest func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error)
+
+// openObject opens the request object of a request, if it has one.
+func (q *requests) openObject(ctx context.Context, p oauth2.Parameters) (oauth2.Parameters, error) {
+	if p.Get("request") == "" && p.Get("request_uri") == "" {
+		return p, nil
+	}
+	c, err := q.clients.Find(ctx, p.Get("client_id"))
+	switch {
+	case c == nil || err != nil:
+		return p, err
+	case q.open == nil:
+		return p, NotSupported(p)
+	}
+	return q.open(ctx, c, p)
+}
+
+// NotSupported returns the error of a request with a request object where none is accepted (OpenID Connect Core §3.1.2.6, §6).
+func NotSupported(p oauth2.Parameters) error {
+	if p.Get("request") != "" {
+		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
+	}
+	return &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
 }
 
 // destination finds the client and the redirect URI.

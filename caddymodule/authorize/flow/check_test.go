@@ -24,7 +24,7 @@ func TestRequestParametersAreKept(t *testing.T) {
 		}
 		for _, found := range read.FindAllSubmatch(code, -1) {
 			count++
-			if name := string(found[1]); !slices.Contains(requestParameters, name) {
+			if name := string(found[1]); !slices.Contains(RequestParameters, name) {
 				t.Errorf("%s reads %s, which is not kept", file, name)
 			}
 		}

@@ -17,8 +17,7 @@
 //	authorization.go    the authorization endpoint: authorize, or sign in first
 //	request.go          an authorization request; responsetype.go where its response goes,
 //	                    claimsrequest.go the claims that it names
-//	check.go            checks it; requestobject.go request objects (RFC 9101), by value and
-//	                    by reference
+//	check.go            checks it; a feature opens request objects (RFC 9101)
 //	pushed.go           pushed requests (RFC 9126, pushedrequest.go); sealedpush.go those of
 //	                    public clients
 //	launchcontext.go    what the client is launched with; neededcontext.go what of it has to be

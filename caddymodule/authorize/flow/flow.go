@@ -20,7 +20,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 // Config is what the endpoints for browsers need.
@@ -43,6 +42,7 @@ type Config struct {
 	SignInTargets  map[string]signin.Target // pages that people sign in for, beside the account page, by name
 
 	RefreshLifetime time.Duration // of a grant, at most
+	OpenRequest     OpenRequest   // opens request objects; nil: they are not supported
 }
 
 // Endpoints returns the endpoints that browsers are sent to, by path.
@@ -79,7 +79,7 @@ func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
 		frame: frame,
 		requests: &requests{
 			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: clients, verifier: c.Tokens.Verifier, launches: c.Launches,
-			objects: &requestObjects{issuer: c.Issuer, clients: clients, turns: fairqueue.New(fetchesAtOnce)},
+			open: c.OpenRequest,
 		},
 		responses: &responses{issuer: c.Issuer, frame: frame},
 		accounts:  c.Accounts, consenting: &consenting{consents: c.Consents}, launches: c.Launches, grants: c.Tokens.Grants,

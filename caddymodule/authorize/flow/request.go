@@ -26,9 +26,9 @@ type authorizationRequest struct {
 	launch        launchContext // what the client is launched with
 }
 
-// requestParameters are those of an authorization request that are read here, or in what it is
+// RequestParameters are those of an authorization request that are read here, or in what it is
 // checked by. All others are ignored (RFC 6749 §3.1), and kept nowhere.
-var requestParameters = []string{
+var RequestParameters = []string{
 	"acr_values", "aud", "claims", "client_id", "code_challenge", "code_challenge_method", "id_token_hint", "identity_provider",
 	"launch", "login_hint", "max_age", "nonce", "prompt", "redirect_uri", "request", "request_uri", "resource", "response_mode",
 	"response_type", "scope", "state", "ui_locales",

@@ -4,9 +4,28 @@ import (
 	"os"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
+
+// requestObjects has the option of a feature that these tests do not have.
+type requestObjects struct{}
+
+func init() { caddy.RegisterModule(requestObjects{}) }
+
+func (requestObjects) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.client.test_request_objects", New: func() caddy.Module { return new(requestObjects) }}
+}
+
+func (requestObjects) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"request_objects": option.Only("required", new(bool))}, nil
+}
+
+func (requestObjects) ConfigureClient(*authorize.Client) {}
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

@@ -3,16 +3,21 @@ package registration_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // clientStorage is a client.Storage in memory.
@@ -113,12 +118,41 @@ func registeringWith(change func(*registration.Registration)) func(*authorize.Co
 	return func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		change(optionsOf(c))
+		c.Features = append(c.Features, openRequests{})
 	}
 }
 
 // optionsOf are the options of the feature that [registering] has added.
 func optionsOf(c *authorize.Config) *registration.Registration {
 	return c.Features[len(c.Features)-1].(*registration.Registration)
+}
+
+// openRequests opens request objects, which a feature does that these tests do not have: their parameters count, and nothing is verified.
+type openRequests struct{}
+
+func (openRequests) Extend(core *authorize.Core) error {
+	core.OpenRequest = func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
+		object := []byte(p.Get("request"))
+		if uri := p.Get("request_uri"); uri != "" && slices.Contains(c.RequestObjects.URIs, uri) {
+			var err error
+			if object, err = upstream.Fetch(ctx, c.Transport, uri, 1<<16); err != nil {
+				return p, &oauth2.Error{Code: "invalid_request_uri", Err: err}
+			}
+		}
+		var inside map[string]any
+		if parts := strings.Split(string(object), "."); len(parts) == 3 {
+			text, _ := base64.RawURLEncoding.DecodeString(parts[1])
+			_ = json.Unmarshal(text, &inside)
+		}
+		opened := oauth2.Parameters{"client_id": {c.ID}}
+		for name, value := range inside {
+			if text, ok := value.(string); ok && name != "aud" && c.RequestObjects.Allowed {
+				opened[name] = []string{text}
+			}
+		}
+		return opened, nil
+	}
+	return nil
 }
 
 // withSecret is metadata of an app that has a secret.

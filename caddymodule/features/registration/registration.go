@@ -125,7 +125,8 @@ func (r *Registration) Extend(core *authorize.Core) error {
 	core.RegistrationEndpoint = core.Config.Issuer + Path
 	core.Describe(func(m *authorize.Metadata) {
 		m.UserinfoAlgorithms = authorize.AlgorithmNames(keyring.IDTokenAlgorithms)
-		m.RequestURIParameter, m.RequestURIsRegistered = r.RequestObjects, r.RequestObjects
+		fetches := r.RequestObjects && core.OpenRequest != nil // by now, whatever the order of features
+		m.RequestURIParameter, m.RequestURIsRegistered = fetches, fetches
 	})
 	return nil
 }

@@ -1,4 +1,4 @@
-package flow
+package requestobject
 
 import (
 	"context"
@@ -13,36 +13,29 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 const (
-	fetchesAtOnce       = 16               // of request objects
-	requestObjectLeeway = 30 * time.Second // for clients' clocks
+	fetchesAtOnce = 16               // of request objects
+	leeway        = 30 * time.Second // for clients' clocks
 )
 
-// requestObjects reads request objects (OpenID Connect Core §6, RFC 9101), by value and by
-// reference. Only an address that the client registered is fetched, by the transport of its
-// registration (RFC 9700 §4.10).
-type requestObjects struct {
-	issuer  string
-	clients *client.Registry
-	turns   *fairqueue.Queue // of fetches, by client
+// maxLifetime is the longest time from nbf to exp of a request object that a client must send (FAPI 1.0 Advanced §5.2.2).
+const maxLifetime = time.Hour
+
+// reader reads request objects, by value and by reference. Only an address that the client registered is fetched, by the
+// transport of its registration (RFC 9700 §4.10).
+type reader struct {
+	issuer string
+	turns  *fairqueue.Queue // of fetches, by client
 }
 
-// open returns the parameters of a request with those of its request object in their places
-// (OpenID Connect Core §6.3.3). If it refuses the object, it returns with the error those by
-// which that is to be sent.
-func (o *requestObjects) open(ctx context.Context, p oauth2.Parameters) (oauth2.Parameters, error) {
-	if p.Get("request") == "" && p.Get("request_uri") == "" {
-		return p, nil
-	}
-	c, err := o.clients.Find(ctx, p.Get("client_id"))
-	if c == nil || err != nil {
-		return p, err
-	}
+// open implements [flow.OpenRequest].
+func (o *reader) open(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
 	object, err := o.object(ctx, c, p)
 	if err != nil {
 		return withUnverified(p, p.Get("request")), err
@@ -55,13 +48,11 @@ func (o *requestObjects) open(ctx context.Context, p oauth2.Parameters) (oauth2.
 }
 
 // object returns the request object of a request.
-func (o *requestObjects) object(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
+func (o *reader) object(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
 	value, reference := p.Get("request"), p.Get("request_uri")
 	switch {
-	case value != "" && !c.RequestObjects.Allowed:
-		return "", &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
 	case !c.RequestObjects.Allowed:
-		return "", &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
+		return "", flow.NotSupported(p)
 	case value != "" && reference != "":
 		return "", oauth2.InvalidRequest("send request or request_uri, not both")
 	case value != "":
@@ -72,11 +63,11 @@ func (o *requestObjects) object(ctx context.Context, c *client.Client, p oauth2.
 		return "", &oauth2.Error{Code: "temporarily_unavailable", Description: "too many request objects are being fetched", Err: err}
 	}
 	defer leave()
-	return c.FetchRequestObject(ctx, reference)
+	return fetch(ctx, c, reference)
 }
 
-// requestObjectClaims are those of RFC 9101 §4 that are no parameters.
-type requestObjectClaims struct {
+// objectClaims are those of RFC 9101 §4 that are no parameters.
+type objectClaims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
 	Audience  jwt.Audience     `json:"aud"`
@@ -84,25 +75,25 @@ type requestObjectClaims struct {
 	NotBefore *jwt.NumericDate `json:"nbf"`
 }
 
-func (o *requestObjects) assemble(ctx context.Context, c *client.Client, p oauth2.Parameters, object string) (oauth2.Parameters, error) {
-	text, err := c.OpenRequestObject(ctx, object)
+func (o *reader) assemble(ctx context.Context, c *client.Client, p oauth2.Parameters, object string) (oauth2.Parameters, error) {
+	text, err := verified(ctx, c, object)
 	if err != nil {
 		return nil, err
 	}
-	var claims requestObjectClaims
+	var claims objectClaims
 	inside := map[string]json.RawMessage{}
 	if err := strictjson.Unmarshal(text, &inside); err != nil {
-		return nil, client.InvalidRequestObject("the request object holds no JSON object, or a name twice", err)
+		return nil, invalid("the request object holds no JSON object, or a name twice", err)
 	}
 	if err := json.Unmarshal(text, &claims); err != nil {
-		return nil, client.InvalidRequestObject("iss, sub, aud, exp or nbf of the request object is malformed", err)
+		return nil, invalid("iss, sub, aud, exp or nbf of the request object is malformed", err)
 	}
 	if err := claims.check(c.ID, o.issuer); err != nil {
 		return nil, err
 	}
 	if c.RequestObjects.Required {
 		if inside["client_id"] == nil {
-			return nil, client.InvalidRequestObject("the request object must have client_id", nil)
+			return nil, invalid("the request object must have client_id", nil)
 		}
 		if err := claims.checkLifetime(); err != nil {
 			return nil, err
@@ -114,31 +105,31 @@ func (o *requestObjects) assemble(ctx context.Context, c *client.Client, p oauth
 
 // check checks what is there: none of it must be (OpenID Connect Core §6.1). An object whose
 // subject is the client could be its assertion (RFC 9101 §10.8).
-func (c *requestObjectClaims) check(clientID, issuer string) error {
+func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {
 	case c.Issuer != "" && c.Issuer != clientID:
-		return client.InvalidRequestObject("iss of the request object must be the client_id", nil)
+		return invalid("iss of the request object must be the client_id", nil)
 	case c.Subject == clientID:
-		return client.InvalidRequestObject("sub of the request object must not be the client_id", nil)
+		return invalid("sub of the request object must not be the client_id", nil)
 	case len(c.Audience) > 0 && !slices.Contains(c.Audience, issuer):
-		return client.InvalidRequestObject("aud of the request object must be the issuer; SMART's aud belongs beside it", nil)
-	case c.Expiry != nil && !now.Before(c.Expiry.Time().Add(requestObjectLeeway)):
-		return client.InvalidRequestObject("the request object has expired", nil)
-	case c.NotBefore != nil && c.NotBefore.Time().After(now.Add(requestObjectLeeway)):
-		return client.InvalidRequestObject("nbf of the request object is still to come", nil)
+		return invalid("aud of the request object must be the issuer; SMART's aud belongs beside it", nil)
+	case c.Expiry != nil && !now.Before(c.Expiry.Time().Add(leeway)):
+		return invalid("the request object has expired", nil)
+	case c.NotBefore != nil && c.NotBefore.Time().After(now.Add(leeway)):
+		return invalid("nbf of the request object is still to come", nil)
 	}
 	return nil
 }
 
 // checkLifetime checks what must be there in a request object of a client that has to send one: it is for this server, and
 // nobody can use it for long.
-func (c *requestObjectClaims) checkLifetime() error {
+func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
-		return client.InvalidRequestObject("the request object must have exp, nbf and aud", nil)
-	case c.Expiry.Time().Sub(c.NotBefore.Time()) > client.MaxRequestObjectLifetime:
-		return client.InvalidRequestObject("exp of the request object must be at most 60 minutes after nbf", nil)
+		return invalid("the request object must have exp, nbf and aud", nil)
+	case c.Expiry.Time().Sub(c.NotBefore.Time()) > maxLifetime:
+		return invalid("exp of the request object must be at most 60 minutes after nbf", nil)
 	}
 	return nil
 }
@@ -148,7 +139,7 @@ func (c *requestObjectClaims) checkLifetime() error {
 // is that of a JWT; SMART's is read beside it.
 func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Parameters, error) {
 	all := url.Values(maps.Clone(counting))
-	for _, name := range requestParameters {
+	for _, name := range flow.RequestParameters {
 		raw, there := inside[name]
 		if !there || name == "aud" {
 			continue
@@ -158,15 +149,15 @@ func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (
 		case err != nil:
 			return nil, err
 		case name == "request" || name == "request_uri":
-			return nil, client.InvalidRequestObject("a request object must hold no other", nil)
+			return nil, invalid("a request object must hold no other", nil)
 		case fixed && p.Get(name) != "" && p.Get(name) != value:
-			return nil, client.InvalidRequestObject("client_id and response_type of the request object must be those beside it", nil)
+			return nil, invalid("client_id and response_type of the request object must be those beside it", nil)
 		}
 		all.Set(name, value)
 	}
 	all.Del("request")
 	all.Del("request_uri")
-	return oauth2.QueryParameters(oauth2.Parameters(all).Keep(requestParameters...))
+	return oauth2.QueryParameters(oauth2.Parameters(all).Keep(flow.RequestParameters...))
 }
 
 // parameterOf is the value of a parameter that a request object holds: a text, or in JSON, as
@@ -178,7 +169,7 @@ func parameterOf(name string, raw json.RawMessage) (value string, err error) {
 	case '{', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		value = string(raw)
 	default:
-		err = client.InvalidRequestObject(name+" of the request object must be a string, a number or an object", nil)
+		err = invalid(name+" of the request object must be a string, a number or an object", nil)
 	}
 	return value, err
 }
