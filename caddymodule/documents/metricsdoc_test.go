@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
@@ -18,7 +19,7 @@ import (
 func TestMetricsDocumentLabels(t *testing.T) {
 	text := gatewaytest.ReadFile(t, "../../docs/operation.md")
 	for metric, want := range map[string][]string{
-		"caddy_fhir_endpoint_duration_seconds":     authorize.EndpointNames(),
+		"caddy_fhir_endpoint_duration_seconds":     endpoint.Names(),
 		"caddy_fhir_bearer_decisions_total":        wordsOf(bearer.Decisions),
 		"caddy_fhir_expand_requests_total":         wordsOf(front.Outcomes),
 		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -175,7 +176,7 @@ func (a *App) AllowsOrigin(origin string) bool { return a.Server().AllowsOrigin(
 // OAuthURIs returns the endpoints for the CapabilityStatement.
 func (a *App) OAuthURIs() smart.OAuthURIs {
 	return smart.OAuthURIs{
-		Authorize: a.Issuer + authorize.AuthorizePath, Token: a.Issuer + authorize.TokenPath, Introspect: a.Issuer + authorize.IntrospectPath,
-		Revoke: a.Issuer + authorize.RevokePath, Manage: a.Issuer + authorize.AccountPath, Register: a.Server().RegistrationEndpoint(),
+		Authorize: a.Issuer + endpoint.Authorize, Token: a.Issuer + endpoint.Token, Introspect: a.Issuer + endpoint.Introspect,
+		Revoke: a.Issuer + endpoint.Revoke, Manage: a.Issuer + endpoint.Account, Register: a.Server().RegistrationEndpoint(),
 	}
 }

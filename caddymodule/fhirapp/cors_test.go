@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
@@ -297,7 +297,7 @@ type corsEndpoint struct {
 	from         string // as [gatewaytest.CheckCORS] takes it
 }
 
-// corsEndpoints are all endpoints of the authorization server, by [authorize.EndpointName], and of the FHIR API.
+// corsEndpoints are all endpoints of the authorization server, by [endpoint.Name], and of the FHIR API.
 var corsEndpoints = map[string]corsEndpoint{
 	"token":                      {"/oauth2/token", http.MethodPost, "clients"},
 	"revoke":                     {"/oauth2/revoke", http.MethodPost, "clients"},
@@ -337,7 +337,7 @@ var corsEndpoints = map[string]corsEndpoint{
 // One policy holds for all endpoints: preflights, responses and errors, whichever handler sends them.
 func TestCORSOfEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	for _, name := range authorize.EndpointNames() {
+	for _, name := range endpoint.Names() {
 		if corsEndpoints[name].path == "" {
 			t.Errorf("no row for the endpoint %s", name)
 		}

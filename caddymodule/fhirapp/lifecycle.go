@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -109,7 +109,7 @@ func (a *App) Start() (err error) {
 func (a *App) prepareKeys() {
 	switch err := a.keys.Refresh(a.ctx); {
 	case err == nil:
-		a.logger.Info("ready", "open", a.Issuer+cmp.Or(a.startPage, authorize.AccountPath))
+		a.logger.Info("ready", "open", a.Issuer+cmp.Or(a.startPage, endpoint.Account))
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // of the latter, the store tells
 	default:
 		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
@@ -43,7 +43,7 @@ func TestMetrics(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	g := exampleGateway(t, backend)
 	token := g.Token()
-	for _, name := range authorize.EndpointNames() {
+	for _, name := range endpoint.Names() {
 		if _, measured := g.series()["caddy_fhir_endpoint_duration_seconds endpoint="+name]; !measured {
 			t.Errorf("%s is not measured", name)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -84,13 +85,13 @@ var (
 
 	// endpoints is called when features have registered their names.
 	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {
-		return metrics.ByLabel(authorize.EndpointNames(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+		return metrics.ByLabel(endpoint.Names(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
 	})
 )
 
 // served measures an answer of the authorization server.
 func served(r *http.Request, path string, since time.Time) {
-	if e, ok := endpoints()[authorize.EndpointName(path)]; ok {
+	if e, ok := endpoints()[endpoint.Name(path)]; ok {
 		span.Observe(r.Context(), e, time.Since(since))
 	}
 }
