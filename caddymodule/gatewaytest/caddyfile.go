@@ -60,6 +60,21 @@ func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	}
 }
 
+// CaddyfileErrors are wrong Caddyfiles, with the line that the error must name, and a word in it.
+type CaddyfileErrors []struct {
+	Name, Caddyfile string
+	Line            int
+	Word            string
+}
+
+// Check checks all of them by [CheckCaddyfileError].
+func (all CaddyfileErrors) Check(t *testing.T) {
+	t.Helper()
+	for _, tt := range all {
+		t.Run(tt.Name, func(t *testing.T) { CheckCaddyfileError(t, tt.Caddyfile, tt.Line, tt.Word) })
+	}
+}
+
 // AuthorizationServer is a Caddyfile with lines in its fhir block, of an authorization server alone, with one user.
 func AuthorizationServer(lines string) string {
 	return Formatted("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +

@@ -15,6 +15,7 @@
 //	response.go       what is read from an answer; want.go what it must be
 //	signin.go         the authorization request, and a person's way through its pages
 //	federation.go     that way by an identity provider
+//	foreignprovider.go   a second provider that names the first one's person
 //	token.go          tokens: get, refresh, use and check them
 //	clientassertion.go   clients that prove who they are by keys (RFC 7523)
 //	newcomer.go       apps that have registered themselves

@@ -25,20 +25,14 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"without a file", app("user_access_brands"), 4, "user_access_brands has no value"},
 		{"in a file that is not there", app("user_access_brands missing.json"), 4, "missing.json"},
 		{"no JSON", app("user_access_brands caddy_test.go"), 4, "caddy_test.go"},
 		{"no Bundle", app("fhir_base /r4\n\t\tuser_access_brands testdata/incomplete.json"), 5, "Bundle.timestamp: is missing"},
 		{"no such brand", app("user_access_brands testdata/network.json {\n\t\t\tprimary https://x.example\n\t\t}"), 4, "https://x.example"},
 		{"of another server", app("user_access_brands testdata/network.json"), 4, "https://x.example/fhir/R4"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }
 
 // Scripts of all origins may read the Bundle, as whole gateways have it.

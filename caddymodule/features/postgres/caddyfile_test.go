@@ -29,18 +29,12 @@ func TestAdapt(t *testing.T) {
 // A wrong option is an error that names the line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string // in the error
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"PostgreSQL nowhere", gatewaytest.AppBlock("store postgres"), 4, "needs a dsn"},
 		{"PostgreSQL with an unknown word", gatewaytest.AppBlock("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
 		{"table that is none", gatewaytest.AppBlock("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
 		{"commit at times", gatewaytest.AppBlock("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
 		{"dsn with a placeholder without its end", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn postgres://x:{env.PGPASSWORD@db\n\t\t}"), 5, "no closing brace"},
 		{"store's certificate without a key", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn host=db\n\t\t\ttls_client x.pem\n\t\t}"), 6, "x.pem"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }

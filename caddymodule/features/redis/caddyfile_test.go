@@ -28,16 +28,10 @@ func TestAdapt(t *testing.T) {
 // A wrong option is an error that names the line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string // in the error
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"redis with an unknown word", gatewaytest.AppBlock("store redis {\n\t\t\tulr redis://x\n\t\t}"), 5, "did you mean url?"},
 		{"redis at an address that is no URL", gatewaytest.AppBlock("store redis {\n\t\t\turl redis.example:6379\n\t\t}"), 5, "url is not redis://"},
 		{"redis with a placeholder without its end", gatewaytest.AppBlock("store redis {\n\t\t\turl redis://x:{env.REDIS@h\n\t\t}"), 5, "{env.REDIS@h has no closing brace"},
 		{"redis with half a certificate", gatewaytest.AppBlock("store redis {\n\t\t\ttls_client x.pem\n\t\t}"), 5, "x.pem"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }

@@ -30,18 +30,12 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"a system scope", app("registration {\n\t\t\tscope system/*.rs\n\t\t}"), 5, "system/*.rs"},
 		{"without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},
 		{"with a word", app("registration open"), 4, "open"},
 		{"a scope that is none", app("registration {\n\t\t\tscope \"a b\"\n\t\t}"), 5, "a b"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }
 
 // Scripts of all origins may register apps.

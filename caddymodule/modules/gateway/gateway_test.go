@@ -103,11 +103,7 @@ func TestGatewayErrors(t *testing.T) {
 	site := func(lines string) string {
 		return "{\n\tfhir {\n\t\tissuer https://x.example\n\t}\n}\nx.example {\n\t" + lines + "\n}\n"
 	}
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"no backend", site("fhir_gateway"), 7, "needs the address of the FHIR server"},
 		{"two", site("fhir_gateway a:1 b:1"), 7, "b:1"},
 		{"another path", site("fhir_gateway hapi:8080/fhir"), 7, "set fhir_base /fhir in the global option fhir"},
@@ -117,7 +113,5 @@ func TestGatewayErrors(t *testing.T) {
 		{"a part with an address", site("fhir_gateway hapi:8080 {\n\t\treverse_proxy b:1\n\t}"), 8, "takes a block alone here"},
 		{"an unknown option of a part", site("fhir_gateway hapi:8080 {\n\t\tfhir_bearer {\n\t\t\tno_such_option\n\t\t}\n\t}"), 9, "no_such_option"},
 		{"no app and no trust", "x.example {\n\tfhir_gateway hapi:8080\n}\n", 2, "fhir global option"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }
