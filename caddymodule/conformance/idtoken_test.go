@@ -16,10 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // signInFlow is the outcome of one sign-in.

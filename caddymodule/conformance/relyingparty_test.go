@@ -16,10 +16,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
-	"github.com/go-jose/go-jose/v4"
 )
 
 const (

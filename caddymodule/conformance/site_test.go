@@ -24,10 +24,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
-	"github.com/go-jose/go-jose/v4"
 )
 
 // site is the gateway that all modules run against.
