@@ -1,6 +1,9 @@
 // Package strictjson reads JSON that must have only one reading: claims, token headers, keys, and everything else that
 // is signed or identifies somebody. encoding/json takes the last of repeated names, in any case; another reader, which
 // checked the same text, may have taken the first.
+//
+// Why go-jose's decoder, and neither rawjson nor jsontext: it decodes into structs, tells names apart by case and refuses
+// repeated ones, and every build that verifies signatures links it already. jsontext would be linked for this alone.
 package strictjson
 
 import (

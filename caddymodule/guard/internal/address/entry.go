@@ -2,10 +2,12 @@ package address
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"encoding/xml"
+	"errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle: addresses that the FHIR
@@ -14,62 +16,45 @@ func OfEntry(format message.Format, text []byte) string {
 	if format == message.XML {
 		return ofEntryXML(xml.NewDecoder(bytes.NewReader(text)))
 	}
-	return ofEntryJSON(json.NewDecoder(bytes.NewReader(text)))
+	return ofEntryJSON(rawjson.NewCursor(text).AllowDuplicates())
 }
 
-func ofEntryJSON(d *json.Decoder) (found string) {
-	eachMember(d, func(name string) bool {
-		if name != "entry" {
-			return skip(d)
-		}
-		if !opens(d, '[') {
-			return false
-		}
-		for d.More() {
-			ok := eachMember(d, func(name string) bool {
-				var response struct{ Location string }
-				switch name {
-				case "fullUrl":
-					_ = d.Decode(&found) // what is no text is no address
-				case "response":
-					_ = d.Decode(&response)
-					found = response.Location
-				default:
-					return skip(d)
-				}
-				return found == ""
-			})
-			if !ok {
-				return false
+// errFound stops reading once nothing more can be found.
+var errFound = errors.New("found")
+
+func ofEntryJSON(c *rawjson.Cursor) (found string) {
+	text := func() error {
+		if c.Kind() == rawjson.String { // what is no text is no address
+			var err error
+			if found, err = c.Text(); err == nil && found != "" {
+				err = errFound
 			}
+			return err
 		}
-		return false
+		return c.Skip()
+	}
+	response := func(name []byte) error {
+		if string(name) == "location" {
+			return text()
+		}
+		return c.Skip()
+	}
+	entry := func(name []byte) error {
+		switch {
+		case string(name) == "fullUrl":
+			return text()
+		case string(name) == "response" && c.Kind() == rawjson.Object:
+			return c.Object(response)
+		}
+		return c.Skip()
+	}
+	_ = c.Object(func(name []byte) error { // what is cut off has no address
+		if string(name) != "entry" {
+			return c.Skip()
+		}
+		return cmp.Or(c.Array(func() error { return c.Object(entry) }), errFound)
 	})
 	return found
-}
-
-// eachMember has the value of each member of the object that follows read. It reports whether the object was read to its end.
-func eachMember(d *json.Decoder, read func(name string) bool) bool {
-	if !opens(d, '{') {
-		return false
-	}
-	for d.More() {
-		token, err := d.Token()
-		if name, ok := token.(string); err != nil || !ok || !read(name) {
-			return false
-		}
-	}
-	return opens(d, '}')
-}
-
-func opens(d *json.Decoder, delimiter json.Delim) bool {
-	token, err := d.Token()
-	return err == nil && token == delimiter
-}
-
-func skip(d *json.Decoder) bool {
-	var value json.RawMessage
-	return d.Decode(&value) == nil
 }
 
 func ofEntryXML(d *xml.Decoder) string {

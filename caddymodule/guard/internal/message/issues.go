@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -117,22 +118,35 @@ func (s Said) Parameters(all []smart.Parameter) Said {
 	return s
 }
 
-// Body adds the names and values of a body in JSON.
+// Body adds the names and values of a body in JSON, as far as it is valid.
 func (s Said) Body(text []byte) Said {
-	d := json.NewDecoder(strings.NewReader(string(text)))
-	d.UseNumber()
-	for {
-		token, err := d.Token()
-		switch token := token.(type) {
-		case string:
-			s.add(token)
-		case json.Number:
-			s.add(token.String())
+	_ = s.value(rawjson.NewCursor(text).AllowDuplicates()) // what is behind a mistake is not repeated
+	return s
+}
+
+func (s Said) value(c *rawjson.Cursor) error {
+	switch c.Kind() {
+	case rawjson.Object:
+		return c.Object(func(name []byte) error {
+			s.add(string(name))
+			return s.value(c)
+		})
+	case rawjson.Array:
+		return c.Array(func() error { return s.value(c) })
+	case rawjson.String:
+		said, err := c.Text()
+		if err == nil {
+			s.add(said)
 		}
-		if err != nil {
-			return s
+		return err
+	case rawjson.Number:
+		number, err := c.Raw()
+		if err == nil {
+			s.add(string(number))
 		}
+		return err
 	}
+	return c.Skip()
 }
 
 // Said is what the client has sent in a call.
