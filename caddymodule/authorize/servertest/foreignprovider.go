@@ -15,9 +15,9 @@ const HospitalSession = "one"
 
 // Clinic is a second identity provider, with the key clinic, of the server that a test attacks with.
 type Clinic struct {
-	T        *testing.T
-	Provider *authorizetest.Provider
-	Server   http.Handler
+	T        *testing.T              // the test of one attack
+	Provider *authorizetest.Provider // the provider's own server
+	Server   http.Handler            // the attacked authorization server
 }
 
 // CheckForeignProvider checks that a provider that names another provider's person, by any identifier of theirs, ends nothing of

@@ -59,7 +59,7 @@ func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.Folder(t)
 	at := func(folder string) *gatewaytest.Gateway {
-		return gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
+		return gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder)
 	}
 	before := at(folder)
 	offline := gatewaytest.DemoRequest()

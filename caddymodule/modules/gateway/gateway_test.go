@@ -38,7 +38,7 @@ func fhirServer(t *testing.T) string {
 // One directive signs people in, asks for tokens, expands value sets, and answers nothing else.
 func TestGateway(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"/fhir/R4 {\n\t\treverse_proxy {\n\t\t\theader_up X-Own own\n\t\t}\n\t\tfhir_bearer {\n\t\t\tforward_token\n\t\t}\n\t}"))
+	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"/fhir/R4 {\n\t\treverse_proxy {\n\t\t\theader_up X-Own own\n\t\t}\n\t\tfhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n\t}"))
 	token := g.Token()
 	for _, tt := range []struct {
 		name, path, token string
