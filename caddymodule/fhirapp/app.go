@@ -128,9 +128,6 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir", New: func() caddy.Module { return new(App) }}
 }
 
-// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
-func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(kind) }
-
 // Address returns the issuer, and the path of the FHIR API below it.
 func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase }
 

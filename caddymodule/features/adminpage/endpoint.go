@@ -28,7 +28,7 @@ const (
 )
 
 type admin struct {
-	*authorize.Core
+	core   *authorize.Core
 	scope  string // who has it by a scope limit may open the page
 	store  Store
 	sealer *browser.Sealer
@@ -36,13 +36,13 @@ type admin struct {
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := a.Sessions.Current(r)
+	signedIn, err := a.core.Sessions.Current(r)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
 	case signedIn == nil:
 		signIn(w)
-	case !a.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.scope):
+	case !a.core.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.scope):
 		a.refuse(w, r, signedIn)
 	case !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor), r.Method == http.MethodGet && signedIn.Age > recent:
 		a.prove(w, r, signedIn)
@@ -70,20 +70,20 @@ func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session
 var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the person may not open the page of administrators", Status: http.StatusForbidden}
 
 func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	a.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
-	a.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
+	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
+	a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
 		Title: page.T("You may not open this page"), Text: page.T("It is for administrators. Who is one is decided by the people who run this site."),
 	})
 }
 
 // prove sends somebody to the sign-in page, for a second factor. Who could have one here and has none sets it up first.
 func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	held, err := a.Factors.Of(r.Context(), signedIn.User)
+	held, err := a.core.Factors.Of(r.Context(), signedIn.User)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
-	case a.Factors.Local(signedIn.User) && !held.Any():
-		a.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
+	case a.core.Factors.Local(signedIn.User) && !held.Any():
+		a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
 			Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, and then open this page again."),
 			Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
 		})
@@ -111,8 +111,8 @@ func (a *admin) unseal(r *http.Request, signedIn *session.SignedIn, sealed strin
 
 // view shows a page whose forms lead here and, if the administrator has to sign in again, on to their identity provider.
 func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
-	v.Policy.FormAction = page.FormAction(a.Accounts.Issuers()...)
-	a.Pages.Show(w, r, v)
+	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
+	a.core.Pages.Show(w, r, v)
 }
 
 // showError shows an error. What the administrator can mend is said in English, as in the configuration.
@@ -126,7 +126,7 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	case e.Code != "server_error":
 		message = page.Message{Title: page.T("That did not work"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
 	default:
-		a.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
+		a.core.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
 	}
-	a.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
+	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }

@@ -113,5 +113,5 @@ func (a *admin) record(ctx context.Context, signedIn *session.SignedIn, c Change
 	if c.Kind == Clients {
 		e.Kind, e.User, e.ClientID = audit.Registration, "", c.Name
 	}
-	a.Responder.Trail.Record(ctx, e)
+	a.core.Responder.Trail.Record(ctx, e)
 }

@@ -21,7 +21,7 @@ func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *s
 		err = lp.unseal(r, signedIn, p.Get("request"))
 	}
 	if err != nil {
-		lp.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, User: signedIn.User.ID, Err: err})
+		lp.core.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, User: signedIn.User.ID, Err: err})
 		lp.showError(w, r, err)
 		return
 	}
@@ -51,7 +51,7 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
-		lp.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
+		lp.core.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
 		lp.offer(w, r, signedIn, p, launchProblem{Unseen: true})
 	case errors.Is(err, errInvalid):
 		lp.offer(w, r, signedIn, p, launchProblem{Invalid: true})
@@ -59,7 +59,7 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 		lp.logger.ErrorContext(r.Context(), "app not launched", "client_id", app.ID, "error", err)
 		lp.offer(w, r, signedIn, p, launchProblem{Down: true})
 	default:
-		lp.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
+		lp.core.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
 		endpoint.Redirect(w, http.StatusSeeOther, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
 	}
 }
@@ -70,7 +70,7 @@ var errInvalid = errors.New("invalid context")
 // register registers the launch, and returns its handle.
 func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) (string, error) {
 	person := signedIn.User.Person()
-	patient, err := lp.Patients.Find(ctx, person, p.Get("patient"))
+	patient, err := lp.core.Patients.Find(ctx, person, p.Get("patient"))
 	if err != nil {
 		return "", err
 	}
@@ -90,12 +90,12 @@ func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, 
 	if err := l.Check(); err != nil {
 		return "", errors.Join(errInvalid, err)
 	}
-	return lp.Launches.Register(ctx, l)
+	return lp.core.Launches.Register(ctx, l)
 }
 
 // latestVisit is the id of the patient's latest encounter, or "".
 func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, patient string) (string, error) {
-	visits, _, err := lp.Patients.Encounters(ctx, person, patient)
+	visits, _, err := lp.core.Patients.Encounters(ctx, person, patient)
 	switch {
 	case err != nil && !errors.Is(err, launch.ErrNoRecord):
 		return "", err
@@ -108,11 +108,11 @@ func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, pat
 // launchURL is where the app is opened. Ours is told of another patient too, so that it can
 // show that it may not see them.
 func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedIn, app *client.Client, handle, patient string) string {
-	address := app.LaunchURL(lp.Patients.FHIRBase, handle)
+	address := app.LaunchURL(lp.core.Patients.FHIRBase, handle)
 	if app.ID != appID {
 		return address
 	}
-	choice, err := lp.Patients.Choices(ctx, signedIn.User.Person(), launch.Criteria{})
+	choice, err := lp.core.Patients.Choices(ctx, signedIn.User.Person(), launch.Criteria{})
 	if err != nil {
 		return address // it can show the rest
 	}

@@ -29,7 +29,7 @@ const (
 )
 
 type launchPage struct {
-	*authorize.Core
+	core   *authorize.Core
 	logger *slog.Logger
 	sealer *browser.Sealer
 }
@@ -77,10 +77,10 @@ type launchProblem struct {
 
 // serve is the endpoint. People who are not signed in, or lack a factor, go to the sign-in page first.
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := lp.Sessions.Current(r)
+	signedIn, err := lp.core.Sessions.Current(r)
 	lacking := false
 	if err == nil && signedIn != nil {
-		lacking, err = lp.Factors.Lacking(r.Context(), signedIn.User, factor.BySession(signedIn.SID, signedIn.ACR()))
+		lacking, err = lp.core.Factors.Lacking(r.Context(), signedIn.User, factor.BySession(signedIn.SID, signedIn.ACR()))
 	}
 	switch {
 	case err != nil:
@@ -106,7 +106,7 @@ func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *ses
 // offer shows the apps and the patients, and what was wrong with the last choice.
 func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem launchProblem) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
-	choice, err := lp.Patients.Choices(r.Context(), signedIn.User.Person(), by)
+	choice, err := lp.core.Patients.Choices(r.Context(), signedIn.User.Person(), by)
 	if errors.Is(err, context.Canceled) { // the browser has disconnected
 		return
 	}
@@ -119,13 +119,13 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 		lp.showError(w, r, err)
 		return
 	}
-	lp.Pages.Show(w, r, page.View{
+	lp.core.Pages.Show(w, r, page.View{
 		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: lp.formAction()},
 		Data: launchPageData{
 			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
-			Local: lp.Clients.Configured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
+			Local: lp.core.Clients.Configured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
 }
@@ -153,7 +153,7 @@ func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
 
 // apps are the configured clients that can be launched, by their titles; ours is the first.
 func (lp *launchPage) apps() (apps []*client.Client) {
-	for _, c := range lp.Clients.AllConfigured() {
+	for _, c := range lp.core.Clients.AllConfigured() {
 		if c.LaunchURI != "" && len(c.RedirectURIs) > 0 {
 			apps = append(apps, c)
 		}
@@ -182,7 +182,7 @@ func (lp *launchPage) app(id string) *client.Client {
 // localApp is the app on the person's own computer, at an address that they typed; nil where there
 // is none.
 func (lp *launchPage) localApp(at string) *client.Client {
-	app := lp.Clients.Configured(localAppID)
+	app := lp.core.Clients.Configured(localAppID)
 	if app == nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
 // formAction are the sources for the form: also those of any app on the person's own computer.
 func (lp *launchPage) formAction() string {
 	sources := page.FormAction(lp.addresses()...)
-	if lp.Clients.Configured(localAppID) != nil {
+	if lp.core.Clients.Configured(localAppID) != nil {
 		sources += " http://localhost:* http://127.0.0.1:*"
 	}
 	return sources
@@ -235,5 +235,5 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
 		}
 	}
-	lp.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
+	lp.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }

@@ -40,8 +40,8 @@ type App interface {
 	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
 	AllowsOrigin(origin string) bool
 
-	// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
-	Follower(kind string) stores.Follower
+	// Stores returns the stores, which broadcast to the gateways that share them.
+	Stores() *stores.Set
 }
 
 // Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search as people type. It can stand before any

@@ -45,7 +45,7 @@ func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 	if err != nil || app == nil {
 		return nil, err
 	}
-	peers, _ := app.Follower(endedExpansions).(*Peers)
+	peers, _ := app.Stores().Follower(endedExpansions).(*Peers)
 	return peers, nil
 }
 
