@@ -41,8 +41,8 @@ func TestBackendStoresOnly(t *testing.T) {
 
 // A second gateway is the terminology server of the first.
 func TestUpstreamGateway(t *testing.T) {
-	tx := ownGateway(t, "tx", fhirServer.address, "\t\tfhir_bearer\n\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\toperations all\n\t\t\tmax_age 10m\n\t\t}\n")
-	upstream := " " + tx.issuer + "/fhir/R4 {\n\t\t\t\ttls_ca " + tx.rootFile + "\n\t\t\t}\n"
+	tx := ownGateway(t, "tx", fhirServer.address, "\t\tfhir_bearer\n\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\toperations all\n\t\t}\n")
+	upstream := " " + tx.issuer + "/fhir/R4 {\n\t\t\t\ttls_ca " + tx.rootFile + "\n\t\t\t\tttl 10m\n\t\t\t}\n"
 	g := ownGateway(t, "front", fhirServer.address, "\t\tfhir_expand\n",
 		"\t\tfhir_expand {\n\t\t\tcore off\n\t\t\toperations all\n\t\t\troute http://hl7.org/fhir"+upstream+"\t\t\tstale 1h\n\t\t}\n")
 	token := g.userToken(t, "openid", "user/*.rs").AccessToken
