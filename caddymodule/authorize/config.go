@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -62,15 +65,15 @@ type Config struct {
 	Issuer       string // our own address, https://host[:port], and the iss of tokens (RFC 8414 §2)
 	FHIRBasePath string // the path of the FHIR API. Issuer and path are the aud of tokens.
 
-	Clients           []Client           // registered by the operator
-	Users             []User             // local users
-	IdentityProviders []IdentityProvider // first contacted when somebody signs in there
+	Clients           []client.Client           // registered by the operator
+	Users             []people.User             // local users
+	IdentityProviders []people.IdentityProvider // first contacted when somebody signs in there
 
 	// Known is asked about a client or person who is not known, and says why there may be more than
 	// Clients and Users, if so. Default: there are no more.
 	Known func(context.Context) error
 
-	ScopeLimits []ScopeLimit            // which scopes people may have. Default: all.
+	ScopeLimits []scopelimit.Row        // which scopes people may have. Default: all.
 	Passwords   people.PasswordComparer // checks passwords of Users
 	Keys        keyring.Keys            // sign tokens and seal pending requests
 
@@ -92,7 +95,7 @@ type Config struct {
 
 	// Records asks the FHIR server in a person's name, for the pages on which they choose a
 	// patient. Default: none can be chosen there.
-	Records Records
+	Records launch.Records
 
 	// Checks are the latest results of checks with identity providers. They outlive this server. Default: empty.
 	Checks *revalidation.Checks
@@ -103,7 +106,7 @@ type Config struct {
 
 	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
 
-	Branding Branding // makes the pages look like a site's own
+	Branding page.Branding // makes the pages look like a site's own
 
 	// FrameAncestors are the origins of EHRs that open apps in frames, and may so frame the pages
 	// of an authorization request. Default: none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/account"
@@ -260,4 +261,15 @@ func (a *Core) addDocuments() {
 	} {
 		a.HandlePublic(path, document, http.MethodGet, http.MethodHead)
 	}
+}
+
+func tokenClaims(c *Config, users *people.Directory) map[string][]string {
+	names := map[string][]string{}
+	if users.Len() > 0 {
+		names[people.Local] = nil
+	}
+	for _, p := range c.IdentityProviders {
+		names[p.Key] = slices.Collect(maps.Keys(p.TokenClaims))
+	}
+	return names
 }

@@ -25,7 +25,7 @@
 //	audit, keyring, oauth2, store, totp, upstream
 //
 // Each has a doc.go that names its files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
-// upstream) is below caddymodule/internal. What a configuration needs is handed out here: clients.go, persons.go, branding.go, records.go, grants.go.
+// upstream) is below caddymodule/internal.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go

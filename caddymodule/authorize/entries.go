@@ -22,7 +22,7 @@ type entries struct {
 }
 
 func newEntries(c *Config) (*entries, error) {
-	linked := slices.ContainsFunc(c.IdentityProviders, func(p IdentityProvider) bool { return p.LinkEmail })
+	linked := slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.LinkEmail })
 	directory, err := people.NewDirectory(c.Users, c.Passwords, linked)
 	if err != nil {
 		return nil, err
@@ -40,12 +40,12 @@ func newEntries(c *Config) (*entries, error) {
 
 // addClient adds a client. None may be named like a user: their tokens would have the same sub, and one pass for the
 // other (RFC 9700 §4.15).
-func (e *entries) addClient(c *Config, client Client) error {
+func (e *entries) addClient(c *Config, client client.Client) error {
 	if e.clients.Configured(client.ID) == nil && e.directory.User(client.ID) != nil {
 		return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
 	}
 	for _, key := range client.IdentityProviders {
-		if key != people.Local && !slices.ContainsFunc(c.IdentityProviders, func(p IdentityProvider) bool { return p.Key == key }) {
+		if key != people.Local && !slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.Key == key }) {
 			return fmt.Errorf("client %q: unknown idp %q", client.ID, key)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Server) Draft() *Draft {
 
 // AddUser adds a user. It returns an error, and changes nothing, if the user is invalid or clashes with another user or a
 // client.
-func (d *Draft) AddUser(u User) error {
+func (d *Draft) AddUser(u people.User) error {
 	if d.entries.clients.Configured(u.ID) != nil {
 		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
 	}
@@ -79,7 +79,7 @@ func (d *Draft) AddUser(u User) error {
 
 // AddClient adds a client. It returns an error, and changes nothing, if the client is invalid or clashes with another client
 // or a user.
-func (d *Draft) AddClient(c Client) error { return d.entries.addClient(&d.config, c) }
+func (d *Draft) AddClient(c client.Client) error { return d.entries.addClient(&d.config, c) }
 
 // RemoveUser removes a user by name, if there is one.
 func (d *Draft) RemoveUser(name string) { d.entries.directory.Remove(name) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -15,8 +17,8 @@ import (
 // not change.
 func TestDraft(t *testing.T) {
 	t.Parallel()
-	wendy := authorize.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
-	chart := authorize.Client{ID: "chart", RedirectURIs: []string{"https://chart.example/callback"}, Scopes: []string{"chart.read"}}
+	wendy := people.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
+	chart := client.Client{ID: "chart", RedirectURIs: []string{"https://chart.example/callback"}, Scopes: []string{"chart.read"}}
 	before := servertest.New(t, nil)
 	draft := before.Draft()
 	for name, err := range map[string]error{"a user": draft.AddUser(wendy), "a client": draft.AddClient(chart)} {
@@ -26,11 +28,11 @@ func TestDraft(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"the user again": draft.AddUser(wendy), "the client again": draft.AddClient(chart),
-		"a user named like a client":   draft.AddUser(authorize.User{ID: "chart", PasswordHash: "x"}),
-		"a client named like a user":   draft.AddClient(authorize.Client{ID: "wendy"}),
-		"a client of an unknown idp":   draft.AddClient(authorize.Client{ID: "x", IdentityProviders: []string{"nowhere"}}),
-		"a user without a password":    draft.AddUser(authorize.User{ID: "x"}),
-		"a user named like nobody can": draft.AddUser(authorize.User{ID: "x\n", PasswordHash: "x"}),
+		"a user named like a client":   draft.AddUser(people.User{ID: "chart", PasswordHash: "x"}),
+		"a client named like a user":   draft.AddClient(client.Client{ID: "wendy"}),
+		"a client of an unknown idp":   draft.AddClient(client.Client{ID: "x", IdentityProviders: []string{"nowhere"}}),
+		"a user without a password":    draft.AddUser(people.User{ID: "x"}),
+		"a user named like nobody can": draft.AddUser(people.User{ID: "x\n", PasswordHash: "x"}),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", name)

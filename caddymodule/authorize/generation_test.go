@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -55,13 +56,13 @@ func TestGenerations(t *testing.T) {
 			t.Parallel()
 			s := store.NewMemory(1000, 0)
 			asked := servertest.Request(servertest.OfflineAccess(nil))
-			b := servertest.NewBrowser(t, tt.before.server(t, s, authorize.ConsentRequired))
+			b := servertest.NewBrowser(t, tt.before.server(t, s, client.ConsentRequired))
 			given := b.Redeem(b.Allow(b.SignIn(asked, "alice", "right"), "*"))
 			code := servertest.CodeForm(servertest.Location(t, b.Authorize(asked)).Query().Get("code"), nil)
 			own := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}, "scope": {"system/*.rs"}})
 			app, _ := servertest.EnrolApp(b)
 
-			b.Server = tt.after.server(t, s, authorize.ConsentRequired)
+			b.Server = tt.after.server(t, s, client.ConsentRequired)
 			got := kept{
 				session: b.Get("/oauth2/account").StatusCode == http.StatusOK, access: b.TokenWorks(given.AccessToken),
 				own: active(b, own.AccessToken),

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 var errListed = errors.New("the whole store was looked through")
@@ -32,14 +33,14 @@ type onePerson struct {
 var onePersonOperations = []onePerson{
 	{"revoke everything", func(ctx context.Context, s *authorize.Server) error {
 		ended, err := s.RevokeGrants(ctx, "alice", "")
-		if err == nil && (ended != authorize.RevokedGrants{Sessions: 1, RefreshTokens: 1, Consents: 1}) {
+		if err == nil && (ended != token.RevokedGrants{Sessions: 1, RefreshTokens: 1, Consents: 1}) {
 			err = errors.New("not everything is counted")
 		}
 		return err
 	}, true, true},
 	{"revoke an app", func(ctx context.Context, s *authorize.Server) error {
 		ended, err := s.RevokeGrants(ctx, "alice", "app")
-		if err == nil && (ended != authorize.RevokedGrants{RefreshTokens: 1, Consents: 1}) {
+		if err == nil && (ended != token.RevokedGrants{RefreshTokens: 1, Consents: 1}) {
 			err = errors.New("not everything is counted")
 		}
 		return err

@@ -223,5 +223,5 @@ func (s *Server) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokencl
 }
 
 // TokenClaims are the names of the further claims that are kept of people, by who tells of them: each identity provider,
-// and [LocalUsers] if there are some.
+// and [people.Local] if there are some.
 func (s *Server) TokenClaims() map[string][]string { return s.tokenClaims }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
@@ -25,7 +25,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),
 		"caddy_fhir_store_problem":                 wordsOf(store.Causes),
 		"caddy_fhir_store_connections":             {"idle", "used"},
-		"caddy_fhir_idp_checked_timestamp_seconds": wordsOf(authorize.CheckResults),
+		"caddy_fhir_idp_checked_timestamp_seconds": wordsOf(revalidation.Results),
 		"caddy_fhir_definitions":                   {"concepts", "code_systems", "value_sets"},
 	} {
 		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindStringSubmatch(text)

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -30,7 +31,7 @@ func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	server, err := authorize.New(authorize.Config{
 		Issuer: "https://fhir.example.org", Store: store.NewMemory(0, 0), Logger: slog.New(slog.DiscardHandler),
-		IdentityProviders: []authorize.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x"}},
+		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x"}},
 	})
 	if err != nil {
 		t.Fatal(err)

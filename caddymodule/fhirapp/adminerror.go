@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -16,7 +16,7 @@ func adminError(err error) caddy.APIError {
 	switch {
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
 		failure.HTTPStatus = http.StatusServiceUnavailable
-	case errors.Is(err, authorize.ErrAmbiguous):
+	case errors.Is(err, people.ErrAmbiguous):
 		failure.HTTPStatus = http.StatusConflict
 	default:
 		errors.As(err, &failure)

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
@@ -17,7 +18,7 @@ const adminGrants = "/fhir/grants"
 
 // endedGrants is the answer to DELETE /fhir/grants.
 type endedGrants struct {
-	authorize.RevokedGrants
+	token.RevokedGrants
 
 	// Person is whose: the provider, a colon and the subject there, or local: and the name; then user name and sub.
 	Person string `json:"person,omitempty"`
@@ -118,10 +119,10 @@ func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (e
 		return endedGrants{}, err
 	}
 	ended, err := server.RevokeGrants(r.Context(), user, clientID)
-	if errors.Is(err, authorize.ErrUnknownHolder) && !released {
+	if errors.Is(err, token.ErrUnknownHolder) && !released {
 		return endedGrants{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
-	if errors.Is(err, authorize.ErrUnknownHolder) { // the account has expired
+	if errors.Is(err, token.ErrUnknownHolder) { // the account has expired
 		err = nil
 	}
 	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err

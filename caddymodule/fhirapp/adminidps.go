@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 )
 
@@ -21,7 +22,7 @@ const adminIDPs = "/fhir/idps"
 func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
 	states, err := server.ProviderStates(r.Context())
 	if states == nil {
-		states = []authorize.ProviderState{}
+		states = []revalidation.ProviderState{}
 	}
 	return states, err
 }
@@ -65,7 +66,7 @@ func (providerCollector) Describe(to chan<- *prometheus.Desc) {
 func (providerCollector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
-	byKey := map[string]authorize.ProviderState{}
+	byKey := map[string]revalidation.ProviderState{}
 	appsInUse.Range(func(app, _ any) bool {
 		states, _ := app.(*App).Server().ProviderStates(ctx) // an error is the store's, which has metrics
 		for _, state := range states {
@@ -75,7 +76,7 @@ func (providerCollector) Collect(to chan<- prometheus.Metric) {
 	})
 	for key, state := range byKey {
 		to <- prometheus.MustNewConstMetric(idpSuspended, prometheus.GaugeValue, float64(boolean(state.Suspended != nil)), key)
-		for _, result := range authorize.CheckResults {
+		for _, result := range revalidation.Results {
 			to <- prometheus.MustNewConstMetric(idpChecked, prometheus.GaugeValue, secondsOf(state.Latest[result]), key, string(result))
 		}
 	}

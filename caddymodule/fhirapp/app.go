@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -46,7 +47,7 @@ type App struct {
 	// Which scopes for records, and which of the site's own, people may have: those of all rows that match them, as far as
 	// the client may have them too. With one row, who matches none has none of these. A change affects existing tokens at
 	// once. Default: all that the client may have.
-	ScopeLimits []authorize.ScopeLimit `json:"scope_limits,omitempty"`
+	ScopeLimits []scopelimit.Row `json:"scope_limits,omitempty"`
 
 	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
 	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`

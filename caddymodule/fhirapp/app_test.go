@@ -14,7 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
@@ -50,7 +51,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 	app, _, err := provisionApp(t, &App{
 		Issuer:  "https://x.example",
 		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}", TOTPSecret: "{file." + totp + "}"}},
-		Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}}},
+		Clients: []Client{{Settings: client.Settings{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestAppRefused(t *testing.T) {
 	t.Setenv("LINES", "\n\n")
 	t.Setenv("SHORT_KEY", "c2hvcnQ=")
 	provider := func(kind string) []IdentityProvider {
-		return []IdentityProvider{{Kind: kind, IdentityProvider: authorize.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"}}}
+		return []IdentityProvider{{Kind: kind, IdentityProvider: people.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"}}}
 	}
 	user := User{Name: "alice", PasswordHash: bcryptOfX}
 	tests := []struct {
@@ -85,16 +86,16 @@ func TestAppRefused(t *testing.T) {
 	}{
 		{"no issuer", App{}, "issuer"},
 		{"a base without a slash", App{FHIRBase: "fhir"}, "fhir_base"},
-		{"an empty secret", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
-		{"a secret of line ends alone", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{env.LINES}"}}}}, "is empty"},
-		{"a secret file that is missing", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
+		{"an empty secret", App{Clients: []Client{{Settings: client.Settings{ID: "c", Secret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
+		{"a secret of line ends alone", App{Clients: []Client{{Settings: client.Settings{ID: "c", Secret: "{env.LINES}"}}}}, "is empty"},
+		{"a secret file that is missing", App{Clients: []Client{{Settings: client.Settings{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
 		{"a password instead of its hash", App{Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
 		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
-		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "alice"}}}}, "client alice has the name of a user"},
-		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
-		{"a client of no provider", App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client alice has the name of a user"},
+		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
+		{"a client of no provider", App{Clients: []Client{{Settings: client.Settings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
 		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
 		{"a store at an empty placeholder", App{StoreRaw: json.RawMessage(`{"store":"file","path":"{env.EMPTY}"}`)}, "{env.EMPTY}"},
 		{"a store with an unknown field", App{StoreRaw: json.RawMessage(`{"store":"file","paht":"x"}`)}, "paht"},
@@ -110,7 +111,7 @@ func TestAppRefused(t *testing.T) {
 		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
 		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
 		{"Google", App{IdentityProviders: provider("google")}, ""},
-		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: authorize.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
+		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
 		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
 		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
 	}
@@ -131,7 +132,7 @@ func TestAppRefused(t *testing.T) {
 func TestProvisionWritesNothing(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{
-		Kind: "oidc", IdentityProvider: authorize.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"},
+		Kind: "oidc", IdentityProvider: people.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
 // warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
 // with secrets that everybody knows.
-func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Client) {
+func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)
 	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
 	for _, c := range clients {
@@ -22,10 +23,10 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
 			}
 		}
-		if c.Secret != "" && authorize.IsGuessableSecret(c.Secret) && !local {
-			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+authorize.SecretCommand, "client_id", c.ID)
+		if c.Secret != "" && client.IsGuessable(c.Secret) && !local {
+			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
 		}
-		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == authorize.PKCEOptional && !local {
+		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !local {
 			logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}

@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -16,49 +20,49 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	idp := func(p IdentityProvider) App {
 		p.Key = "hospital"
-		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: "c", Scopes: []string{"user/*.rs"}}}}}
+		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{Settings: client.Settings{ID: "c", Scopes: []string{"user/*.rs"}}}}}
 	}
 	ward := map[string]string{"c": "c"}
-	limited := func(l authorize.ScopeLimit, idps ...map[string]string) (a App) {
-		a.ScopeLimits = []authorize.ScopeLimit{l}
+	limited := func(l scopelimit.Row, idps ...map[string]string) (a App) {
+		a.ScopeLimits = []scopelimit.Row{l}
 		for _, claims := range idps {
-			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{IdentityProvider: authorize.IdentityProvider{TokenClaims: claims}})
+			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{IdentityProvider: people.IdentityProvider{TokenClaims: claims}})
 		}
 		return a
 	}
-	weak := []authorize.Client{{ID: "c", Secret: "s3cret"}}
-	open := []authorize.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: authorize.PKCEOptional}}
+	weak := []client.Client{{ID: "c", Secret: "s3cret"}}
+	open := []client.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: client.PKCEOptional}}
 	for _, tt := range []struct {
 		name    string
 		app     App
-		clients []authorize.Client
+		clients []client.Client
 		want    string
 	}{
-		{"misspelt scope", App{}, []authorize.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
+		{"misspelt scope", App{}, []client.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
 		{"guessable secret", App{Issuer: "https://fhir.example"}, weak, "128 bits"},
 		{"guessable secret on loopback", App{Issuer: "https://localhost:8443"}, weak, ""},
 		{"no PKCE", App{Issuer: "https://fhir.example"}, open, "PKCE"},
 		{"no PKCE on loopback", App{Issuer: "https://127.0.0.1:8443"}, open, ""},
 		{"idp without fhirUser", idp(IdentityProvider{}), nil, "idp=hospital"},
-		{"idp with a claim of another name", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"name": "n"}}}), nil, "idp=hospital"},
-		{"idp with the claim", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}}), nil, ""},
-		{"idp with a list", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}}), nil, ""},
-		{"idp with a search", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Practitioner"}}}}), nil, ""},
-		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
-		{"idp that is linked", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{LinkEmail: true}}), nil, ""},
-		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: authorize.IdentityProvider{Key: "hospital"}}}}, []authorize.Client{servertest.Newcomer(nil)}, "idp=hospital"},
-		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
-		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{ClientSettings: authorize.ClientSettings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
-		{"children's records by address", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
-		{"by identifier", idp(IdentityProvider{IdentityProvider: authorize.IdentityProvider{FHIRUserSearch: []authorize.FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
-		{"a group of two providers", limited(authorize.ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
-		{"of one", limited(authorize.ScopeLimit{By: "group"}, nil), nil, ""},
-		{"of one, and of users", App{ScopeLimits: []authorize.ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
-		{"of one that is named", limited(authorize.ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
-		{"a claim of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
-		{"a claim of one of two", limited(authorize.ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
-		{"all people", limited(authorize.ScopeLimit{By: "any"}, nil, nil), nil, ""},
+		{"idp with a claim of another name", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{Claims: map[string]string{"name": "n"}}}), nil, "idp=hospital"},
+		{"idp with the claim", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}}), nil, ""},
+		{"idp with a list", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}}), nil, ""},
+		{"idp with a search", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Practitioner"}}}}), nil, ""},
+		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
+		{"idp that is linked", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{LinkEmail: true}}), nil, ""},
+		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{servertest.Newcomer(nil)}, "idp=hospital"},
+		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
+		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
+		{"children's records by address", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
+		{"by identifier", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
+		{"a group of two providers", limited(scopelimit.Row{By: "group"}, nil, nil), nil, "scope_limit idp"},
+		{"of one", limited(scopelimit.Row{By: "group"}, nil), nil, ""},
+		{"of one, and of users", App{ScopeLimits: []scopelimit.Row{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
+		{"of one that is named", limited(scopelimit.Row{By: "group", IDP: "h"}, nil, nil), nil, ""},
+		{"a claim of two", limited(scopelimit.Row{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
+		{"a claim of one of two", limited(scopelimit.Row{By: "claim", Claim: "c"}, ward, nil), nil, ""},
+		{"all people", limited(scopelimit.Row{By: "any"}, nil, nil), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +76,7 @@ func TestWarnings(t *testing.T) {
 				}
 				c.Clients = append(c.Clients, core)
 			}
-			if slices.ContainsFunc(tt.clients, func(c authorize.Client) bool { return c.Registered }) {
+			if slices.ContainsFunc(tt.clients, func(c client.Client) bool { return c.Registered }) {
 				c.Features = append(c.Features, servertest.Newcomers(tt.clients))
 			}
 			warnOfClients(logger, tt.app.Issuer, tt.clients)
@@ -94,7 +98,7 @@ func TestWarningWithoutClients(t *testing.T) {
 		want bool
 	}{
 		{"none", authorize.Config{}, true},
-		{"a client", authorize.Config{Clients: make([]authorize.Client, 1)}, false},
+		{"a client", authorize.Config{Clients: make([]client.Client, 1)}, false},
 		{"clients register themselves", authorize.Config{Features: []authorize.Feature{servertest.Newcomers{}}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 )
 
@@ -22,7 +22,7 @@ func (a *App) Audit(ctx context.Context, e audit.Event) {
 var events = metrics.NewCounters("authorization_events_total", "Events of the audit trail.", "kind", "outcome", "grant")
 
 // knownGrants are the grant types and response types that become labels.
-var knownGrants = append(authorize.GrantTypes().AtTokenEndpoint(),
+var knownGrants = append(token.GrantTypes().AtTokenEndpoint(),
 	"", "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token")
 
 // countEvent counts an event of the audit trail. A grant, which a client chooses, becomes a label only if it is known.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -26,14 +26,14 @@ type Branding struct {
 }
 
 // resolved is the branding for package authorize, with the logo read.
-func (b *Branding) resolved() (authorize.Branding, error) {
-	resolved := authorize.Branding{Name: b.Name, Color: b.Color}
+func (b *Branding) resolved() (page.Branding, error) {
+	resolved := page.Branding{Name: b.Name, Color: b.Color}
 	if b.Logo == "" {
 		return resolved, nil
 	}
-	image, err := readAtMost(b.Logo, authorize.MaxLogo)
+	image, err := readAtMost(b.Logo, page.MaxLogo)
 	if err == nil {
-		resolved.Logo, err = authorize.NewLogo(image)
+		resolved.Logo, err = page.NewLogo(image)
 	}
 	if err != nil {
 		return resolved, fmt.Errorf("branding: logo %s: %w", b.Logo, err)
@@ -57,7 +57,7 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	return option.Block{
-		"name":  option.Word(&b.Name, authorize.CheckSiteName),
+		"name":  option.Word(&b.Name, page.CheckName),
 		"logo":  option.Word(&b.Logo, nil),
 		"color": b.parseColor,
 	}.Parse(d)
@@ -68,5 +68,5 @@ func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
 		return d.Err(`color has no value: # begins a comment, so write "#0b5c8a" in quotes, or 0b5c8a`)
 	}
-	return option.Word(&b.Color, authorize.CheckColor)(d)
+	return option.Word(&b.Color, page.CheckColor)(d)
 }

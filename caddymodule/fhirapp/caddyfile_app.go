@@ -10,6 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
@@ -68,12 +71,12 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, taken.check("user")) }),
 		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
 		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
-		"scope_limit":           adding(&a.ScopeLimits, func(l *authorize.ScopeLimit) error { return parseScopeLimit(d, l) }),
+		"scope_limit":           adding(&a.ScopeLimits, func(l *scopelimit.Row) error { return parseScopeLimit(d, l) }),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"session_idle":          lifetime("session_idle", &a.SessionIdle),
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
-		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
+		"frame_ancestors":       option.Words(&a.FrameAncestors, page.CheckAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
 		"store":                 stores.ParseName(&a.StoreRaw),
@@ -109,7 +112,7 @@ func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 
 // checkParsed checks the lines of the block against each other.
 func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) error {
-	idps := []string{authorize.LocalUsers}
+	idps := []string{people.Local}
 	for _, p := range a.IdentityProviders {
 		idps = append(idps, p.Key)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
@@ -21,7 +21,7 @@ import (
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
 type Client struct {
-	authorize.ClientSettings
+	client.Settings
 
 	option.TLS
 
@@ -32,7 +32,7 @@ type Client struct {
 }
 
 // resolved is the client for package authorize, with the placeholders of its secret replaced.
-func (c *Client) resolved() (none authorize.Client, err error) {
+func (c *Client) resolved() (none client.Client, err error) {
 	resolved, err := c.core()
 	if err != nil {
 		return none, err
@@ -46,15 +46,15 @@ func (c *Client) resolved() (none authorize.Client, err error) {
 }
 
 // core returns the client for package authorize, with its features and with placeholders.
-func (c *Client) core() (authorize.Client, error) {
-	core := authorize.Client(c.ClientSettings)
+func (c *Client) core() (client.Client, error) {
+	core := client.Client(c.Settings)
 	return core, configureClient(&core, c.FeaturesRaw)
 }
 
 // checkAddress returns a check of a URI whose error names the option.
 func checkAddress(option string) func(uri string) error {
 	return func(uri string) error {
-		if err := authorize.CheckRedirectURI(uri); err != nil {
+		if err := client.CheckAnyRedirectURI(uri); err != nil {
 			return fmt.Errorf("%s %w", option, err)
 		}
 		return nil
@@ -68,7 +68,7 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 	}
 	core, err := c.core()
 	if err == nil {
-		err = core.Complete(authorize.GrantTypes())
+		err = core.Complete(token.GrantTypes())
 	}
 	return option.WithLine(d, err)
 }
@@ -84,11 +84,11 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"redirect_uri":   option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
 		"native":         option.Bareword(&c.Native),
 		"scope":          scopeoption.Words(&c.Scopes, smart.CheckScope),
-		"response_type":  option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
-		"grant_type":     option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
-		"pkce":           option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+		"response_type":  option.Words(&c.ResponseTypes, option.OneOf(client.ResponseTypes...)),
+		"grant_type":     option.Words(&c.GrantTypes, option.OneOf(token.GrantTypes().Configurable()...)),
+		"pkce":           option.Word(&c.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
 		"par":            option.Only("required", &c.RequirePushed),
-		"consent":        option.Word(&c.Consent, option.OneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
+		"consent":        option.Word(&c.Consent, option.OneOf(client.ConsentRequired, client.ConsentSkip)),
 		"acr":            option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
 		"idp":            c.parseProviders,
 		"introspect":     option.Only("all", &c.IntrospectAll),
@@ -101,7 +101,7 @@ func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error
 		"id_token_alg": option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
-		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
+		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())
 	features := fields.Features(clientFeatures)

@@ -9,7 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -20,7 +21,7 @@ import (
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
 // one that is down prevents neither loading the configuration nor signing in elsewhere.
 type IdentityProvider struct {
-	authorize.IdentityProvider
+	people.IdentityProvider
 
 	// What sort of provider it is, which sets what is known of it unless an option says otherwise: `keycloak`, `entra`,
 	// `okta`, `google` (which has a default issuer and its own error messages), `auth0`, `ping`, or `oidc` for any. Default: `oidc`.
@@ -50,13 +51,13 @@ type Revalidation struct {
 	Off bool `json:"off,omitempty"`
 }
 
-func (r *Revalidation) settings() (s authorize.Revalidation) {
+func (r *Revalidation) settings() (s people.Revalidation) {
 	switch {
 	case r == nil:
 	case r.Off:
 		s.Interval = -1
 	default:
-		s = authorize.Revalidation{Interval: time.Duration(r.Interval), Outage: time.Duration(r.Outage)}
+		s = people.Revalidation{Interval: time.Duration(r.Interval), Outage: time.Duration(r.Outage)}
 	}
 	return s
 }
@@ -71,7 +72,7 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 }
 
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
-func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
+func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
 	if err := p.checkKind(); err != nil {
 		return none, fmt.Errorf("kind: %w", err)
 	}
@@ -85,7 +86,7 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 }
 
 // complete is the provider with what is known of its kind.
-func (p *IdentityProvider) complete() authorize.IdentityProvider {
+func (p *IdentityProvider) complete() people.IdentityProvider {
 	c := p.IdentityProvider
 	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
 	providerKinds[p.Kind].complete(&c)
@@ -96,7 +97,7 @@ func (p *IdentityProvider) complete() authorize.IdentityProvider {
 func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
 	var err error
 	if p.Key, p.Kind, err = option.OneOrTwo(d); err == nil {
-		err = option.WithLine(d, cmp.Or(authorize.CheckProviderKey(p.Key), p.checkKind(), checkKey(p.Key)))
+		err = option.WithLine(d, cmp.Or(people.CheckProviderKey(p.Key), p.checkKind(), checkKey(p.Key)))
 	}
 	if err != nil {
 		return err
@@ -109,12 +110,12 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"scopes":              scopeoption.Words(&p.Scopes, smart.CheckScope),
 		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(upstream.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
-		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
-		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
+		"domains":             option.Words(&p.Domains, people.CheckDomain),
+		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
 		"sub_issuer":          option.Word(&p.SubIssuer, upstream.CheckIssuer),
-		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), authorize.CheckMappedACR),
-		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
+		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), people.CheckMappedACR),
+		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"fhir_user_search":    p.parseSearch,
 		"token_claim":         option.ClaimNames(&p.TokenClaims, tokenclaim.CheckAll),
@@ -150,7 +151,7 @@ func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
 }
 
 func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
-	var s authorize.FHIRUserSearch
+	var s launch.PersonSearch
 	switch args := d.RemainingArgs(); {
 	case len(args) == 4 && args[1] == "identifier":
 		s.Type, s.System, s.Claim = args[0], args[2], args[3]
@@ -164,7 +165,7 @@ func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
 }
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
-	var rule authorize.AllowRule
+	var rule people.AllowRule
 	if err := option.Two(&rule.Claim, &rule.Value)(d); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"maps"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -36,7 +36,7 @@ var providerKinds = map[string]providerKind{
 var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping")
 
 // complete sets what the options left out.
-func (k providerKind) complete(c *authorize.IdentityProvider) {
+func (k providerKind) complete(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
 	c.ACRClaim, c.SelectAccount = k.acrClaim, k.selectAccount
 	c.ACRMap = over(k.acrMap, c.ACRMap)

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // A kind sets what is known of it, and what an option says stays.
@@ -20,12 +20,12 @@ func TestProviderKinds(t *testing.T) {
 		"any":                         {IdentityProvider{}, none, none, "", ""},
 		"OpenID Connect":              {IdentityProvider{Kind: "oidc"}, none, none, "", ""},
 		"Keycloak":                    {IdentityProvider{Kind: "keycloak"}, map[string]string{"2": "mfa"}, none, "", ""},
-		"Keycloak with other levels":  {IdentityProvider{Kind: "keycloak", IdentityProvider: authorize.IdentityProvider{ACRMap: map[string]string{"2": "sfa", "3": "mfa"}}}, map[string]string{"2": "sfa", "3": "mfa"}, none, "", ""},
+		"Keycloak with other levels":  {IdentityProvider{Kind: "keycloak", IdentityProvider: people.IdentityProvider{ACRMap: map[string]string{"2": "sfa", "3": "mfa"}}}, map[string]string{"2": "sfa", "3": "mfa"}, none, "", ""},
 		"Entra ID":                    {IdentityProvider{Kind: "entra"}, none, map[string]string{"email_verified": "xms_edov"}, "acrs", ""},
-		"Entra ID with claims":        {IdentityProvider{Kind: "entra", IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"fhirUser": "f", "email_verified": "v"}}}, none, map[string]string{"fhirUser": "f", "email_verified": "v"}, "acrs", ""},
-		"Entra ID with other address": {IdentityProvider{Kind: "entra", IdentityProvider: authorize.IdentityProvider{Claims: map[string]string{"email": "upn"}}}, none, map[string]string{"email": "upn"}, "acrs", ""},
+		"Entra ID with claims":        {IdentityProvider{Kind: "entra", IdentityProvider: people.IdentityProvider{Claims: map[string]string{"fhirUser": "f", "email_verified": "v"}}}, none, map[string]string{"fhirUser": "f", "email_verified": "v"}, "acrs", ""},
+		"Entra ID with other address": {IdentityProvider{Kind: "entra", IdentityProvider: people.IdentityProvider{Claims: map[string]string{"email": "upn"}}}, none, map[string]string{"email": "upn"}, "acrs", ""},
 		"Google":                      {IdentityProvider{Kind: "google"}, none, none, "", "Google"},
-		"Google of a name":            {IdentityProvider{Kind: "google", IdentityProvider: authorize.IdentityProvider{Name: "G"}}, none, none, "", "G"},
+		"Google of a name":            {IdentityProvider{Kind: "google", IdentityProvider: people.IdentityProvider{Name: "G"}}, none, none, "", "G"},
 		"Okta":                        {IdentityProvider{Kind: "okta"}, map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}, none, "", ""},
 		"Auth0":                       {IdentityProvider{Kind: "auth0"}, map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}, none, "", ""},
 		"PingOne":                     {IdentityProvider{Kind: "ping"}, map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}, none, "", ""},

@@ -3,8 +3,8 @@ package fhirapp
 import (
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
@@ -15,7 +15,7 @@ var statesInUse = caddy.NewUsagePool()
 type stateInUse struct {
 	keys   *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
 	roster roster.Known       // so that nobody in it is unknown for a moment
-	checks *authorize.ProviderChecks
+	checks *revalidation.Checks
 }
 
 func (*stateInUse) Destruct() error { return nil }
@@ -29,7 +29,7 @@ func (a *App) loadKeys(place string) (*stateInUse, error) {
 	}
 	a.keys = keyring.New(storage, KeysName(a.Issuer), failure.Limit(a.logger))
 	pooled, _, err := statesInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
-		return &stateInUse{keys: a.keys.InUse(), checks: new(authorize.ProviderChecks)}, nil
+		return &stateInUse{keys: a.keys.InUse(), checks: new(revalidation.Checks)}, nil
 	})
 	if err != nil {
 		return nil, err

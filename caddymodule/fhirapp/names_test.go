@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
@@ -123,7 +123,7 @@ https://localhost:8443 {
 			return provisions(t, &App{Users: []User{{Name: name, PasswordHash: bcryptOfX}}})
 		}},
 		"JSON, client": {takes: func(t *testing.T, name string) bool {
-			return provisions(t, &App{Clients: []Client{{ClientSettings: authorize.ClientSettings{ID: name}}}})
+			return provisions(t, &App{Clients: []Client{{Settings: client.Settings{ID: name}}}})
 		}},
 		"admin API, user": {takes: func(t *testing.T, name string) bool {
 			return adds(t, "/fhir/users", map[string]any{"name": name, "password_hash": bcryptOfX}, name)

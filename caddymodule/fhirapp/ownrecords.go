@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
@@ -28,8 +28,8 @@ const (
 	maxOwnAnswer      = 4 << 20
 )
 
-// Get implements [authorize.Records].
-func (o *ownRecords) Get(ctx context.Context, by authorize.RecordReader, path string, query url.Values) ([]byte, error) {
+// Get implements [launch.Records].
+func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	from, hasOriginal := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || !hasOriginal {
@@ -70,7 +70,7 @@ func (o *ownRecords) Request(ctx context.Context, path string, query url.Values)
 }
 
 // token is the reader as fhir_bearer sees a client's access token.
-func (o *ownRecords) token(by authorize.RecordReader) guard.Token {
+func (o *ownRecords) token(by launch.Reader) guard.Token {
 	return guard.Token{
 		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
 		Attributes: by.Attributes,
@@ -108,11 +108,11 @@ func (a *ownAnswer) result() ([]byte, error) {
 	case a.tooLong:
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxOwnAnswer)
 	case a.status == http.StatusForbidden, a.status == http.StatusNotFound, a.status == http.StatusGone:
-		return nil, authorize.ErrNoRecord
+		return nil, launch.ErrNoRecord
 	case a.status != http.StatusOK:
 		return nil, fmt.Errorf("the FHIR server answers with status %d", a.status)
 	}
 	return a.body.Bytes(), nil
 }
 
-var _ authorize.Records = (*ownRecords)(nil)
+var _ launch.Records = (*ownRecords)(nil)

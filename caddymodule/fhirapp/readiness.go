@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -26,7 +26,7 @@ type readiness struct {
 
 	// IdentityProviders are those that are asked again about people, with their latest checks at this gateway. A gateway is
 	// ready whatever they answer.
-	IdentityProviders []authorize.ProviderState `json:"identity_providers,omitempty"`
+	IdentityProviders []revalidation.ProviderState `json:"identity_providers,omitempty"`
 }
 
 // StatusCode is 503 for a gateway that is not ready.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
@@ -50,35 +52,35 @@ func resolveEntry(to *authorize.Config, kind roster.Kind, e roster.Entry) error 
 	return fmt.Errorf("entries of kind %q are not known", kind)
 }
 
-func storedClient(e roster.Entry) (authorize.Client, error) {
+func storedClient(e roster.Entry) (client.Client, error) {
 	var c Client
 	if err := unmarshalEntry(e.Config, &c); err != nil {
-		return authorize.Client{}, err
+		return client.Client{}, err
 	}
 	switch {
 	case c.Secret != "":
-		return authorize.Client{}, errors.New("secret: the server makes the secrets of clients in the store; ask for one")
+		return client.Client{}, errors.New("secret: the server makes the secrets of clients in the store; ask for one")
 	case c.TLS != option.TLS{}:
-		return authorize.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
+		return client.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
 	}
-	client, err := c.core()
+	stored, err := c.core()
 	if err != nil {
-		return authorize.Client{}, err
+		return client.Client{}, err
 	}
-	client.SecretSHA256, client.Generation = e.SecretSHA256, e.Generation
-	return client, nil
+	stored.SecretSHA256, stored.Generation = e.SecretSHA256, e.Generation
+	return stored, nil
 }
 
-func storedUser(e roster.Entry) (authorize.User, error) {
+func storedUser(e roster.Entry) (people.User, error) {
 	var u User
 	if err := unmarshalEntry(e.Config, &u); err != nil {
-		return authorize.User{}, err
+		return people.User{}, err
 	}
 	if u.TOTPSecret != "" {
-		return authorize.User{}, errors.New("totp_secret: people in the store set up their second factors themselves")
+		return people.User{}, errors.New("totp_secret: people in the store set up their second factors themselves")
 	}
 	if err := checkPasswordHash(u.PasswordHash); err != nil {
-		return authorize.User{}, err
+		return people.User{}, err
 	}
 	user := u.withSecrets(u.PasswordHash, "")
 	user.Generation = e.Generation
@@ -113,7 +115,7 @@ func (c RosterChange) List(ctx context.Context) ([]RosterEntry, error) {
 		for _, c := range registered {
 			entries = append(entries, RosterEntry{
 				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
-				Config: authorize.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
+				Config: client.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 			})
 		}
 	}
@@ -266,7 +268,7 @@ func (c RosterChange) endGrants(ctx context.Context) error {
 // revokeClient ends what a client was given. One that is not in force has been given nothing.
 func (c RosterChange) revokeClient(ctx context.Context) error {
 	_, err := c.App.Server().RevokeGrants(ctx, "", c.Name)
-	if errors.Is(err, authorize.ErrUnknownHolder) {
+	if errors.Is(err, token.ErrUnknownHolder) {
 		return nil
 	}
 	return err

@@ -3,12 +3,12 @@ package fhirapp
 import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // parseScopeLimit reads a row of scope_limit.
-func parseScopeLimit(d *caddyfile.Dispenser, l *authorize.ScopeLimit) error {
+func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
 	args := d.RemainingArgs()
 	take := func(to *string) {
 		if len(args) > 0 {

@@ -6,7 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
@@ -58,7 +59,7 @@ type User struct {
 }
 
 // resolved is the user for package authorize, with the placeholders of its secrets replaced.
-func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
+func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	hash, totpSecret := u.PasswordHash, u.TOTPSecret
 	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
 		return none, err
@@ -72,8 +73,8 @@ func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
 	return u.withSecrets(hash, totpSecret), nil
 }
 
-func (u *User) withSecrets(hash, totpSecret string) authorize.User {
-	return authorize.User{
+func (u *User) withSecrets(hash, totpSecret string) people.User {
+	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
 		Claims: u.Claims, Patients: u.Patients, Groups: u.Groups,
@@ -100,16 +101,16 @@ func (u *User) parseOptions(d *caddyfile.Dispenser, checkName func(string) error
 		"name":          option.Word(&u.DisplayName, nil),
 		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),
 		"phone":         option.Word(&u.Phone, nil),
-		"fhir_user":     option.Word(&u.FHIRUser, authorize.CheckFHIRUser),
+		"fhir_user":     option.Word(&u.FHIRUser, people.CheckFHIRUser),
 		"patient":       option.Words(&u.Patients, checkPatient),
 		"group":         option.Words(&u.Groups, nil),
-		"claim":         option.Pair(&u.Claims, authorize.CheckClaim),
+		"claim":         option.Pair(&u.Claims, people.CheckClaim),
 		"disabled":      option.Bareword(&u.Disabled),
 	}.Parse(d, "claim")
 }
 
 func checkPatient(id string) error {
-	if !authorize.IsID(id) {
+	if !launch.IsID(id) {
 		return fmt.Errorf("%q is not the id of a Patient", id)
 	}
 	return nil
@@ -117,7 +118,7 @@ func checkPatient(id string) error {
 
 func (u *User) setEmail(address string) error {
 	u.Email = address
-	return authorize.CheckEmail(address)
+	return people.CheckEmail(address)
 }
 
 func (u *User) setEmailVerified(w string) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -25,8 +26,8 @@ type staff struct {
 	down    bool
 }
 
-// Get implements [authorize.Records].
-func (s *staff) Get(_ context.Context, by authorize.RecordReader, path string, query url.Values) ([]byte, error) {
+// Get implements [launch.Records].
+func (s *staff) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	s.asked = append(s.asked, by.Scope+" "+path+"?"+query.Encode())
 	if s.down {
 		return nil, servertest.ErrDown
@@ -41,12 +42,12 @@ func record(id, system, value, more string) string {
 }
 
 var (
-	byNumber  = authorize.FHIRUserSearch{Type: "Practitioner", System: "urn:n", Claim: "hr.number"}
-	byAddress = authorize.FHIRUserSearch{Type: "Practitioner", Claim: "", System: ""}
+	byNumber  = launch.PersonSearch{Type: "Practitioner", System: "urn:n", Claim: "hr.number"}
+	byAddress = launch.PersonSearch{Type: "Practitioner", Claim: "", System: ""}
 )
 
 // searching is a provider whose people are searched for.
-func searching(searches ...authorize.FHIRUserSearch) func(*people.IdentityProvider) {
+func searching(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
 	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
 }
 
@@ -92,23 +93,23 @@ func TestFHIRUserSearch(t *testing.T) {
 	for _, tt := range []struct {
 		name, entries string
 		claims        map[string]any
-		by            []authorize.FHIRUserSearch
+		by            []launch.PersonSearch
 		want, logged  string
 	}{
-		{"by identifier", right, number, []authorize.FHIRUserSearch{byNumber}, "Practitioner/p1", ""},
-		{"by address", right, number, []authorize.FHIRUserSearch{byAddress}, "Practitioner/p1", ""},
-		{"in order", right, number, []authorize.FHIRUserSearch{{Type: "Patient", System: "urn:n", Claim: "hr.number"}, byNumber}, "Practitioner/p1", ""},
-		{"beside a warning", `{"resource":{"resourceType":"OperationOutcome"}},` + right, number, []authorize.FHIRUserSearch{byNumber}, "Practitioner/p1", ""},
-		{"nobody", "", number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber, byAddress}, "", "more than one record"},
-		{"one that does not match", record("p1", "urn:n", "42", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []authorize.FHIRUserSearch{byAddress}, "", "no record of this person"},
-		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"without an id", record("", "urn:n", "4|2", ""), number, []authorize.FHIRUserSearch{byNumber}, "", "no record of this person"},
-		{"no claim", right, unverified, []authorize.FHIRUserSearch{byNumber, byAddress}, "", "searches=0"},
+		{"by identifier", right, number, []launch.PersonSearch{byNumber}, "Practitioner/p1", ""},
+		{"by address", right, number, []launch.PersonSearch{byAddress}, "Practitioner/p1", ""},
+		{"in order", right, number, []launch.PersonSearch{{Type: "Patient", System: "urn:n", Claim: "hr.number"}, byNumber}, "Practitioner/p1", ""},
+		{"beside a warning", `{"resource":{"resourceType":"OperationOutcome"}},` + right, number, []launch.PersonSearch{byNumber}, "Practitioner/p1", ""},
+		{"nobody", "", number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber, byAddress}, "", "more than one record"},
+		{"one that does not match", record("p1", "urn:n", "42", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []launch.PersonSearch{byAddress}, "", "no record of this person"},
+		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"without an id", record("", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"no claim", right, unverified, []launch.PersonSearch{byNumber, byAddress}, "", "searches=0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +149,7 @@ func TestFamily(t *testing.T) {
 	} {
 		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
 		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
-		servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(authorize.FHIRUserSearch{Type: tt.by})), tt.want, tt.name)
+		servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
 		if refused := strings.Contains(w.log.String(), "somebody else has the address"); refused != (tt.want == "") {
 			t.Errorf("%s: logged %q", tt.name, w.log.String())
 		}

@@ -79,7 +79,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 		slices.Sort(want)
 		switch {
 		case len(want) > 1:
-			if !errors.Is(err, authorize.ErrAmbiguous) || len(lines(err)) != len(want)+1 {
+			if !errors.Is(err, people.ErrAmbiguous) || len(lines(err)) != len(want)+1 {
 				t.Errorf("%s: %v, want %q", tt.term, err, want)
 			}
 			for _, line := range lines(err)[1:] {
@@ -97,7 +97,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 	if ended, err := s.RevokeGrants(t.Context(), "Benjamin", ""); ended.Sessions != 2 || err != nil {
 		t.Errorf("%+v, %v", ended, err)
 	}
-	if _, _, err := s.ResetFactors(t.Context(), ward); !errors.Is(err, authorize.ErrAmbiguous) {
+	if _, _, err := s.ResetFactors(t.Context(), ward); !errors.Is(err, people.ErrAmbiguous) {
 		t.Errorf("%v", err)
 	}
 }
@@ -142,7 +142,7 @@ func TestNamesakes(t *testing.T) {
 	}
 	_, err := s.Sessions(t.Context(), "ward")
 	for sub := range subs {
-		if !errors.Is(err, authorize.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+		if !errors.Is(err, people.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
 			t.Errorf("%s: %v", sub, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestNamesOfOtherProviders(t *testing.T) {
 			t.Errorf("%s, %v", value, err)
 		}
 	}
-	if _, err := s.Sessions(t.Context(), "ward"); !errors.Is(err, authorize.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+	if _, err := s.Sessions(t.Context(), "ward"); !errors.Is(err, people.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
 		t.Errorf("by name: %v", err)
 	}
 }

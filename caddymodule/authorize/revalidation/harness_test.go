@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -66,7 +67,7 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 
 // inHospital runs a test in a bubble of synctest, with some gateways that ask in the background, or
 // with a negative number do not.
-func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
+func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &hospital{Provider: authorizetest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
@@ -78,7 +79,7 @@ func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvi
 		var running sync.WaitGroup
 		defer func() { end(); running.Wait() }()
 		for range max(gateways, -gateways) {
-			s := servertest.NewFederated(t, h.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
+			s := servertest.NewFederated(t, h.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
 				servertest.Refreshing(c)
 				servertest.SigningFast(c)
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")

@@ -14,11 +14,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // inUnaskable runs a test with a provider that issues access tokens of an hour and no refresh tokens.
-func inUnaskable(t *testing.T, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
+func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	inHospital(t, -2, change, func(h *hospital) {
 		h.Change(func(s *authorizetest.Settings) {
@@ -86,16 +87,16 @@ func authorizationError(code string) func(*authorizetest.Settings) {
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		after   time.Duration                     // between sign-in and visit. Default: the access token's lifetime
-		change  func(*authorizetest.Settings)     // what is different at the visit
-		idp     func(*authorize.IdentityProvider) // the configuration. Default: as it is
-		prompts string                            // of the requests that the provider gets
-		app     string                            // what the app gets: an error, or "" for a code
-		ends    bool                              // the session does
+		after   time.Duration                  // between sign-in and visit. Default: the access token's lifetime
+		change  func(*authorizetest.Settings)  // what is different at the visit
+		idp     func(*people.IdentityProvider) // the configuration. Default: as it is
+		prompts string                         // of the requests that the provider gets
+		app     string                         // what the app gets: an error, or "" for a code
+		ends    bool                           // the session does
 	}{
 		"confirmed":                  {prompts: "[none]"},
 		"access token not expired":   {after: 30 * time.Minute},
-		"revalidate off":             {idp: func(p *authorize.IdentityProvider) { p.Revalidate.Interval = -1 }},
+		"revalidate off":             {idp: func(p *people.IdentityProvider) { p.Revalidate.Interval = -1 }},
 		"login_required":             {change: authorizationError("login_required"), prompts: "[none][]", app: "login_required", ends: true},
 		"interaction_required":       {change: authorizationError("interaction_required"), prompts: "[none][]", app: "interaction_required", ends: true},
 		"consent_required":           {change: authorizationError("consent_required"), prompts: "[none][]", app: "consent_required", ends: true},
@@ -113,8 +114,8 @@ func TestRenewal(t *testing.T) {
 			s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
 		}, prompts: "[none][]", ends: true},
 		"no longer admitted": {
-			idp: func(p *authorize.IdentityProvider) {
-				p.Allow = []authorize.AllowRule{{Claim: "group", Value: "clinicians"}}
+			idp: func(p *people.IdentityProvider) {
+				p.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 			},
 			change: func(s *authorizetest.Settings) {
 				s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: map[string]any{"groups": []any{"visitors"}}}}
@@ -130,7 +131,7 @@ func TestRenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inUnaskable(t, func(p *authorize.IdentityProvider, _ *authorize.Config) {
+			inUnaskable(t, func(p *people.IdentityProvider, _ *authorize.Config) {
 				if tt.idp != nil {
 					tt.idp(p)
 				}
@@ -406,7 +407,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 // Access tokens that expire at once, with a new sid at each sign-in, lead to one renewal for a page and not to a loop.
 func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
+	inUnaskable(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
 		sessions := 0
 		h.Change(func(s *authorizetest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -89,7 +90,7 @@ func replaceProvider(h *hospital, subIssuer string) *authorizetest.Provider {
 	successor.Change(func(s *authorizetest.Settings) {
 		s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"}
 	})
-	h.servers = []*authorize.Server{servertest.NewFederated(h.t, successor.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
+	h.servers = []*authorize.Server{servertest.NewFederated(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
 		servertest.Refreshing(c)
 		servertest.SigningFast(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")

@@ -15,12 +15,13 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func cliniciansOnly(p *authorize.IdentityProvider, _ *authorize.Config) {
-	p.Allow = []authorize.AllowRule{{Claim: "group", Value: "clinicians"}}
+func cliniciansOnly(p *people.IdentityProvider, _ *authorize.Config) {
+	p.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 }
 
 // Who is gone at the provider, or has lost the group that is needed, has nothing here within the
@@ -63,7 +64,7 @@ func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	t.Parallel()
 	const others = 100
 	id := func(i int) url.Values { return url.Values{"client_id": {"app-" + strconv.Itoa(i)}} }
-	inHospital(t, -1, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	inHospital(t, -1, func(_ *people.IdentityProvider, c *authorize.Config) {
 		for i := range others {
 			app := c.Clients[0]
 			app.ID = id(i).Get("client_id")
@@ -107,7 +108,7 @@ func TestGrantWithoutSignInEnds(t *testing.T) {
 // Who would sign in as somebody else by now signs in again.
 func TestAnotherSubEndsSignIn(t *testing.T) {
 	t.Parallel()
-	inHospital(t, -1, func(p *authorize.IdentityProvider, _ *authorize.Config) { p.Sub = "employee" }, func(h *hospital) {
+	inHospital(t, -1, func(p *people.IdentityProvider, _ *authorize.Config) { p.Sub = "employee" }, func(h *hospital) {
 		h.becomes(map[string]any{"employee": "e1"})
 		b, tokens := h.signIn("offline_access")
 		h.becomes(map[string]any{"employee": "e2"})
@@ -376,7 +377,7 @@ func TestNothingToAskBy(t *testing.T) {
 
 func TestOff(t *testing.T) {
 	t.Parallel()
-	inHospital(t, 1, func(p *authorize.IdentityProvider, _ *authorize.Config) { p.Revalidate.Interval = -1 }, func(h *hospital) {
+	inHospital(t, 1, func(p *people.IdentityProvider, _ *authorize.Config) { p.Revalidate.Interval = -1 }, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(nil)
 		after(2 * interval)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
@@ -232,14 +233,14 @@ func TestReplayedBeforeTheReads(t *testing.T) {
 // once it may no longer get such tokens.
 func TestTokenIsOfClientGeneration(t *testing.T) {
 	t.Parallel()
-	server := func(change func(app, service *authorize.Client)) *authorize.Server {
+	server := func(change func(app, service *client.Client)) *authorize.Server {
 		return servertest.New(t, func(c *authorize.Config) {
 			app, service := &c.Clients[0], &c.Clients[4]
 			app.Generation, service.Generation = 1, 1
 			change(app, service)
 		})
 	}
-	first := server(func(_, _ *authorize.Client) {})
+	first := server(func(_, _ *client.Client) {})
 	b := servertest.NewBrowser(t, first)
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}})
 	r.SetBasicAuth("service", "hush")
@@ -248,14 +249,14 @@ func TestTokenIsOfClientGeneration(t *testing.T) {
 		"app":     b.Tokens(nil).AccessToken,
 	}
 	for name, tt := range map[string]struct {
-		change       func(app, service *authorize.Client)
+		change       func(app, service *client.Client)
 		app, service bool
 	}{
-		"the same clients":   {func(_, _ *authorize.Client) {}, true, true},
-		"another app":        {func(app, _ *authorize.Client) { app.Generation = 2 }, false, true},
-		"an app without one": {func(app, _ *authorize.Client) { app.Generation = 0 }, false, true},
-		"another service":    {func(_, service *authorize.Client) { service.Generation = 2 }, true, false},
-		"a service no longer": {func(_, service *authorize.Client) {
+		"the same clients":   {func(_, _ *client.Client) {}, true, true},
+		"another app":        {func(app, _ *client.Client) { app.Generation = 2 }, false, true},
+		"an app without one": {func(app, _ *client.Client) { app.Generation = 0 }, false, true},
+		"another service":    {func(_, service *client.Client) { service.Generation = 2 }, true, false},
+		"a service no longer": {func(_, service *client.Client) {
 			service.GrantTypes, service.Secret, service.RedirectURIs = nil, "", []string{servertest.Callback}
 		}, true, false},
 	} {

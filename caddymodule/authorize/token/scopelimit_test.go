@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -17,7 +18,7 @@ import (
 // wardLimits are rows for doctors and nurses, by group and by a claim.
 func wardLimits(c *authorize.Config) {
 	servertest.Refreshing(c)
-	c.ScopeLimits = []authorize.ScopeLimit{
+	c.ScopeLimits = []scopelimit.Row{
 		{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}},
 		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}},
 		{By: "claim", Claim: "ward", Value: "7", Scopes: []string{"user/Patient.r"}},
@@ -78,7 +79,7 @@ func TestNothingLeftOfScope(t *testing.T) {
 		return servertest.New(t, func(c *authorize.Config) {
 			servertest.Refreshing(c)
 			c.Durable, c.Users[0].Groups = durable, groups
-			c.ScopeLimits = []authorize.ScopeLimit{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
+			c.ScopeLimits = []scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
 		})
 	}
 	b := servertest.NewBrowser(t, server())
@@ -143,7 +144,7 @@ func TestNamesakes(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward", "long": "long"}
 		c.Users[0].Groups = []string{"doctors"}
-		c.ScopeLimits = []authorize.ScopeLimit{
+		c.ScopeLimits = []scopelimit.Row{
 			{IDP: "hospital", By: "group", Value: "doctors", Scopes: []string{"user/Patient.rs"}},
 			{IDP: "local", By: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
 		}
@@ -170,7 +171,7 @@ func TestNamesakes(t *testing.T) {
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		c.ScopeLimits = []authorize.ScopeLimit{{By: "any", Scopes: []string{"demo.read"}}}
+		c.ScopeLimits = []scopelimit.Row{{By: "any", Scopes: []string{"demo.read"}}}
 	}))
 	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	servertest.Equal(t, r.Scope, "system/*.rs")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -49,7 +51,7 @@ func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.C
 	return func(c *authorize.Config) {
 		servertest.WithTOTP(c)
 		c.Features = append(c.Features, &AdminPage{Scope: "fhir-admin", store: kept})
-		c.ScopeLimits = []authorize.ScopeLimit{
+		c.ScopeLimits = []scopelimit.Row{
 			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
 		}
 		c.Users[0].Groups = []string{"admins"}
@@ -116,7 +118,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 				change := tt.change
 				if tt.name == "a group of another provider" {
 					change = func(c *authorize.Config) {
-						c.IdentityProviders = []authorize.IdentityProvider{{Key: "hospital", Issuer: "https://idp.example", ClientID: "c", ClientSecret: strings.Repeat("s", 32)}}
+						c.IdentityProviders = []people.IdentityProvider{{Key: "hospital", Issuer: "https://idp.example", ClientID: "c", ClientSecret: strings.Repeat("s", 32)}}
 						tt.change(c)
 					}
 				}

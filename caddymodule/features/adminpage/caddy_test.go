@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
@@ -60,7 +61,7 @@ func TestConfigure(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
 			c := authorize.Config{
-				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []authorize.ScopeLimit{{By: "any", Scopes: []string{tt.given}}},
+				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{By: "any", Scopes: []string{tt.given}}},
 			}
 			err := (&AdminPage{Scope: tt.scope}).Configure(new(fhirapp.App), &c)
 			if warned := strings.Contains(text.String(), "nobody may open the admin_page"); warned != tt.warns || (err != nil) != tt.fails {

@@ -63,7 +63,7 @@ func checkScope(scope string) error {
 
 // Configure implements [fhirapp.Feature].
 func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
-	givesPage := func(l authorize.ScopeLimit) bool { return slices.Contains(l.Scopes, p.Scope) }
+	givesPage := func(l scopelimit.Row) bool { return slices.Contains(l.Scopes, p.Scope) }
 	if !slices.ContainsFunc(c.ScopeLimits, givesPage) {
 		c.Logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", p.Scope)
 	}

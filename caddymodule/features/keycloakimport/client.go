@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -41,7 +41,7 @@ func (c *conversion) clients() {
 func isOn(b *bool) bool { return b == nil || *b }
 
 // unconvertible returns the reason why an app cannot work here; "" if it can. The admin console masks secrets.
-func (c *conversion) unconvertible(app client) string {
+func (c *conversion) unconvertible(app keycloakClient) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
 	switch {
 	case app.Protocol != "" && app.Protocol != "openid-connect":
@@ -71,24 +71,24 @@ func (c *conversion) unconvertible(app client) string {
 }
 
 // usesCredentials reports whether the client gets tokens of its own.
-func (app client) usesCredentials() bool { return app.ServiceAccount && !app.Public }
+func (app keycloakClient) usesCredentials() bool { return app.ServiceAccount && !app.Public }
 
 // usesKeys reports whether the client authenticates by private_key_jwt.
-func (app client) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
+func (app keycloakClient) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
 
 // redirectURIs are those of a client that has the authorization code flow.
-func (app client) redirectURIs() []string {
+func (app keycloakClient) redirectURIs() []string {
 	if !isOn(app.StandardFlow) {
 		return nil
 	}
 	return app.absolute(app.RedirectURIs)
 }
 
-func (app client) goodRedirectURIs() []string {
+func (app keycloakClient) goodRedirectURIs() []string {
 	return slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil })
 }
 
-func (app client) absolute(uris []string) (all []string) {
+func (app keycloakClient) absolute(uris []string) (all []string) {
 	for _, uri := range uris {
 		if strings.HasPrefix(uri, "/") {
 			uri = strings.TrimSuffix(app.RootURL, "/") + uri
@@ -99,7 +99,7 @@ func (app client) absolute(uris []string) (all []string) {
 }
 
 // jwks is the JWK Set of a client whose export has it, in one line.
-func (app client) jwks() string {
+func (app keycloakClient) jwks() string {
 	text := app.Attributes["jwks.string"]
 	if app.Attributes["use.jwks.url"] == "true" || app.Attributes["use.jwks.string"] != "true" {
 		return ""
@@ -111,7 +111,7 @@ func (app client) jwks() string {
 	return line.String()
 }
 
-func (app client) jwksURI() string {
+func (app keycloakClient) jwksURI() string {
 	if app.Attributes["use.jwks.url"] != "true" {
 		return ""
 	}
@@ -123,7 +123,7 @@ func isLiteralJSON(text string) bool {
 	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
 }
 
-func (c *conversion) client(app client) {
+func (c *conversion) client(app keycloakClient) {
 	c.option("name", nil, app.Name)
 	switch {
 	case app.usesKeys() && app.jwks() != "":
@@ -140,7 +140,7 @@ func (c *conversion) client(app client) {
 	}
 	c.requirements(app)
 	c.option("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
-	c.option("backchannel_logout_uri", authorize.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
+	c.option("backchannel_logout_uri", client.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
 	c.native(slices.Concat(app.redirectURIs(), app.logoutURIs()))
 	c.differences(app)
 }
@@ -159,7 +159,7 @@ func (c *conversion) native(uris []string) {
 }
 
 // logoutURIs are where a browser may go after signing out.
-func (app client) logoutURIs() []string {
+func (app keycloakClient) logoutURIs() []string {
 	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
 	case "+":
 		return app.goodRedirectURIs()
@@ -177,7 +177,7 @@ func isNative(uri string) bool {
 }
 
 // differences notes the settings of a client that have no counterpart here, also those of later versions of Keycloak.
-func (c *conversion) differences(app client) {
+func (c *conversion) differences(app keycloakClient) {
 	for _, difference := range []struct {
 		text string
 		is   bool
@@ -201,7 +201,7 @@ func (c *conversion) differences(app client) {
 }
 
 // scopes are those that mean something here. A scope that Keycloak gives by role would be everybody's here.
-func (c *conversion) scopes(app client) (scopes []string) {
+func (c *conversion) scopes(app keycloakClient) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
 		switch {
@@ -224,5 +224,5 @@ func checkRedirectURI(uri string) error {
 	if strings.Contains(uri, "*") {
 		return fmt.Errorf("%q: addresses must match exactly here; list each", uri)
 	}
-	return authorize.CheckRedirectURI(uri)
+	return client.CheckAnyRedirectURI(uri)
 }

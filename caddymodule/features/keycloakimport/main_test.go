@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
@@ -26,6 +26,6 @@ func (requestObjects) Subdirectives() (fields option.Block, repeatable []string)
 	return option.Block{"request_objects": option.Only("required", new(bool))}, nil
 }
 
-func (requestObjects) ConfigureClient(*authorize.Client) {}
+func (requestObjects) ConfigureClient(*client.Client) {}
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

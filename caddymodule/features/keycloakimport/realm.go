@@ -10,9 +10,9 @@ import (
 
 // realm is what is read of a RealmRepresentation, as `kc.sh export` and the admin console write it.
 type realm struct {
-	Realm             string   `json:"realm"`
-	Users             []user   `json:"users"`
-	Clients           []client `json:"clients"`
+	Realm             string           `json:"realm"`
+	Users             []user           `json:"users"`
+	Clients           []keycloakClient `json:"clients"`
 	IdentityProviders []struct {
 		Alias string `json:"alias"`
 	} `json:"identityProviders"`
@@ -92,8 +92,8 @@ func (c credential) decode() (*credentialData, error) {
 	return data, errors.Join(json.Unmarshal([]byte(c.SecretData), data), json.Unmarshal([]byte(c.CredentialData), data))
 }
 
-// client is an app of the realm.
-type client struct {
+// keycloakClient is an app of the realm.
+type keycloakClient struct {
 	ClientID        string            `json:"clientId"`
 	Name            string            `json:"name"`
 	Protocol        string            `json:"protocol"`

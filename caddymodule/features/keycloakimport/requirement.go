@@ -45,7 +45,7 @@ func unsupportedAttributes() (names []string) {
 }
 
 // requirement returns what Keycloak requires of a client, or protects it by, and this server cannot; "" if there is nothing.
-func (r *realm) requirement(app client) string {
+func (r *realm) requirement(app keycloakClient) string {
 	for _, u := range unsupported {
 		value := app.Attributes[u.attribute]
 		if value != "" && value != "false" && !slices.Contains(u.harmless, value) {
@@ -66,7 +66,7 @@ func (r *realm) requirement(app client) string {
 }
 
 // requestObjects returns the reason why required request objects cannot be required here; "" if they can, or are not.
-func (app client) requestObjects() string {
+func (app keycloakClient) requestObjects() string {
 	switch required := app.Attributes["request.object.required"]; {
 	case required == "" || required == "not required":
 	case required == "request_uri only":
@@ -78,7 +78,7 @@ func (app client) requestObjects() string {
 }
 
 // requirements writes what Keycloak requires of the requests of a client.
-func (c *conversion) requirements(app client) {
+func (c *conversion) requirements(app keycloakClient) {
 	for _, option := range []struct {
 		line string
 		is   bool

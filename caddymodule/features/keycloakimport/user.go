@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
@@ -89,13 +89,13 @@ func (c *conversion) user(u user, hash string) {
 	c.option("password_hash", nil, hash)
 	c.factors(u)
 	c.option("name", nil, strings.TrimSpace(u.FirstName+" "+u.LastName))
-	email := c.taken("email", authorize.CheckEmail, u.Email)
+	email := c.taken("email", people.CheckEmail, u.Email)
 	if u.EmailVerified && len(email) > 0 {
 		email = append(email, "verified")
 	}
 	c.line("email", email...)
 	c.option("phone", nil, first(u.Attributes, phoneAttributes...))
-	c.option("fhir_user", authorize.CheckFHIRUser, first(u.Attributes, fhirUserAttributes...))
+	c.option("fhir_user", people.CheckFHIRUser, first(u.Attributes, fhirUserAttributes...))
 	var groups []string
 	for _, path := range u.Groups {
 		name := groupName(path)

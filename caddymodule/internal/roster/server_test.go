@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -23,7 +24,7 @@ import (
 func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	var id string
 	err := json.Unmarshal(e.Config, &id)
-	to.Clients = append(to.Clients, authorize.Client{ID: id, RedirectURIs: []string{"https://app.example/"}})
+	to.Clients = append(to.Clients, client.Client{ID: id, RedirectURIs: []string{"https://app.example/"}})
 	return err
 }
 
@@ -31,7 +32,7 @@ func newServer(t *testing.T, s store.Store) *Server {
 	t.Helper()
 	server, err := NewServer(authorize.Config{
 		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: slog.New(slog.DiscardHandler),
-		Clients: []authorize.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
+		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
 	}, New(s, new(Known)), clientEntry)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestLog(t *testing.T) {
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
 	server, err := NewServer(authorize.Config{
 		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: shared, Durable: shared, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Clients: []authorize.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
+		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
 	}, New(shared, new(Known)), clientEntry)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
 )
 
@@ -43,7 +44,7 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			_, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Merge: apps != nil})
 			servertest.NoError(t, err)
 			ended, err := after.RevokeGrants(t.Context(), "alice", "")
-			if want := (authorize.RevokedGrants{Sessions: len(browsers), RefreshTokens: len(browsers)}); ended != want || err != nil {
+			if want := (token.RevokedGrants{Sessions: len(browsers), RefreshTokens: len(browsers)}); ended != want || err != nil {
 				t.Errorf("ended %+v, want %+v, %v", ended, want, err)
 			}
 			for token, app := range appOf {
