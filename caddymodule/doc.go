@@ -4,7 +4,7 @@
 //	fhir                          fhirapp                  issuer, clients, users, keys, admin API, commands
 //	http.handlers.fhir_authorize  modules/authorization    package authorize: sign-in, codes, tokens, discovery
 //	http.handlers.fhir_bearer     modules/bearer           package guard: verifies access tokens and enforces scopes
-//	http.handlers.fhir_expand     modules/expand           package terminology/front: ValueSet/$expand
+//	http.handlers.fhir_expand     modules/expand           package terminology/dispatch: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
 //	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
 //	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for trying out

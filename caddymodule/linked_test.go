@@ -26,7 +26,7 @@ var notLinked = []struct {
 	{
 		"caddymodule/modules/outcome", "renders the errors of any handler, also at sites that have no other module of ours",
 		[]string{
-			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/upstream",
+			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/relyingparty",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
 			"terminology/standard",
 		},
@@ -44,7 +44,7 @@ var notLinked = []struct {
 		append(
 			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
 			"caddymodule/authorize/keyring", "caddymodule/guard", "caddymodule/guard/enforce",
-			"caddymodule/guard/internal/...", "caddymodule/internal/tokenclaim", "caddymodule/internal/upstream", "caddymodule/modules/bearer",
+			"caddymodule/guard/internal/...", "caddymodule/internal/tokenclaim", "caddymodule/internal/relyingparty", "caddymodule/modules/bearer",
 			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard",
 		),
 	},

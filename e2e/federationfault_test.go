@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // idpTimeout is the gateway's for requests to a provider that fails.
@@ -19,66 +19,66 @@ const idpTimeout = "1s"
 type federationFault struct {
 	name             string
 	kind             string // oidc or google
-	fail             func(*testing.T, *authorizetest.Provider)
+	fail             func(*testing.T, *providertest.Provider)
 	err, description string
 }
 
 // failing gives an endpoint a fault.
-func failing(e authorizetest.Endpoint, f authorizetest.Fault) func(*testing.T, *authorizetest.Provider) {
-	return func(_ *testing.T, p *authorizetest.Provider) { p.Fail(e, f) }
+func failing(e providertest.Endpoint, f providertest.Fault) func(*testing.T, *providertest.Provider) {
+	return func(_ *testing.T, p *providertest.Provider) { p.Fail(e, f) }
 }
 
 // dropping makes an endpoint's host drop SYNs.
-func dropping(e authorizetest.Endpoint) func(*testing.T, *authorizetest.Provider) {
-	return func(t *testing.T, p *authorizetest.Provider) { p.Drop(t, e) }
+func dropping(e providertest.Endpoint) func(*testing.T, *providertest.Provider) {
+	return func(t *testing.T, p *providertest.Provider) { p.Drop(t, e) }
 }
 
 // forging makes ID tokens wrong.
-func forging(change func(*authorizetest.IDToken)) func(*testing.T, *authorizetest.Provider) {
-	return func(_ *testing.T, p *authorizetest.Provider) {
-		p.Change(func(s *authorizetest.Settings) { s.IDToken = change })
+func forging(change func(*providertest.IDToken)) func(*testing.T, *providertest.Provider) {
+	return func(_ *testing.T, p *providertest.Provider) {
+		p.Change(func(s *providertest.Settings) { s.IDToken = change })
 	}
 }
 
 // federationFaults are the rows of the interface's table, each by what really
 // causes it, and what has no row there: server_error, with nothing said.
 var federationFaults = []federationFault{
-	{"token endpoint hangs", "oidc", failing(authorizetest.Token, authorizetest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"token endpoint drops SYNs", "oidc", dropping(authorizetest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"keys hang", "oidc", failing(authorizetest.Keys, authorizetest.Silent), "invalid_request", "Timeout in calling jwks uri"},
-	{"keys drop SYNs", "oidc", dropping(authorizetest.Keys), "invalid_request", "Timeout in calling jwks uri"},
-	{"token endpoint answers 500", "oidc", failing(authorizetest.Token, authorizetest.Status(http.StatusInternalServerError)), "invalid_request", "General Hospital Error - 500 error getting token"},
-	{"token endpoint answers 400", "oidc", failing(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
-	{"Google answers 400", "google", failing(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "Google Error - 400 invalid_grant"},
-	{"Google's token endpoint hangs", "google", failing(authorizetest.Token, authorizetest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"token endpoint resets", "oidc", failing(authorizetest.Token, authorizetest.ResetAtOnce), "invalid_request", "Connection reset"},
-	{"token endpoint resets in the middle", "oidc", failing(authorizetest.Token, authorizetest.Reset), "invalid_request", "Connection reset"},
-	{"token endpoint stalls", "oidc", failing(authorizetest.Token, authorizetest.Stall), "invalid_request", "Read timed out"},
-	{"token endpoint drips", "oidc", failing(authorizetest.Token, authorizetest.Drip), "invalid_request", "Read timed out"},
-	{"discovery hangs", "oidc", failing(authorizetest.Discovery, authorizetest.Silent), "invalid_request", "Read timed out"},
-	{"HTML instead of JSON", "oidc", failing(authorizetest.Token, authorizetest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
-	{"unknown key", "oidc", forging(authorizetest.UnknownKey), "server_error", ""},
-	{"alg none", "oidc", forging(authorizetest.AlgorithmNone), "server_error", ""},
-	{"wrong nonce", "oidc", forging(authorizetest.WrongNonce), "server_error", ""},
-	{"HS256 with the public key", "oidc", forging(authorizetest.HS256WithPublicKey), "server_error", ""},
-	{"wrong audience", "oidc", forging(authorizetest.WrongAudience), "server_error", ""},
-	{"wrong issuer", "oidc", forging(authorizetest.WrongIssuer), "server_error", ""},
-	{"expired", "oidc", forging(authorizetest.Expired), "server_error", ""},
-	{"another's azp", "oidc", forging(authorizetest.OtherAuthorizedParty), "server_error", ""},
-	{"10 MB of JSON", "oidc", failing(authorizetest.Token, authorizetest.Huge), "server_error", ""},
+	{"token endpoint hangs", "oidc", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint drops SYNs", "oidc", dropping(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"keys hang", "oidc", failing(providertest.Keys, providertest.Silent), "invalid_request", "Timeout in calling jwks uri"},
+	{"keys drop SYNs", "oidc", dropping(providertest.Keys), "invalid_request", "Timeout in calling jwks uri"},
+	{"token endpoint answers 500", "oidc", failing(providertest.Token, providertest.Status(http.StatusInternalServerError)), "invalid_request", "General Hospital Error - 500 error getting token"},
+	{"token endpoint answers 400", "oidc", failing(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
+	{"Google answers 400", "google", failing(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "Google Error - 400 invalid_grant"},
+	{"Google's token endpoint hangs", "google", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint resets", "oidc", failing(providertest.Token, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
+	{"token endpoint resets in the middle", "oidc", failing(providertest.Token, providertest.Reset), "invalid_request", "Connection reset"},
+	{"token endpoint stalls", "oidc", failing(providertest.Token, providertest.Stall), "invalid_request", "Read timed out"},
+	{"token endpoint drips", "oidc", failing(providertest.Token, providertest.Drip), "invalid_request", "Read timed out"},
+	{"discovery hangs", "oidc", failing(providertest.Discovery, providertest.Silent), "invalid_request", "Read timed out"},
+	{"HTML instead of JSON", "oidc", failing(providertest.Token, providertest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
+	{"unknown key", "oidc", forging(providertest.UnknownKey), "server_error", ""},
+	{"alg none", "oidc", forging(providertest.AlgorithmNone), "server_error", ""},
+	{"wrong nonce", "oidc", forging(providertest.WrongNonce), "server_error", ""},
+	{"HS256 with the public key", "oidc", forging(providertest.HS256WithPublicKey), "server_error", ""},
+	{"wrong audience", "oidc", forging(providertest.WrongAudience), "server_error", ""},
+	{"wrong issuer", "oidc", forging(providertest.WrongIssuer), "server_error", ""},
+	{"expired", "oidc", forging(providertest.Expired), "server_error", ""},
+	{"another's azp", "oidc", forging(providertest.OtherAuthorizedParty), "server_error", ""},
+	{"10 MB of JSON", "oidc", failing(providertest.Token, providertest.Huge), "server_error", ""},
 }
 
 // Providers that fail, each in its way, behind one gateway.
 func TestFederationFaults(t *testing.T) {
 	var idps []string
 	for i, fault := range federationFaults {
-		provider := authorizetest.Start(t)
+		provider := providertest.Start(t)
 		fault.fail(t, provider)
 		lines := []string{"timeout " + idpTimeout}
 		if fault.kind == "oidc" {
 			lines = append(lines, "name \"General Hospital\"")
 		}
-		idps = append(idps, idpBlock(fmt.Sprintf("fault-%d %s", i, fault.kind), provider.Issuer, authorizetest.ClientID, authorizetest.ClientSecret, lines...))
+		idps = append(idps, idpBlock(fmt.Sprintf("fault-%d %s", i, fault.kind), provider.Issuer, providertest.ClientID, providertest.ClientSecret, lines...))
 	}
 	g := federatedGateway(t, "gateway-faults", mustFreeAddress(t), idps)
 	app := g.demoApp(t, "openid")

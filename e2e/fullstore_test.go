@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
@@ -64,22 +64,22 @@ func TestFullStore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, fill := tt.start(t)
-			server := servertest.New(t, func(c *authorize.Config) {
+			server := authorizetest.New(t, func(c *authorize.Config) {
 				c.Store, c.Durable = s, s
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 			})
-			b := servertest.NewBrowser(t, server)
-			other := servertest.NewBrowser(t, server)
-			first, second := b.Tokens(servertest.OfflineAccess(nil)), other.Tokens(servertest.OfflineAccess(nil))
-			third := servertest.NewBrowser(t, server).Tokens(servertest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, server)
+			other := authorizetest.NewBrowser(t, server)
+			first, second := b.Tokens(authorizetest.OfflineAccess(nil)), other.Tokens(authorizetest.OfflineAccess(nil))
+			third := authorizetest.NewBrowser(t, server).Tokens(authorizetest.OfflineAccess(nil))
 			fill()
 			if err := s.Add(t.Context(), "session:new", nil, time.Minute); !errors.Is(err, store.ErrFull) {
 				t.Fatalf("a new entry: %v", err)
 			}
 			refreshed := b.Refresh(first.Refresh, nil)
 			for name, token := range map[string]string{"a refresh token": second.Refresh, "an access token": refreshed.AccessToken} {
-				if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
-					t.Errorf("revoking %s: %d %s", name, r.StatusCode, servertest.Body(t, r))
+				if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+					t.Errorf("revoking %s: %d %s", name, r.StatusCode, authorizetest.Body(t, r))
 				}
 			}
 			r := b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {refreshed.IDToken}}.Encode())

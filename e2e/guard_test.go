@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -35,9 +35,9 @@ type guarded struct {
 func guardOf(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
 	t.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
-	key, issuer := newKey(t), authorizetest.Start(t)
+	key, issuer := newKey(t), providertest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
-	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
+	issuer.Fail(providertest.Keys, providertest.JSON(http.StatusOK, keys))
 	g := ownGateway(t, "gateway-"+name, address, "/fhir/R4", "/"+path,
 		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\t"+strings.Join(append([]string{"trust " + issuer.Issuer}, lines...), "\n\t\t\t")+"\n\t\t}\n")
 	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}

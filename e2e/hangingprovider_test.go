@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // How much is measured: in each round some people sign in by their password with
@@ -36,12 +36,12 @@ const (
 // of sign-ins by password, without and with people who wait for the provider, in
 // turn; each the median of the rounds.
 func TestHangingProviderDelaysNobody(t *testing.T) {
-	token, discovery := authorizetest.Start(t), authorizetest.Start(t)
-	token.Fail(authorizetest.Token, authorizetest.Silent)
-	discovery.Fail(authorizetest.Discovery, authorizetest.Silent)
+	token, discovery := providertest.Start(t), providertest.Start(t)
+	token.Fail(providertest.Token, providertest.Silent)
+	discovery.Fail(providertest.Discovery, providertest.Silent)
 	g := federatedGateway(t, "gateway-hanging", mustFreeAddress(t), []string{
-		idpBlock("token", token.Issuer, authorizetest.ClientID, authorizetest.ClientSecret, longer),
-		idpBlock("discovery", discovery.Issuer, authorizetest.ClientID, authorizetest.ClientSecret, longer),
+		idpBlock("token", token.Issuer, providertest.ClientID, providertest.ClientSecret, longer),
+		idpBlock("discovery", discovery.Issuer, providertest.ClientID, providertest.ClientSecret, longer),
 	}, exampleHash, cheapHash)
 
 	var without, with, p50Without, p50With []time.Duration

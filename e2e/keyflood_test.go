@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -19,9 +19,9 @@ import (
 func TestUnknownKeyFlood(t *testing.T) {
 	const tokens, senders = 2000, 8
 	key, foreign := newKey(t), newKey(t)
-	issuer := authorizetest.Start(t)
+	issuer := providertest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
-	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
+	issuer.Fail(providertest.Keys, providertest.JSON(http.StatusOK, keys))
 	g := ownGateway(t, "gateway-flood", fhirServer.address, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
 	good := func() string { return accessToken(t, key, "good", issuer.Issuer, g.issuer+"/fhir/R4") }
 
@@ -39,14 +39,14 @@ func TestUnknownKeyFlood(t *testing.T) {
 		all.Go(func() { refuseAll(t, g, flood) })
 	}
 	all.Wait()
-	length, asked := time.Since(began), len(issuer.Requests(authorizetest.Keys))
+	length, asked := time.Since(began), len(issuer.Requests(providertest.Keys))
 	t.Logf("%d tokens with unknown keys refused in %v, the keys asked for %d times", tokens, length.Round(time.Millisecond), asked)
 	if most := len(g.each()) * int(1+length/(5*time.Second)); asked > most {
 		t.Errorf("the keys were asked for %d times, want once in 5 s by each of %d gateways", asked, len(g.each()))
 	}
 	t.Run("a good token passes", func(t *testing.T) {
 		g.expand(t, good(), gender).is(t, http.StatusOK)
-		if now := len(issuer.Requests(authorizetest.Keys)); now != asked {
+		if now := len(issuer.Requests(providertest.Keys)); now != asked {
 			t.Errorf("the keys were asked for once more, %d times", now)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
@@ -57,8 +57,8 @@ func BenchmarkOnePerson(b *testing.B) {
 }
 
 func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
-	return servertest.New(b, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	return authorizetest.New(b, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Store, c.Durable = s, s
 		for i := range leavers {
 			leaver := c.Users[0]
@@ -71,9 +71,9 @@ func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
 func leaverID(i int) string { return fmt.Sprintf("leaver-%d", i) }
 
 func signInWithRefresh(b *testing.B, server *authorize.Server, user string) {
-	browser := servertest.NewBrowser(b, server)
-	answer := browser.SignIn(servertest.Request(servertest.OfflineAccess(nil)), user, "right")
-	if browser.Redeem(servertest.Location(b, answer)).Refresh == "" {
+	browser := authorizetest.NewBrowser(b, server)
+	answer := browser.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), user, "right")
+	if browser.Redeem(authorizetest.Location(b, answer)).Refresh == "" {
 		b.Fatal("no refresh token")
 	}
 }

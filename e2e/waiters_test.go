@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // waitingPeople sign in by a provider that hangs, until they are stopped.
@@ -20,11 +20,11 @@ type waitingPeople struct {
 
 // startWaiters sends people to two providers, and waits until all have come to
 // where they must wait, so that their way there is not measured.
-func startWaiters(t *testing.T, g *gateway, token *authorizetest.Provider) *waitingPeople {
+func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waitingPeople {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &waitingPeople{cancel: cancel}
-	app, before := g.demoApp(t, "openid"), len(token.Requests(authorizetest.Token))
+	app, before := g.demoApp(t, "openid"), len(token.Requests(providertest.Token))
 	for i := range waiters {
 		idp := "token"
 		if i%2 == 1 {
@@ -44,7 +44,7 @@ func startWaiters(t *testing.T, g *gateway, token *authorizetest.Provider) *wait
 	deadline := time.After(30 * time.Second)
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	for w.arrived.Load() < waiters || len(token.Requests(authorizetest.Token)) < before+waiters/2 {
+	for w.arrived.Load() < waiters || len(token.Requests(providertest.Token)) < before+waiters/2 {
 		select {
 		case <-ticker.C:
 		case <-deadline:

@@ -14,7 +14,7 @@
 //
 // Below it: definitions reads resources and finds them; compose evaluates value sets, expansion pages and writes them;
 // codesystem and textindex hold concepts and search them; outcome, budget and parameters are
-// shared by all. Above it: api, and front, which asks other servers (remote) and remembers their answers (cache).
+// shared by all. Above it: api, and dispatch, which asks other servers (remote) and caches their responses (cache).
 //
 // [outcome.Error.Missing] names what the library lacks, for a caller that asks another server.
 package terminology

@@ -10,7 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -20,7 +20,7 @@ import (
 // give figures that are good to a tenth or two.
 
 // serve answers a request that must succeed.
-func serve(b *servertest.Browser, r *http.Request, want int) *httptest.ResponseRecorder {
+func serve(b *authorizetest.Browser, r *http.Request, want int) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	b.Server.ServeHTTP(w, r)
 	if w.Code != want {
@@ -30,19 +30,19 @@ func serve(b *servertest.Browser, r *http.Request, want int) *httptest.ResponseR
 }
 
 func BenchmarkClientCredentialsSecret(b *testing.B) {
-	server := servertest.NewBrowser(b, servertest.New(b, nil))
+	server := authorizetest.NewBrowser(b, authorizetest.New(b, nil))
 	for b.Loop() {
-		r := servertest.Secure(servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
+		r := authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
 		r.SetBasicAuth("service", "hush")
 		serve(server, r, http.StatusOK)
 	}
 }
 
 func BenchmarkUserinfo(b *testing.B) {
-	server := servertest.NewBrowser(b, servertest.New(b, nil))
+	server := authorizetest.NewBrowser(b, authorizetest.New(b, nil))
 	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := servertest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
+		r := authorizetest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
 		r.Header.Set("Authorization", "Bearer "+token)
 		serve(server, r, http.StatusOK)
 	}
@@ -50,8 +50,8 @@ func BenchmarkUserinfo(b *testing.B) {
 
 // What the guard asks of each request whose token it remembers.
 func BenchmarkRevokedAndHolder(b *testing.B) {
-	server := servertest.New(b, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = inFile(b) })
-	browser := servertest.NewBrowser(b, server)
+	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = inFile(b) })
+	browser := authorizetest.NewBrowser(b, server)
 	claims := browser.Claims(browser.Tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	token := tokenclaim.AccessToken{
@@ -68,23 +68,23 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 }
 
 func BenchmarkIntrospection(b *testing.B) {
-	server := servertest.NewBrowser(b, servertest.New(b, servertest.ResourceServer))
+	server := authorizetest.NewBrowser(b, authorizetest.New(b, authorizetest.ResourceServer))
 	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := servertest.Secure(servertest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
+		r := authorizetest.Secure(authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
 		r.SetBasicAuth("fhir-server", "rs")
 		serve(server, r, http.StatusOK)
 	}
 }
 
 // signedInCode is the code of a person who is signed in already.
-func signedInCode(b *servertest.Browser, query string) string {
-	r := servertest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
+func signedInCode(b *authorizetest.Browser, query string) string {
+	r := authorizetest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
 	for name, value := range b.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
 	answer, err := url.Parse(serve(b, r, http.StatusFound).Header().Get("Location"))
-	servertest.NoError(b.T, err)
+	authorizetest.NoError(b.T, err)
 	return answer.Query().Get("code")
 }
 
@@ -96,13 +96,13 @@ func BenchmarkCodeFlow(b *testing.B) {
 		"RS256": {"RS256", inMemory}, "ES256": {"ES256", inMemory}, "ES256, sessions in a file": {"ES256", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) {
+			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) {
 				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = store.NewMemory(1<<30, 0), test.durable(b), test.alg
 			}))
 			server.Tokens(nil)
-			query := servertest.Request(nil).Encode()
+			query := authorizetest.Request(nil).Encode()
 			for b.Loop() {
-				serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.CodeForm(signedInCode(server, query), nil))), http.StatusOK)
+				serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.CodeForm(signedInCode(server, query), nil))), http.StatusOK)
 			}
 		})
 	}
@@ -119,11 +119,11 @@ func BenchmarkRefresh(b *testing.B) {
 		"an RS256 ID token, in a file": {"openid offline_access", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = test.durable(b) }))
+			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = test.durable(b) }))
 			token := server.Tokens(url.Values{"scope": {test.scope}}).Refresh
 			for b.Loop() {
-				w := serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.RefreshForm(token, nil))), http.StatusOK)
-				token = servertest.Decode[servertest.TokenResponse](b, w.Result()).Refresh
+				w := serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.RefreshForm(token, nil))), http.StatusOK)
+				token = authorizetest.Decode[authorizetest.TokenResponse](b, w.Result()).Refresh
 			}
 		})
 	}
@@ -138,13 +138,13 @@ func inFile(t testing.TB) store.Store {
 }
 
 func BenchmarkClientCredentialsJWT(b *testing.B) {
-	server := servertest.NewBrowser(b, servertest.NewBackend(b, nil))
+	server := authorizetest.NewBrowser(b, authorizetest.NewBackend(b, nil))
 	assertions := make([]string, b.N)
 	for i := range assertions {
-		assertions[i] = servertest.Assertion(b, jose.ES256, nil, nil)
+		assertions[i] = authorizetest.Assertion(b, jose.ES256, nil, nil)
 	}
 	b.ResetTimer()
 	for _, assertion := range assertions {
-		serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.AssertionForm(assertion, nil))), http.StatusOK)
+		serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.AssertionForm(assertion, nil))), http.StatusOK)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 func TestConfigRefused(t *testing.T) {
@@ -22,8 +22,8 @@ func TestConfigRefused(t *testing.T) {
 		want   string
 	}{
 		{"issuer over http", func(c *authorize.Config) { c.Issuer = "http://fhir.example.org" }, "issuer"},
-		{"issuer with a path", func(c *authorize.Config) { c.Issuer = servertest.Issuer + "/" }, "issuer"},
-		{"issuer with a query", func(c *authorize.Config) { c.Issuer = servertest.Issuer + "?a" }, "issuer"},
+		{"issuer with a path", func(c *authorize.Config) { c.Issuer = authorizetest.Issuer + "/" }, "issuer"},
+		{"issuer with a query", func(c *authorize.Config) { c.Issuer = authorizetest.Issuer + "?a" }, "issuer"},
 		{"issuer in upper case", func(c *authorize.Config) { c.Issuer = "https://FHIR.example.org" }, "issuer"},
 		{"issuer with a user", func(c *authorize.Config) { c.Issuer = "https://a@fhir.example.org" }, "issuer"},
 		{"a lifetime below a second", func(c *authorize.Config) { c.AccessTokenLifetime = time.Millisecond }, "access_token_lifetime"},
@@ -53,7 +53,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := servertest.Config()
+			c := authorizetest.Config()
 			tt.change(&c)
 			if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one that names %s", err, tt.want)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
 // clientEndpoints are called by clients, with their secret, their code or a token. Only scripts at the origin of a client's
@@ -41,8 +41,8 @@ func newCrossOrigins(of *origins, routes map[string]http.Handler, public []strin
 
 // origins are those of clients. A clone can be changed; the original must not be then.
 type origins struct {
-	redirects *persistent.Map[int] // redirect URIs by origin
-	local     int                  // clients that may have any origin on the person's own computer
+	redirects *snapshotmap.Map[int] // redirect URIs by origin
+	local     int                   // clients that may have any origin on the person's own computer
 }
 
 func (o *origins) clone() *origins { return &origins{o.redirects.Clone(), o.local} }

@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-func corsServer(t *testing.T) *servertest.Browser {
-	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+func corsServer(t *testing.T) *authorizetest.Browser {
+	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients = append(c.Clients, client.Client{ID: "ports", RedirectURIs: []string{"https://Port.example:443/cb", "https://port.example:8443/cb"}})
 	}))
 }
@@ -56,18 +56,18 @@ func TestCORSOfClients(t *testing.T) {
 			if tt.want {
 				want = tt.origin
 			}
-			answer := servertest.SendFrom(b, tt.origin, method, path, url.Values{})
+			answer := authorizetest.SendFrom(b, tt.origin, method, path, url.Values{})
 			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want || answer.StatusCode < 400 {
 				t.Errorf("%s from %s: %d, allowed %q", path, tt.origin, answer.StatusCode, got)
 			}
 			if vary := answer.Header.Values("Vary"); !slices.Contains(vary, "Origin") {
 				t.Errorf("%s from %s: Vary %q", path, tt.origin, vary)
 			}
-			preflight := servertest.Preflight(b, tt.origin, method, path)
+			preflight := authorizetest.Preflight(b, tt.origin, method, path)
 			if got := preflight.Header.Get("Access-Control-Allow-Origin"); got != want || preflight.StatusCode != http.StatusNoContent {
 				t.Errorf("preflight for %s from %s: %d, allowed %q", path, tt.origin, preflight.StatusCode, got)
 			}
-			if text := servertest.Body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
+			if text := authorizetest.Body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
 				t.Errorf("preflight for %s went on to the endpoint: %s", path, text)
 			}
 			if answer.Header.Get("Access-Control-Allow-Credentials")+preflight.Header.Get("Access-Control-Allow-Credentials") != "" {
@@ -82,12 +82,12 @@ func TestCORSTokenExchange(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
 	code := b.Code(nil)
-	preflight := servertest.Preflight(b, "https://app.example.org", http.MethodPost, "/oauth2/token").Header
+	preflight := authorizetest.Preflight(b, "https://app.example.org", http.MethodPost, "/oauth2/token").Header
 	if preflight.Get("Access-Control-Allow-Methods") != "POST" || preflight.Get("Access-Control-Max-Age") == "" ||
 		!strings.Contains(preflight.Get("Access-Control-Allow-Headers"), "authorization") {
 		t.Errorf("preflight %v", preflight)
 	}
-	r := servertest.SendFrom(b, "https://app.example.org", http.MethodPost, "/oauth2/token", servertest.CodeForm(code, nil))
+	r := authorizetest.SendFrom(b, "https://app.example.org", http.MethodPost, "/oauth2/token", authorizetest.CodeForm(code, nil))
 	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
@@ -99,9 +99,9 @@ func TestCORSOfDocuments(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range documents {
 		for name, r := range map[string]*http.Response{
-			"answer":    servertest.SendFrom(b, "https://anybody.example", http.MethodGet, path, nil),
-			"error":     servertest.SendFrom(b, "https://anybody.example", http.MethodDelete, path, nil),
-			"preflight": servertest.Preflight(b, "https://anybody.example", http.MethodGet, path, "mcp-protocol-version"),
+			"answer":    authorizetest.SendFrom(b, "https://anybody.example", http.MethodGet, path, nil),
+			"error":     authorizetest.SendFrom(b, "https://anybody.example", http.MethodDelete, path, nil),
+			"preflight": authorizetest.Preflight(b, "https://anybody.example", http.MethodGet, path, "mcp-protocol-version"),
 		} {
 			if got := r.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"*"}) || r.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s of %s: %v", name, path, r.Header)
@@ -116,8 +116,8 @@ func TestNoCORSOfPages(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/logout"} {
 		for name, r := range map[string]*http.Response{
-			"page":      servertest.SendFrom(b, "https://app.example.org", http.MethodGet, path, nil),
-			"preflight": servertest.Preflight(b, "https://app.example.org", http.MethodGet, path),
+			"page":      authorizetest.SendFrom(b, "https://app.example.org", http.MethodGet, path, nil),
+			"preflight": authorizetest.Preflight(b, "https://app.example.org", http.MethodGet, path),
 		} {
 			for header := range r.Header {
 				if strings.HasPrefix(header, "Access-Control-") {
@@ -133,7 +133,7 @@ func TestNoCORSOfPages(t *testing.T) {
 // 2.2, Conformance). But SMART has no word for the implicit grant.
 func TestDocumentsAgree(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	said := map[string]string{}
 	for _, path := range documents {
 		if path == "/.well-known/jwks.json" {
@@ -145,7 +145,7 @@ func TestDocumentsAgree(t *testing.T) {
 		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %s", path, response.StatusCode, response.Header.Get("Content-Type"))
 		}
-		for name, value := range servertest.Decode[map[string]any](t, response) {
+		for name, value := range authorizetest.Decode[map[string]any](t, response) {
 			text := strings.Replace(fmt.Sprint(value), " implicit", "", 1)
 			if earlier, ok := said[name]; ok && earlier != text {
 				t.Errorf("%s: %s is %s, and %s elsewhere", path, name, text, earlier)

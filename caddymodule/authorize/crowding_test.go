@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
@@ -23,39 +23,39 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 	junk := url.Values{"junk": {strings.Repeat("&", 2000)}}
 	for name, tt := range map[string]struct {
 		most int // entries beside those of a single time
-		do   func(t *testing.T, b *servertest.Browser)
+		do   func(t *testing.T, b *authorizetest.Browser)
 	}{
-		"ask for a further factor": {0, func(t *testing.T, b *servertest.Browser) {
-			r := b.Authorize(servertest.Request(url.Values{"acr_values": {"mfa"}, "junk": junk["junk"]}))
+		"ask for a further factor": {0, func(t *testing.T, b *authorizetest.Browser) {
+			r := b.Authorize(authorizetest.Request(url.Values{"acr_values": {"mfa"}, "junk": junk["junk"]}))
 			if u, err := r.Location(); err != nil || !u.Query().Has("factor") {
 				t.Fatalf("no further factor is asked for: %d to %v", r.StatusCode, u)
 			}
 		}},
-		"decline a further factor": {200, func(t *testing.T, b *servertest.Browser) {
-			r := b.Authorize(servertest.Request(url.Values{"acr_values": {"mfa"}}))
+		"decline a further factor": {200, func(t *testing.T, b *authorizetest.Browser) {
+			r := b.Authorize(authorizetest.Request(url.Values{"acr_values": {"mfa"}}))
 			r = b.Get(r.Header.Get("Location") + "&decision=deny")
-			if e := servertest.Location(t, r).Query().Get("error"); e != "access_denied" {
+			if e := authorizetest.Location(t, r).Query().Get("error"); e != "access_denied" {
 				t.Fatalf("error %q", e)
 			}
 		}},
-		"revoke a service's tokens": {200 + 2, func(t *testing.T, b *servertest.Browser) {
+		"revoke a service's tokens": {200 + 2, func(t *testing.T, b *authorizetest.Browser) {
 			service := url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}}
 			service.Set("token", b.RequestTokens(service).AccessToken)
-			servertest.WantStatus(t, b.Post("/oauth2/revoke", service), http.StatusOK, "revocation")
+			authorizetest.WantStatus(t, b.Post("/oauth2/revoke", service), http.StatusOK, "revocation")
 			if b.TokenWorks(service.Get("token")) {
 				t.Fatal("the token works")
 			}
 		}},
-		"get codes": {2 * 200, func(_ *testing.T, b *servertest.Browser) { b.CodeOfSession(junk) }},
+		"get codes": {2 * 200, func(_ *testing.T, b *authorizetest.Browser) { b.CodeOfSession(junk) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			memory := store.NewMemory(0, 0)
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 				c.Store, c.Durable = memory, memory
 			})
-			servertest.SignInToAccount(b, "alice", "right")
-			servertest.EnrolApp(b)
+			authorizetest.SignInToAccount(b, "alice", "right")
+			authorizetest.EnrolApp(b)
 			tt.do(t, b)
 			before, _ := memory.Size()
 			for range 450 {
@@ -83,15 +83,15 @@ func TestEndingsInAFullStore(t *testing.T) {
 		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, store.EndingKinds...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := servertest.New(t, func(c *authorize.Config) {
+			server := authorizetest.New(t, func(c *authorize.Config) {
 				c.Store, c.Durable = full, full
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 			})
-			browsers := make([]*servertest.Browser, 3)
-			tokens := make([]servertest.TokenResponse, 3)
+			browsers := make([]*authorizetest.Browser, 3)
+			tokens := make([]authorizetest.TokenResponse, 3)
 			for i := range browsers {
-				browsers[i] = servertest.NewBrowser(t, server)
-				tokens[i] = browsers[i].Tokens(servertest.OfflineAccess(nil))
+				browsers[i] = authorizetest.NewBrowser(t, server)
+				tokens[i] = browsers[i].Tokens(authorizetest.OfflineAccess(nil))
 			}
 			var err error
 			for i := 0; i < 2*most && err == nil; i++ {
@@ -101,7 +101,7 @@ func TestEndingsInAFullStore(t *testing.T) {
 				t.Fatalf("the store does not become full: %v", err)
 			}
 			for what, token := range map[string]string{"a refresh token": tokens[0].Refresh, "an access token": tokens[1].AccessToken} {
-				servertest.WantStatus(t, servertest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""), http.StatusOK, what)
+				authorizetest.WantStatus(t, authorizetest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""), http.StatusOK, what)
 			}
 			r := browsers[1].Get("/oauth2/logout?" + url.Values{"id_token_hint": {tokens[1].IDToken}}.Encode())
 			if r.StatusCode != http.StatusOK || browsers[1].SignedIn() {

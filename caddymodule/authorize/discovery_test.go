@@ -10,19 +10,19 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, path := range []string{"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"} {
 		r := b.Get(path)
 		if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%s: header %v", path, r.Header)
 		}
-		m := servertest.Decode[map[string]any](t, r)
-		if m["issuer"] != servertest.Issuer {
+		m := authorizetest.Decode[map[string]any](t, r)
+		if m["issuer"] != authorizetest.Issuer {
 			t.Errorf("%s: issuer %v", path, m["issuer"])
 		}
 		for name, value := range m {
@@ -37,7 +37,7 @@ func TestDiscovery(t *testing.T) {
 			"id_token_signing_alg_values_supported": "RS256",
 			"subject_types_supported":               "public",
 		} {
-			servertest.Equal(t, servertest.Words(m[name]), want, path, name)
+			authorizetest.Equal(t, authorizetest.Words(m[name]), want, path, name)
 		}
 	}
 }
@@ -45,9 +45,9 @@ func TestDiscovery(t *testing.T) {
 // Every endpoint that is announced is there.
 func TestDiscoveredEndpoints(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	b := servertest.NewBrowser(t, server)
-	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
+	server := authorizetest.New(t, nil)
+	b := authorizetest.NewBrowser(t, server)
+	m := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
 	for name, value := range m {
 		if address, ok := value.(string); ok && name != "issuer" {
 			u, err := url.Parse(address)
@@ -60,28 +60,28 @@ func TestDiscoveredEndpoints(t *testing.T) {
 
 func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
-	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
-	servertest.Equal(t, servertest.Words(m["response_types_supported"]), "code")
-	servertest.Equal(t, servertest.Words(m["grant_types_supported"]), "authorization_code")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
+	m := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
+	authorizetest.Equal(t, authorizetest.Words(m["response_types_supported"]), "code")
+	authorizetest.Equal(t, authorizetest.Words(m["grant_types_supported"]), "authorization_code")
 }
 
 func TestSMARTConfiguration(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	m := servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
-	if m["issuer"] != servertest.Issuer || m["authorization_endpoint"] != servertest.Issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	m := authorizetest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	if m["issuer"] != authorizetest.Issuer || m["authorization_endpoint"] != authorizetest.Issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
 		t.Errorf("%v", m)
 	}
 	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
-	servertest.Equal(t, servertest.Words(m["grant_types_supported"]), "authorization_code client_credentials")
-	servertest.WantText(t, servertest.Words(m["capabilities"]), "sso-openid-connect")
+	authorizetest.Equal(t, authorizetest.Words(m["grant_types_supported"]), "authorization_code client_credentials")
+	authorizetest.WantText(t, authorizetest.Words(m["capabilities"]), "sso-openid-connect")
 }
 
 func TestJWKS(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	keys := servertest.Decode[jose.JSONWebKeySet](t, b.Get("/.well-known/jwks.json"))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	keys := authorizetest.Decode[jose.JSONWebKeySet](t, b.Get("/.well-known/jwks.json"))
 	var algorithms []string
 	for _, k := range keys.Keys {
 		if !k.IsPublic() || k.KeyID == "" || k.Use != "sig" {
@@ -90,16 +90,16 @@ func TestJWKS(t *testing.T) {
 		algorithms = append(algorithms, k.Algorithm)
 	}
 	slices.Sort(algorithms)
-	servertest.Equal(t, strings.Join(algorithms, " "), "ES256 RS256")
+	authorizetest.Equal(t, strings.Join(algorithms, " "), "ES256 RS256")
 }
 
 func TestUnknownPath(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
+	server := authorizetest.New(t, nil)
 	for _, path := range []string{"/", "/oauth2", "/oauth2/authorize/", "//oauth2/authorize", "/fhir/R4/metadata"} {
 		if server.Serves(path) {
 			t.Errorf("%s is served", path)
 		}
-		servertest.WantStatus(t, servertest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
+		authorizetest.WantStatus(t, authorizetest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
 	}
 }

@@ -22,10 +22,10 @@
 //	page         what people see: look, words, languages
 //	lockout      waits after failed attempts with passwords, codes and secrets
 //	browser      cookies, and texts sealed for one browser
-//	audit, keyring, oauth2, store, totp, upstream
+//	audit, keyring, oauth2, store, totp, relyingparty
 //
 // Each has a doc.go that names its files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
-// upstream) is below caddymodule/internal.
+// relyingparty) is below caddymodule/internal.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go

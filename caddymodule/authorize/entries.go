@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
 // entries are the local users and the configured clients of a server, which does not change them.
@@ -29,7 +29,7 @@ func newEntries(c *Config) (*entries, error) {
 	}
 	clients := client.NewRegistry(token.GrantTypes())
 	directory.Known, clients.Known = c.Known, c.Known
-	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(persistent.Map[int])}}
+	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(snapshotmap.Map[int])}}
 	for _, client := range c.Clients {
 		if err := e.addClient(c, client); err != nil {
 			return nil, err

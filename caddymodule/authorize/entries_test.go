@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // A draft's server has the added users and clients and lacks the removed ones. The server that the draft was made from does
@@ -19,7 +19,7 @@ func TestDraft(t *testing.T) {
 	t.Parallel()
 	wendy := people.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
 	chart := client.Client{ID: "chart", RedirectURIs: []string{"https://chart.example/callback"}, Scopes: []string{"chart.read"}}
-	before := servertest.New(t, nil)
+	before := authorizetest.New(t, nil)
 	draft := before.Draft()
 	for name, err := range map[string]error{"a user": draft.AddUser(wendy), "a client": draft.AddClient(chart)} {
 		if err != nil {
@@ -64,12 +64,12 @@ func TestDraft(t *testing.T) {
 		if got := strings.HasPrefix(meant, "local:wendy"); got != tt.want || err != nil {
 			t.Errorf("%s: the user's address means %q, %v", name, meant, err)
 		}
-		b := servertest.NewBrowser(t, tt.server)
-		metadata := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
+		b := authorizetest.NewBrowser(t, tt.server)
+		metadata := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
 		if got := slices.Contains(metadata["scopes_supported"].([]any), any("chart.read")); got != tt.want {
 			t.Errorf("%s: scopes %v", name, metadata["scopes_supported"])
 		}
-		signedIn := b.SignIn(servertest.Request(nil), "wendy", "right").StatusCode
+		signedIn := b.SignIn(authorizetest.Request(nil), "wendy", "right").StatusCode
 		if got := signedIn == http.StatusFound || signedIn == http.StatusSeeOther; got != tt.want {
 			t.Errorf("%s: the user signs in: %d", name, signedIn)
 		}
@@ -80,19 +80,19 @@ func TestDraft(t *testing.T) {
 // while a provider's discovery is down.
 func TestDraftKeepsProviders(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, nil)
-	b := servertest.NewBrowser(t, server)
+	p := providertest.Start(t)
+	server := authorizetest.NewFederated(t, p, nil)
+	b := authorizetest.NewBrowser(t, server)
 	begin := func() *http.Response {
-		return servertest.FollowOnce(b, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+		return authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
 	}
-	servertest.Location(t, begin())
-	p.Fail(authorizetest.Discovery, authorizetest.Status(http.StatusServiceUnavailable))
+	authorizetest.Location(t, begin())
+	p.Fail(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
 	var err error
 	if b.Server, err = server.Draft().Server(); err != nil {
 		t.Fatal(err)
 	}
-	if at := servertest.Location(t, begin()); !strings.HasPrefix(at.String(), p.Issuer) {
+	if at := authorizetest.Location(t, begin()); !strings.HasPrefix(at.String(), p.Issuer) {
 		t.Errorf("not sent to the provider: %v", at)
 	}
 }

@@ -14,32 +14,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // everything configures all stateful parts in addition to refresh tokens and identity providers.
 func everything(c *authorize.Config) {
-	servertest.EveryFlow(c)
-	servertest.ResourceServer(c)
-	servertest.WithEHR(c)
-	c.Records = new(servertest.FHIRServer)
-	c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: servertest.TOTPSecret})
-	c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout}
+	authorizetest.EveryFlow(c)
+	authorizetest.ResourceServer(c)
+	authorizetest.WithEHR(c)
+	c.Records = new(authorizetest.FHIRServer)
+	c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: authorizetest.TOTPSecret})
+	c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
 	c.Clients = append(c.Clients, client.Client{
-		ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Consent: client.ConsentRequired,
+		ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{authorizetest.Callback}, Consent: client.ConsentRequired,
 		Scopes: []string{"offline_access"},
 	}, client.Client{
-		ID: "backend", RedirectURIs: []string{servertest.Callback}, Scopes: []string{"system/*.rs", "offline_access"},
-		GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: servertest.PublicKeys(jose.ES256),
+		ID: "backend", RedirectURIs: []string{authorizetest.Callback}, Scopes: []string{"system/*.rs", "offline_access"},
+		GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: authorizetest.PublicKeys(jose.ES256),
 	}, client.Client{
-		ID: "launched", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, LaunchURI: "https://app.example.org/launch",
+		ID: "launched", PKCE: client.PKCEOptional, RedirectURIs: []string{authorizetest.Callback}, LaunchURI: "https://app.example.org/launch",
 		Scopes: []string{"launch", "patient/*.rs"},
 	})
 }
 
 // posting is the request that posts a form, each time anew.
 func posting(path string, form url.Values) func() *http.Request {
-	return func() *http.Request { return servertest.PostRequest(path, form) }
+	return func() *http.Request { return authorizetest.PostRequest(path, form) }
 }
 
 func getting(target string) func() *http.Request {
@@ -52,7 +52,7 @@ func authorizing(q url.Values) func() *http.Request {
 
 // asserted adds the authentication of the client that has keys.
 func asserted(t testing.TB, form url.Values) url.Values {
-	maps.Copy(form, servertest.AssertionForm(servertest.Assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
+	maps.Copy(form, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
 	form.Del("client_id")
 	return form
 }
@@ -67,8 +67,8 @@ func leadsTo(text string) func(*http.Response) bool {
 }
 
 // document gets what is the same for all.
-func document(path string) func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
-	return func(*servertest.Browser, *authorizetest.Provider) func() *http.Request { return getting(path) }
+func document(path string) func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
+	return func(*authorizetest.Browser, *providertest.Provider) func() *http.Request { return getting(path) }
 }
 
 // bearing adds an access token.
@@ -85,9 +85,9 @@ func typed(sealed, user, password string) url.Values {
 }
 
 // atProvider is the answer of a provider to a person who was sent there.
-func atProvider(b *servertest.Browser, p *authorizetest.Provider, change url.Values) url.Values {
-	q := servertest.Request(change)
+func atProvider(b *authorizetest.Browser, p *providertest.Provider, change url.Values) url.Values {
+	q := authorizetest.Request(change)
 	q.Set("identity_provider", "hospital")
-	there := servertest.Location(b.T, b.Get(servertest.Location(b.T, b.Authorize(q)).String()))
+	there := authorizetest.Location(b.T, b.Get(authorizetest.Location(b.T, b.Authorize(q)).String()))
 	return p.Authorize(b.T, there.String())
 }

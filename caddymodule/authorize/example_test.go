@@ -16,10 +16,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -43,7 +43,7 @@ func Example() {
 	}
 	server, err := authorize.New(authorize.Config{
 		Issuer: "https://" + web.Listener.Addr().String(), FHIRBasePath: "/fhir/R4",
-		Keys:      keyring.New(new(authorizetest.Storage), "keys.json", slog.Default()),
+		Keys:      keyring.New(new(providertest.Storage), "keys.json", slog.Default()),
 		Store:     store.NewMemory(0, 0),
 		Passwords: bcryptHashes{},
 		Users:     []people.User{{ID: "alice", PasswordHash: string(hash), FHIRUser: "Practitioner/alice"}},

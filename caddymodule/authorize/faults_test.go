@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -34,39 +34,39 @@ func TestFailureChangesNothing(t *testing.T) {
 	run := func(t *testing.T, one bool, tt request) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := authorizetest.Start(t)
-			eachFault(t, p, one, false, func(f *faults, kept *stores, b *servertest.Browser) bool {
+			p := providertest.Start(t)
+			eachFault(t, p, one, false, func(f *faults, kept *stores, b *authorizetest.Browser) bool {
 				request := tt.prepare(b, p)
 				before := kept.state(t)
 				r := f.during(b, request())
 				if f.hit == "" && (!tt.good(r) || f.at == 1) {
-					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 				}
 				if tt.good(r) {
 					return f.hit != ""
 				}
 				if !isFailure(request().URL.Path, r) {
-					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 				}
 				if changed := changes(before, kept.state(t), tt.stays); len(changed) > 0 {
 					t.Errorf("%s fails, and what is stored changes: %q", f.hit, changed)
 				}
 				if r := b.Send(request()); !tt.good(r) {
-					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 				}
 				return true
 			})
 			if !strings.HasPrefix(tt.name, "token:") {
 				return
 			}
-			eachFault(t, p, one, true, func(f *faults, _ *stores, b *servertest.Browser) bool {
+			eachFault(t, p, one, true, func(f *faults, _ *stores, b *authorizetest.Browser) bool {
 				request := tt.prepare(b, p)
 				if r := f.during(b, request()); tt.good(r) {
 					return f.hit != ""
 				}
 				usedUp := strings.Contains(f.hit, "Add token") || strings.Contains(f.hit, "Add assertion")
 				if r := b.Send(request()); tt.good(r) == usedUp {
-					t.Errorf("the answer of %s is lost, and the next time: %d: %s", f.hit, r.StatusCode, servertest.Body(t, r))
+					t.Errorf("the answer of %s is lost, and the next time: %d: %s", f.hit, r.StatusCode, authorizetest.Body(t, r))
 				}
 				return true
 			})
@@ -86,7 +86,7 @@ func TestFailureChangesNothing(t *testing.T) {
 // eachFault tries a server of which one call after the other fails, until try says that
 // there are no more. Where one, the store is the durable one too. Where lost, the call is made,
 // and its answer is lost.
-func eachFault(t *testing.T, p *authorizetest.Provider, one, lost bool, try func(*faults, *stores, *servertest.Browser) bool) {
+func eachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *stores, *authorizetest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
 		kept := &stores{
@@ -95,19 +95,19 @@ func eachFault(t *testing.T, p *authorizetest.Provider, one, lost bool, try func
 		if one {
 			kept.durable = kept.store
 		}
-		server := servertest.New(t, func(c *authorize.Config) {
+		server := authorizetest.New(t, func(c *authorize.Config) {
 			everything(c)
-			servertest.Refreshing(c)
-			servertest.SigningFast(c)
-			c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+			authorizetest.Refreshing(c)
+			authorizetest.SigningFast(c)
+			c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
 			c.Store, c.Durable, c.Keys = kept.store, kept.durable, faultyKeys{c.Keys, f}
 		})
-		more = try(f, kept, servertest.NewBrowser(t, server))
+		more = try(f, kept, authorizetest.NewBrowser(t, server))
 	}
 }
 
 // during sends a request of which a call fails.
-func (f *faults) during(b *servertest.Browser, request *http.Request) *http.Response {
+func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.Response {
 	f.armed = true
 	defer func() { f.armed = false }()
 	return b.Send(request)
@@ -154,17 +154,17 @@ func TestStoreIsAway(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, shared := authorizetest.Start(t), storetest.NewShared()
+			p, shared := providertest.Start(t), storetest.NewShared()
 			var events []audit.Event
-			server := servertest.New(t, func(c *authorize.Config) {
+			server := authorizetest.New(t, func(c *authorize.Config) {
 				everything(c)
-				servertest.Refreshing(c)
-				c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+				authorizetest.Refreshing(c)
+				c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
 				c.Store = shared.Gateway()
 				c.Durable = c.Store
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 			})
-			b := servertest.NewBrowser(t, server)
+			b := authorizetest.NewBrowser(t, server)
 			request := tt.prepare(b, p)
 			events = nil
 			shared.SetDown(true)
@@ -175,7 +175,7 @@ func TestStoreIsAway(t *testing.T) {
 			}
 			shared.SetDown(false)
 			if r := b.Send(request()); r.StatusCode >= http.StatusBadRequest || leadsTo("error=")(r) {
-				t.Errorf("afterwards: %d to %q: %s", r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+				t.Errorf("afterwards: %d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestStoreIsAway(t *testing.T) {
 
 func checkOutage(t *testing.T, r *http.Response, want duringOutage) {
 	t.Helper()
-	body := servertest.Body(t, r)
+	body := authorizetest.Body(t, r)
 	right := false
 	switch want {
 	case unavailable:

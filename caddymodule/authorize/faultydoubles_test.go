@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -79,7 +79,7 @@ func (f *faults) next(call string) error {
 		return nil
 	}
 	f.hit = call
-	return servertest.ErrBroken
+	return authorizetest.ErrBroken
 }
 
 // faultyStore is a store of which a call fails.
@@ -165,7 +165,7 @@ func (s *stores) state(t *testing.T) map[string]string {
 	state := map[string]string{}
 	for _, store := range []*faultyStore{s.store, s.durable} {
 		keys, err := store.Memory.List(t.Context(), "")
-		servertest.NoError(t, err)
+		authorizetest.NoError(t, err)
 		for _, key := range keys {
 			if value, err := store.Memory.Get(t.Context(), key); err == nil && !strings.HasPrefix(key, "lockout:") && !strings.HasPrefix(key, "code:") && string(value) != "0" {
 				state[store.name+" "+key] = string(value)

@@ -10,33 +10,33 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // FuzzAuthorize sends any query. Whatever it is, the browser is sent to a
 // registered redirect URI, to the sign-in page, or nowhere.
 func FuzzAuthorize(f *testing.F) {
-	f.Add(servertest.Request(nil).Encode())
-	f.Add(servertest.Request(servertest.PKCE()).Encode())
-	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(servertest.Callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
+	f.Add(authorizetest.Request(nil).Encode())
+	f.Add(authorizetest.Request(authorizetest.PKCE()).Encode())
+	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(authorizetest.Callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
 	f.Add("client_id=app&redirect_uri=%00&&;=%zz")
-	f.Add(servertest.Request(url.Values{"nonce": {"n"}, "response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
-	f.Add(servertest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
-	f.Add(servertest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
-	f.Add(servertest.Pushed("urn:ietf:params:oauth:request_uri:x").Encode())
-	server := servertest.New(f, servertest.EveryFlow)
-	allowed := []string{"/oauth2/login?request=", servertest.Callback + "?", "http://localhost:3000/callback?", servertest.Callback + "#", "http://localhost:3000/callback#"}
-	posts := []string{`action="` + servertest.Callback + `"`, `action="http://localhost:3000/callback"`}
+	f.Add(authorizetest.Request(url.Values{"nonce": {"n"}, "response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
+	f.Add(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
+	f.Add(authorizetest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
+	f.Add(authorizetest.Pushed("urn:ietf:params:oauth:request_uri:x").Encode())
+	server := authorizetest.New(f, authorizetest.EveryFlow)
+	allowed := []string{"/oauth2/login?request=", authorizetest.Callback + "?", "http://localhost:3000/callback?", authorizetest.Callback + "#", "http://localhost:3000/callback#"}
+	posts := []string{`action="` + authorizetest.Callback + `"`, `action="http://localhost:3000/callback"`}
 	f.Fuzz(func(t *testing.T, query string) {
-		r := servertest.PostRequest("/oauth2/authorize", nil)
+		r := authorizetest.PostRequest("/oauth2/authorize", nil)
 		r.Method, r.URL.RawQuery = http.MethodGet, query
-		response := servertest.NewBrowser(t, server).Send(r)
+		response := authorizetest.NewBrowser(t, server).Send(r)
 		location := response.Header.Get("Location")
 		sent := slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(location, prefix) })
 		switch {
 		case response.StatusCode == http.StatusFound && sent && !strings.ContainsAny(location, "\r\n"):
 		case response.StatusCode == http.StatusOK && location == "" && strings.Contains(query, "form_post"):
-			page := servertest.Body(t, response)
+			page := authorizetest.Body(t, response)
 			if !slices.ContainsFunc(posts, func(post string) bool { return strings.Contains(page, post) }) || strings.Count(page, "<script") != 1 {
 				t.Errorf("page %s", page)
 			}
@@ -49,18 +49,18 @@ func FuzzAuthorize(f *testing.F) {
 
 // FuzzToken sends any form. Whatever it is, the answer is JSON, and an error.
 func FuzzToken(f *testing.F) {
-	f.Add(servertest.CodeForm("x", nil).Encode(), "Basic Y29uZmlkZW50aWFsOng=")
+	f.Add(authorizetest.CodeForm("x", nil).Encode(), "Basic Y29uZmlkZW50aWFsOng=")
 	f.Add("grant_type=client_credentials&client_id=service&client_secret=x", "")
 	f.Add("%zz;&grant_type", "Bearer x")
-	server := servertest.New(f, nil)
+	server := authorizetest.New(f, nil)
 	f.Fuzz(func(t *testing.T, form, authorization string) {
-		r := servertest.PostRequest("/oauth2/token", nil)
+		r := authorizetest.PostRequest("/oauth2/token", nil)
 		r.Body = io.NopCloser(strings.NewReader(form))
 		if authorization != "" {
 			r.Header["Authorization"] = []string{authorization}
 		}
-		response := servertest.NewBrowser(t, server).Send(r)
-		if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error == "" || response.StatusCode < 400 || response.StatusCode >= 500 {
+		response := authorizetest.NewBrowser(t, server).Send(r)
+		if got := authorizetest.Decode[authorizetest.TokenResponse](t, response); got.Error == "" || response.StatusCode < 400 || response.StatusCode >= 500 {
 			t.Errorf("status %d, %+v", response.StatusCode, got)
 		}
 	})
@@ -69,9 +69,9 @@ func FuzzToken(f *testing.F) {
 // FuzzRefreshToken tries texts that are not the token: none gives anything, none
 // fails here, and none of them ends the family that it may resemble.
 func FuzzRefreshToken(f *testing.F) {
-	server := servertest.New(f, servertest.Refreshing)
-	b := servertest.NewBrowser(f, server)
-	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	server := authorizetest.New(f, authorizetest.Refreshing)
+	b := authorizetest.NewBrowser(f, server)
+	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 	for _, seed := range []string{"", token[:63], token + "A", token + "\n", token[:16], token[:22] + token[20:], "....", "é"} {
 		f.Add(seed)
 	}
@@ -79,9 +79,9 @@ func FuzzRefreshToken(f *testing.F) {
 		if text == token {
 			t.Skip("the token itself")
 		}
-		r := servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.RefreshForm(text, nil))
-		servertest.WantStatus(t, r, http.StatusBadRequest, text)
-		if r := servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.RefreshForm(token, url.Values{"scope": {"none"}})); servertest.Decode[servertest.TokenResponse](t, r).Error != "invalid_scope" {
+		r := authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.RefreshForm(text, nil))
+		authorizetest.WantStatus(t, r, http.StatusBadRequest, text)
+		if r := authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.RefreshForm(token, url.Values{"scope": {"none"}})); authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "invalid_scope" {
 			t.Errorf("%q ended the family", text)
 		}
 	})
@@ -89,8 +89,8 @@ func FuzzRefreshToken(f *testing.F) {
 
 // FuzzAssertion tries assertions that nobody signed.
 func FuzzAssertion(f *testing.F) {
-	server := servertest.NewBackend(f, nil)
-	good := servertest.Assertion(f, jose.ES384, nil, nil)
+	server := authorizetest.NewBackend(f, nil)
+	good := authorizetest.Assertion(f, jose.ES384, nil, nil)
 	for _, seed := range []string{"", "..", "e30.e30.", good[:len(good)-1], good[4:], "eyJhbGciOiJub25lIn0." + good, `{"payload":"","signatures":[]}`} {
 		f.Add(seed)
 	}
@@ -98,7 +98,7 @@ func FuzzAssertion(f *testing.F) {
 		if text == good {
 			t.Skip("the assertion itself")
 		}
-		r := servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.AssertionForm(text, nil))
+		r := authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.AssertionForm(text, nil))
 		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%q: %d", text, r.StatusCode)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -38,28 +38,28 @@ type offClock struct {
 func (c offClock) Now() time.Time { return c.Shared.Now().Add(c.by) }
 
 // endingsElsewhere are what the first gateway does to the grants of alice to app.
-var endingsElsewhere = map[string]func(*testing.T, *gateways, servertest.TokenResponse){
-	"a refresh token is revoked": func(t *testing.T, g *gateways, given servertest.TokenResponse) {
-		servertest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.Refresh}})
+var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.TokenResponse){
+	"a refresh token is revoked": func(t *testing.T, g *gateways, given authorizetest.TokenResponse) {
+		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.Refresh}})
 	},
-	"the person signs out": func(t *testing.T, g *gateways, _ servertest.TokenResponse) {
+	"the person signs out": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		if n, err := g.servers[0].EndSessions(t.Context(), "alice"); n != 1 || err != nil {
 			t.Error(n, err)
 		}
 	},
-	"all grants of the person end": func(t *testing.T, g *gateways, _ servertest.TokenResponse) {
+	"all grants of the person end": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		if _, err := g.servers[0].RevokeGrants(t.Context(), "alice", ""); err != nil {
 			t.Error(err)
 		}
 	},
-	"all grants to the client end": func(t *testing.T, g *gateways, _ servertest.TokenResponse) {
+	"all grants to the client end": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		if _, err := g.servers[0].RevokeGrants(t.Context(), "", "app"); err != nil {
 			t.Error(err)
 		}
 	},
-	"all grants to the client are to end, and the gateway dies over it": func(t *testing.T, g *gateways, _ servertest.TokenResponse) {
+	"all grants to the client are to end, and the gateway dies over it": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		r := revocation.New(g.handles[0], g.handles[0], slog.New(slog.DiscardHandler))
-		servertest.Equal(t, r.CutOff(t.Context(), revocation.RareCutoff, revocation.ClientCutoff("app")), nil)
+		authorizetest.Equal(t, r.CutOff(t.Context(), revocation.RareCutoff, revocation.ClientCutoff("app")), nil)
 	},
 }
 
@@ -73,16 +73,16 @@ func TestLateGatewayGivesNothing(t *testing.T) {
 				g := newGateways(t, 1, nil)
 				behind := startGateway(t, late{g.shared.Gateway()}, nil)
 				synctest.Wait()
-				b := servertest.NewBrowser(t, g)
+				b := authorizetest.NewBrowser(t, g)
 				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
 				code := b.CodeOfSession(url.Values{"scope": {"openid online_access"}})
 				end(t, g, given)
 				b.Server = behind
-				servertest.Equal(t, b.Refresh(given.Refresh, nil).AccessToken, "", "a refresh token was accepted")
-				if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.AccessToken != "" && name != "a refresh token is revoked" {
+				authorizetest.Equal(t, b.Refresh(given.Refresh, nil).AccessToken, "", "a refresh token was accepted")
+				if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.AccessToken != "" && name != "a refresh token is revoked" {
 					t.Error("a code was accepted")
 				}
-				if again := servertest.NewBrowser(t, behind).Tokens(nil); !servertest.NewBrowser(t, g).TokenWorks(again.AccessToken) {
+				if again := authorizetest.NewBrowser(t, behind).Tokens(nil); !authorizetest.NewBrowser(t, g).TokenWorks(again.AccessToken) {
 					t.Error("a token is void that was given afterwards")
 				}
 			})
@@ -98,7 +98,7 @@ func TestEndingReachesAllGateways(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 3, nil)
-				b := servertest.NewBrowser(t, g)
+				b := authorizetest.NewBrowser(t, g)
 				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
 					if !b.TokenWorks(given.AccessToken) {
@@ -108,9 +108,9 @@ func TestEndingReachesAllGateways(t *testing.T) {
 				end(t, g, given)
 				synctest.Wait()
 				for range g.servers {
-					servertest.CheckDead(b, given.Refresh, given.AccessToken)
+					authorizetest.CheckDead(b, given.Refresh, given.AccessToken)
 				}
-				again := servertest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
+				again := authorizetest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
 					if !b.TokenWorks(again.AccessToken) {
 						t.Error("what was given afterwards is void")
@@ -129,16 +129,16 @@ func TestGatewaysReadClockDifferently(t *testing.T) {
 			g := newGateways(t, 0, nil)
 			gives, ends := startGateway(t, offClock{g.shared.Gateway(), by}, nil), startGateway(t, offClock{g.shared.Gateway(), -by}, nil)
 			synctest.Wait()
-			b := servertest.NewBrowser(t, gives)
-			before := b.Tokens(servertest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, gives)
+			before := b.Tokens(authorizetest.OfflineAccess(nil))
 			if _, err := ends.RevokeGrants(t.Context(), "alice", ""); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			servertest.CheckDead(b, before.Refresh, before.AccessToken)
+			authorizetest.CheckDead(b, before.Refresh, before.AccessToken)
 			for _, s := range []*authorize.Server{gives, ends} {
-				again := servertest.NewBrowser(t, s)
-				after := again.Tokens(servertest.OfflineAccess(nil))
+				again := authorizetest.NewBrowser(t, s)
+				after := again.Tokens(authorizetest.OfflineAccess(nil))
 				synctest.Wait()
 				for _, again.Server = range []*authorize.Server{gives, ends} {
 					if !again.TokenWorks(after.AccessToken) {
@@ -158,8 +158,8 @@ func TestGatewayClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 3, nil)
-		b := servertest.NewBrowser(t, g)
-		given := b.Tokens(servertest.OfflineAccess(nil))
+		b := authorizetest.NewBrowser(t, g)
+		given := b.Tokens(authorizetest.OfflineAccess(nil))
 		lost := b.Refresh(given.Refresh, nil)
 		time.Sleep(10 * time.Minute) // what a gateway sees whose clock is ahead
 		g.shared.SetSkew(-10 * time.Minute)
@@ -170,8 +170,8 @@ func TestGatewayClockIsAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		servertest.CheckDead(b, lost.Refresh, lost.AccessToken)
-		if again := servertest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
+		authorizetest.CheckDead(b, lost.Refresh, lost.AccessToken)
+		if again := authorizetest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
 			t.Error("a token is void that was given after the cutoff")
 		}
 	})
@@ -187,16 +187,16 @@ func TestGatewaysAmidAChange(t *testing.T) {
 		after := startGateway(t, g.shared.Gateway(), func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
 		synctest.Wait()
 
-		b := servertest.NewBrowser(t, before)
-		old := b.Tokens(servertest.OfflineAccess(nil))
+		b := authorizetest.NewBrowser(t, before)
+		old := b.Tokens(authorizetest.OfflineAccess(nil))
 		b.Server = after
 		if b.SignedIn() || b.TokenWorks(old.AccessToken) {
 			t.Error("what was given by the old password counts")
 		}
 
-		b = servertest.NewBrowser(t, after)
-		r := b.SignIn(servertest.Request(servertest.OfflineAccess(nil)), "alice", "new")
-		form := servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil)
+		b = authorizetest.NewBrowser(t, after)
+		r := b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), "alice", "new")
+		form := authorizetest.CodeForm(authorizetest.Location(t, r).Query().Get("code"), nil)
 		b.Server = before
 		if got := b.RequestTokens(form); got.AccessToken != "" || b.SignedIn() {
 			t.Errorf("a gateway that does not know the new password: %+v", got)

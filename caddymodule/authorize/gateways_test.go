@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
@@ -57,8 +57,8 @@ func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) 
 	done := make(chan struct{})
 	go func() { defer close(done); copied.Run(ctx) }()
 	t.Cleanup(func() { end(); <-done })
-	return servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	return authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		if change != nil {
 			change(c)
 		}
@@ -92,12 +92,12 @@ func TestGatewaysRace(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 3, withoutGrace)
-				b := servertest.NewBrowser(t, g)
+				b := authorizetest.NewBrowser(t, g)
 				request := tt.prepare(b, nil)
 				var won atomic.Int64
 				var all sync.WaitGroup
 				for range 50 {
-					other := servertest.NewBrowser(t, g)
+					other := authorizetest.NewBrowser(t, g)
 					other.Cookies = maps.Clone(b.Cookies)
 					all.Go(func() {
 						if tt.good(other.Send(request())) {
@@ -116,25 +116,25 @@ func TestGatewaysRace(t *testing.T) {
 // Reuse of a code or a refresh token at one gateway ends the grant at all.
 func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 	t.Parallel()
-	for name, reuse := range map[string]func(b *servertest.Browser, code, refresh string){
-		"of the code":          func(b *servertest.Browser, code, _ string) { b.RequestTokens(servertest.CodeForm(code, nil)) },
-		"of the refresh token": func(b *servertest.Browser, _, refresh string) { b.Refresh(refresh, nil) },
+	for name, reuse := range map[string]func(b *authorizetest.Browser, code, refresh string){
+		"of the code":          func(b *authorizetest.Browser, code, _ string) { b.RequestTokens(authorizetest.CodeForm(code, nil)) },
+		"of the refresh token": func(b *authorizetest.Browser, _, refresh string) { b.Refresh(refresh, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 3, withoutGrace)
-				b := servertest.NewBrowser(t, g)
-				code := b.Code(servertest.OfflineAccess(nil))
-				first := b.RequestTokens(servertest.CodeForm(code, nil))
+				b := authorizetest.NewBrowser(t, g)
+				code := b.Code(authorizetest.OfflineAccess(nil))
+				first := b.RequestTokens(authorizetest.CodeForm(code, nil))
 				second := b.Refresh(first.Refresh, nil)
 				if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
 					t.Fatal("nothing was given")
 				}
-				reuse(servertest.NewBrowser(t, g), code, first.Refresh)
+				reuse(authorizetest.NewBrowser(t, g), code, first.Refresh)
 				synctest.Wait()
 				for range g.servers {
-					servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+					authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 				}
 			})
 		})
@@ -145,7 +145,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/evidence/replicas.md")
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	check := func(t *testing.T, name string, trips int) {
 		if row := fmt.Sprintf("| %s | %d |", name, trips); !strings.Contains(string(text), row) {
 			t.Errorf("docs/evidence/replicas.md does not have the row\n%s", row)
@@ -159,7 +159,7 @@ func TestRoundTrips(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 1, everything)
-				b := servertest.NewBrowser(t, g)
+				b := authorizetest.NewBrowser(t, g)
 				request := tt.prepare(b, nil)
 				check(t, tt.row, g.roundTrips(func() { b.Send(request()) }))
 			})
@@ -167,7 +167,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 1, everything)
-		b := servertest.NewBrowser(t, g)
+		b := authorizetest.NewBrowser(t, g)
 		asked := accessToken(b, b.Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken)
 		check(t, "what the guard asks of an access token", g.roundTrips(guarding(t, g.servers[0], asked)))
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -18,21 +18,21 @@ import (
 type entries struct{ alice, app oauth2.Generation }
 
 func (of entries) server(t *testing.T, s store.Store, consent string) *authorize.Server {
-	return servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	return authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Store, c.Durable = s, s
 		c.Users[0].Generation, c.Clients[0].Consent = of.alice, consent
 		for i := range c.Clients {
 			c.Clients[i].Generation = of.app
 		}
-		servertest.ResourceServer(c)
+		authorizetest.ResourceServer(c)
 	})
 }
 
 // active reports whether the guard, or another resource server, takes an access token.
-func active(b *servertest.Browser, access string) bool {
-	asked := servertest.AskAboutToken(b, "/oauth2/introspect", access, "fhir-server", "rs")
-	return servertest.Decode[map[string]any](b.T, asked)["active"] == true
+func active(b *authorizetest.Browser, access string) bool {
+	asked := authorizetest.AskAboutToken(b, "/oauth2/introspect", access, "fhir-server", "rs")
+	return authorizetest.Decode[map[string]any](b.T, asked)["active"] == true
 }
 
 // What a person or client was given, at whatever gateway, is none of who has the name later, while one that moves between
@@ -55,24 +55,24 @@ func TestGenerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := store.NewMemory(1000, 0)
-			asked := servertest.Request(servertest.OfflineAccess(nil))
-			b := servertest.NewBrowser(t, tt.before.server(t, s, client.ConsentRequired))
+			asked := authorizetest.Request(authorizetest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, tt.before.server(t, s, client.ConsentRequired))
 			given := b.Redeem(b.Allow(b.SignIn(asked, "alice", "right"), "*"))
-			code := servertest.CodeForm(servertest.Location(t, b.Authorize(asked)).Query().Get("code"), nil)
+			code := authorizetest.CodeForm(authorizetest.Location(t, b.Authorize(asked)).Query().Get("code"), nil)
 			own := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}, "scope": {"system/*.rs"}})
-			app, _ := servertest.EnrolApp(b)
+			app, _ := authorizetest.EnrolApp(b)
 
 			b.Server = tt.after.server(t, s, client.ConsentRequired)
 			got := kept{
 				session: b.Get("/oauth2/account").StatusCode == http.StatusOK, access: b.TokenWorks(given.AccessToken),
 				own: active(b, own.AccessToken),
 			}
-			r := servertest.NewBrowser(t, b.Server).SignIn(asked, "alice", "right")
+			r := authorizetest.NewBrowser(t, b.Server).SignIn(asked, "alice", "right")
 			if got.factor = strings.Contains(r.Header.Get("Location"), "factor="); got.factor {
-				again := servertest.NewBrowser(t, b.Server)
-				r = again.SendOTP(again.OpenSecondFactor(again.SignIn(asked, "alice", "right")), servertest.OTP(app, time.Now()))
+				again := authorizetest.NewBrowser(t, b.Server)
+				r = again.SendOTP(again.OpenSecondFactor(again.SignIn(asked, "alice", "right")), authorizetest.OTP(app, time.Now()))
 			}
-			got.consent = servertest.Location(t, r).Query().Has("code")
+			got.consent = authorizetest.Location(t, r).Query().Has("code")
 			b.Server = tt.after.server(t, s, "") // whatever is consented
 			refreshed := b.Refresh(given.Refresh, nil)
 			got.grants = b.TokenWorks(refreshed.AccessToken)
@@ -90,9 +90,9 @@ func TestGenerations(t *testing.T) {
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)
-	b := servertest.NewBrowser(t, entries{alice: 2}.server(t, s, ""))
-	servertest.SignInToAccount(b, "alice", "right")
-	servertest.EnrolApp(b)
-	b = servertest.NewBrowser(t, entries{alice: 1}.server(t, s, ""))
-	servertest.WantError(t, servertest.Location(t, b.SignIn(servertest.Request(nil), "alice", "right")), "temporarily_unavailable")
+	b := authorizetest.NewBrowser(t, entries{alice: 2}.server(t, s, ""))
+	authorizetest.SignInToAccount(b, "alice", "right")
+	authorizetest.EnrolApp(b)
+	b = authorizetest.NewBrowser(t, entries{alice: 1}.server(t, s, ""))
+	authorizetest.WantError(t, authorizetest.Location(t, b.SignIn(authorizetest.Request(nil), "alice", "right")), "temporarily_unavailable")
 }

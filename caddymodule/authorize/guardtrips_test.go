@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // accessToken is what the guard asks about a token.
-func accessToken(b *servertest.Browser, raw string) tokenclaim.AccessToken {
+func accessToken(b *authorizetest.Browser, raw string) tokenclaim.AccessToken {
 	claims := b.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	return tokenclaim.AccessToken{
@@ -29,25 +29,25 @@ func accessToken(b *servertest.Browser, raw string) tokenclaim.AccessToken {
 // neither do introspection and userinfo.
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	r, gateway := servertest.Replicated(t)
+	p := providertest.Start(t)
+	r, gateway := authorizetest.Replicated(t)
 	const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
-	server := servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	server := authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
 		c.Store, c.Durable = r, r
-		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+		c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
 	})
-	b := servertest.NewBrowser(t, server)
+	b := authorizetest.NewBrowser(t, server)
 	service := b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	tokens := map[string]string{
 		"a local user":           b.Tokens(url.Values{"scope": {"openid user/*.rs"}}).AccessToken,
-		"one of a session":       servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken,
-		"a service":              servertest.Decode[servertest.TokenResponse](t, service).AccessToken,
-		"a person of a provider": servertest.FederatedTokens(servertest.NewBrowser(t, server), nil).AccessToken,
+		"one of a session":       authorizetest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken,
+		"a service":              authorizetest.Decode[authorizetest.TokenResponse](t, service).AccessToken,
+		"a person of a provider": authorizetest.FederatedTokens(authorizetest.NewBrowser(t, server), nil).AccessToken,
 	}
 	for name, raw := range tokens {
-		introspection := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {raw}})
+		introspection := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {raw}})
 		introspection.SetBasicAuth("fhir-server", strongSecret)
 		userinfo := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		userinfo.Header.Set("Authorization", "Bearer "+raw)
@@ -70,7 +70,7 @@ func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessTok
 
 func checkQuiet(t *testing.T, g *storetest.Gateway, what string, do func()) {
 	t.Helper()
-	if before := g.RoundTrips(); !servertest.Quiet(g, do) {
+	if before := g.RoundTrips(); !authorizetest.Quiet(g, do) {
 		t.Errorf("%s takes round trips: %d so far", what, g.RoundTrips()-before)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -34,19 +34,19 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		request_uri username password factor code decision grant_type code_verifier refresh_token client_secret client_assertion
 		client_assertion_type token token_type_hint post_logout_redirect_uri logout_token error error_description iss`)
 	bases := map[string]url.Values{
-		"/oauth2/authorize": servertest.Request(nil), "/oauth2/token": servertest.CodeForm("code", nil), "/oauth2/par": servertest.Request(nil),
+		"/oauth2/authorize": authorizetest.Request(nil), "/oauth2/token": authorizetest.CodeForm("code", nil), "/oauth2/par": authorizetest.Request(nil),
 		"/oauth2/revoke": {"client_id": {"app"}, "token": {"t"}}, "/oauth2/introspect": {"client_id": {"service"}, "client_secret": {"hush"}, "token": {"t"}},
 		"/oauth2/login": {}, "/oauth2/login/hospital": {}, "/oauth2/callback/hospital": {}, "/oauth2/consent": {}, "/oauth2/select_account": {},
 		"/oauth2/logout": {}, "/oauth2/logout/hospital": {}, "/oauth2/userinfo": {}, "/oauth2/backchannel_logout/hospital": {},
 	}
 	var log bytes.Buffer
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Users[1].TOTPSecret = totp.NewSecret()
 		c.Lockout.Off = true
 	}))
-	b.Answer(servertest.Request(nil))
+	b.Answer(authorizetest.Request(nil))
 	check := func(what string) {
 		t.Helper()
 		if text := sentRedirectURI.ReplaceAllString(log.String(), ""); strings.Contains(text, marked) || strings.Contains(text, "%zq") {
@@ -71,16 +71,16 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		}
 	}
 	for _, user := range []string{marked, "alice", "bob", marked + "@hospital.example"} {
-		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), user, marked)
+		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), user, marked)
 		check("sign-in of " + user)
 	}
-	to := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other").Header.Get("Location")
+	to := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other").Header.Get("Location")
 	_, factor, _ := strings.Cut(to, "factor=")
 	b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {marked}})
 	check("second factor")
 	for _, header := range []string{"Basic " + marked, "Bearer " + marked, marked, "Basic TUFSS0VEOk1BUktFRA=="} {
 		for path := range bases {
-			r := servertest.PostRequest(path, url.Values{"token": {marked}, "grant_type": {marked}})
+			r := authorizetest.PostRequest(path, url.Values{"token": {marked}, "grant_type": {marked}})
 			r.Header.Set("Authorization", header)
 			r.Header.Set("User-Agent", marked)
 			r.Header.Set("Origin", "https://"+marked)
@@ -95,57 +95,57 @@ func TestNothingTypedIsLogged(t *testing.T) {
 func TestNothingSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "SECRET-by-which-the-log-is-searched"
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	var log bytes.Buffer
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		idp.KeepUpstreamToken = true
 		c.Users[0].PasswordHash = marked + "password"
 		c.Clients[4].Secret = marked + "client"
-		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback}
+		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.Callback}
 	}))
-	q := servertest.Request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
+	q := authorizetest.Request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
 	secrets := []string{marked}
-	var tokens servertest.TokenResponse
+	var tokens authorizetest.TokenResponse
 	for range 2 {
-		answer := servertest.Location(t, b.SignIn(q, "alice", marked+"password"))
+		answer := authorizetest.Location(t, b.SignIn(q, "alice", marked+"password"))
 		code := answer.Query().Get("code")
 		for range 2 { // the second time, what the first gave is revoked
-			got := b.RequestTokens(servertest.CodeForm(code, nil))
+			got := b.RequestTokens(authorizetest.CodeForm(code, nil))
 			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
 			tokens.IDToken = max(tokens.IDToken, got.IDToken)
 		}
-		fragment, _ := url.ParseQuery(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
+		fragment, _ := url.ParseQuery(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
 		secrets = append(secrets, fragment.Get("access_token"), fragment.Get("id_token"))
 		b.Post("/oauth2/revoke", url.Values{"token": {fragment.Get("access_token")}, "client_id": {"app"}})
 		b.Post("/oauth2/revoke", url.Values{"token": {marked}, "client_id": {"app"}, "client_secret": {marked}})
 		b.Post("/oauth2/introspect", url.Values{"token": {marked}, "client_id": {"service"}, "client_secret": {marked + "client"}})
 		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked + "client"}})
 		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked}})
-		b.Post("/oauth2/token", servertest.CodeForm(marked, url.Values{"code_verifier": {marked}}))
-		b.SignIn(servertest.Request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
-		b.Authorize(servertest.Request(url.Values{"state": {marked}, "scope": {"other"}}))
+		b.Post("/oauth2/token", authorizetest.CodeForm(marked, url.Values{"code_verifier": {marked}}))
+		b.SignIn(authorizetest.Request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
+		b.Authorize(authorizetest.Request(url.Values{"state": {marked}, "scope": {"other"}}))
 		b.Get("/oauth2/callback/hospital?code=" + marked + "&state=" + marked)
 		b.Get("/oauth2/login?request=" + marked)
 		b.Get("/oauth2/logout?id_token_hint=" + marked)
 		r := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		r.Header.Set("Authorization", "Bearer "+marked)
 		b.Send(r)
-		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(servertest.Callback) + "&state=" + marked)
-		secrets = append(secrets, servertest.Federate(b, url.Values{"state": {marked}}).Query().Get("code"))
-		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		servertest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
-		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
+		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(authorizetest.Callback) + "&state=" + marked)
+		secrets = append(secrets, authorizetest.Federate(b, url.Values{"state": {marked}}).Query().Get("code"))
+		p.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		authorizetest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
 		})
-		servertest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
-		p.Fail(authorizetest.Token, nil)
+		authorizetest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(providertest.Token, nil)
 		for _, value := range b.Cookies {
 			secrets = append(secrets, value)
 		}
 	}
-	for _, r := range p.Requests(authorizetest.Token) {
+	for _, r := range p.Requests(providertest.Token) {
 		secrets = append(secrets, r.Form.Get("code"), r.Form.Get("code_verifier"))
 	}
 	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
@@ -163,11 +163,11 @@ func TestNothingSecretIsLogged(t *testing.T) {
 func TestEventsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 	for name, do := range map[string]func(){
-		"token":         func() { b.Post("/oauth2/token", servertest.CodeForm("x", nil)) },
+		"token":         func() { b.Post("/oauth2/token", authorizetest.CodeForm("x", nil)) },
 		"revocation":    func() { b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
-		"authorization": func() { b.Authorize(servertest.Request(url.Values{"scope": {"other"}})) },
+		"authorization": func() { b.Authorize(authorizetest.Request(url.Values{"scope": {"other"}})) },
 		"page":          func() { b.Authorize(url.Values{}) },
 		"userinfo":      func() { b.Get("/oauth2/userinfo") },
 		"wrong method":  func() { b.Get("/oauth2/token") },

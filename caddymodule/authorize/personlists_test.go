@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
@@ -64,7 +64,7 @@ var onePersonOperations = []onePerson{
 
 // withConsent has the client app ask for consent.
 func withConsent(c *authorize.Config) {
-	servertest.Refreshing(c)
+	authorizetest.Refreshing(c)
 	c.Clients[0].Consent = "required"
 }
 
@@ -90,15 +90,15 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 // nothing of bob's.
 func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*authorize.Server)) {
 	t.Helper()
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		withConsent(c)
 		c.Store, c.Durable = s, s
 	})
-	var browsers []*servertest.Browser
-	var tokens []servertest.TokenResponse
+	var browsers []*authorizetest.Browser
+	var tokens []authorizetest.TokenResponse
 	for user, password := range map[string]string{"alice": "right", "bob": "other"} {
-		b := servertest.NewBrowser(t, server)
-		got := b.Redeem(b.Allow(b.SignIn(servertest.Request(servertest.OfflineAccess(nil)), user, password), "*"))
+		b := authorizetest.NewBrowser(t, server)
+		got := b.Redeem(b.Allow(b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), user, password), "*"))
 		if got.Refresh == "" {
 			t.Fatalf("%s got no refresh token: %+v", user, got)
 		}
@@ -109,11 +109,11 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 		browsers, tokens = append(browsers, b), append(tokens, got)
 	}
 	prepare(server)
-	servertest.NoError(t, op.do(t.Context(), server))
+	authorizetest.NoError(t, op.do(t.Context(), server))
 	// The client app would have to ask for consent again.
-	signedIn := func(b *servertest.Browser) bool {
-		r := b.Authorize(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
-		return servertest.Location(t, r).Query().Get("code") != ""
+	signedIn := func(b *authorizetest.Browser) bool {
+		r := b.Authorize(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
+		return authorizetest.Location(t, r).Query().Get("code") != ""
 	}
 	if signedIn(browsers[0]) == op.session || !signedIn(browsers[1]) {
 		t.Errorf("alice is signed in: %v, bob: %v", signedIn(browsers[0]), signedIn(browsers[1]))
@@ -136,12 +136,12 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 			}
 			return nil
 		})
-		server := servertest.New(t, func(c *authorize.Config) { c.Store, c.Durable = s, s })
-		b := servertest.NewBrowser(t, server)
-		b.Answer(servertest.Request(nil))
+		server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = s, s })
+		b := authorizetest.NewBrowser(t, server)
+		b.Answer(authorizetest.Request(nil))
 		for range 2 {
 			time.Sleep(7 * time.Hour)
-			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
 		}
 		time.Sleep(7 * time.Hour)
 		if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || b.SignedIn() {
@@ -153,17 +153,17 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 // What a provider says of one subject ends that person's sessions, without a look at others.
 func TestProviderEndsByLists(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	s := storetest.NewIntercepted(func(method, prefix string) error {
 		if method == "List" && strings.HasPrefix(prefix, "session") {
 			return errListed
 		}
 		return nil
 	})
-	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Durable = s, s })
-	b := servertest.NewBrowser(t, server)
-	servertest.Federate(b, nil)
-	if r := servertest.NotifyBackchannelLogout(t, server, p.LogoutToken()); r.StatusCode != http.StatusOK || b.SignedIn() {
+	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Durable = s, s })
+	b := authorizetest.NewBrowser(t, server)
+	authorizetest.Federate(b, nil)
+	if r := authorizetest.NotifyBackchannelLogout(t, server, p.LogoutToken()); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("%d, signed in: %v", r.StatusCode, b.SignedIn())
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -16,30 +16,30 @@ import (
 func TestLaterRecord(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		withoutGrace(c)
-		servertest.Refreshing(c)
+		authorizetest.Refreshing(c)
 		c.Store, c.Durable = s, s
 	}))
-	refresh := b.Redeem(b.Answer(servertest.Request(servertest.OfflineAccess(nil)))).Refresh
+	refresh := b.Redeem(b.Answer(authorizetest.Request(authorizetest.OfflineAccess(nil)))).Refresh
 	code := b.CodeOfSession(nil)
-	handle := servertest.Decode[map[string]any](t, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"app": {"launched"}})))["launch"].(string)
+	handle := authorizetest.Decode[map[string]any](t, b.Post("/oauth2/launch", authorizetest.LaunchForm(url.Values{"app": {"launched"}})))["launch"].(string)
 	for _, kind := range []string{"code", "refresh", "session", "launch"} {
 		keys, err := s.List(t.Context(), kind+":")
 		if err != nil || len(keys) == 0 {
 			t.Fatalf("%s: %q, %v", kind, keys, err)
 		}
 		for _, key := range keys {
-			servertest.NoError(t, store.Alter(t.Context(), s, key, store.Forever, func(read []byte) ([]byte, error) {
+			authorizetest.NoError(t, store.Alter(t.Context(), s, key, store.Forever, func(read []byte) ([]byte, error) {
 				return bytes.Replace(read, []byte(`{"v":1`), []byte(`{"v":2`), 1), nil
 			}))
 		}
 	}
-	launched := servertest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid"}, "launch": {handle}})
+	launched := authorizetest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid"}, "launch": {handle}})
 	for name, answer := range map[string]*http.Response{
-		"a code":          b.Post("/oauth2/token", servertest.CodeForm(code, nil)),
-		"a refresh token": b.Post("/oauth2/token", servertest.RefreshForm(refresh, nil)),
-		"a session":       b.Authorize(servertest.Request(nil)),
+		"a code":          b.Post("/oauth2/token", authorizetest.CodeForm(code, nil)),
+		"a refresh token": b.Post("/oauth2/token", authorizetest.RefreshForm(refresh, nil)),
+		"a session":       b.Authorize(authorizetest.Request(nil)),
 		"a launch":        b.Authorize(launched),
 	} {
 		if !isFailure("", answer) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // request is one to an endpoint, at a server with [everything] on.
@@ -17,7 +17,7 @@ type request struct {
 	name string
 
 	// prepare leads to the request, which can be sent more than once.
-	prepare func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request
+	prepare func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request
 	expected
 }
 
@@ -30,217 +30,217 @@ type expected struct {
 	once   bool                      // of many that are the same, one succeeds
 }
 
-var ok, toApp = hasStatus(http.StatusOK), leadsTo(servertest.Callback + "?code=")
+var ok, toApp = hasStatus(http.StatusOK), leadsTo(authorizetest.Callback + "?code=")
 
 // requests are those to all endpoints.
 var requests = []request{
-	{"token: a code for all tokens", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil))
+	{"token: a code for all tokens", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.CodeForm(b.Code(authorizetest.OfflineAccess(nil)), nil))
 	}, expected{good: ok, stays: "families", during: unavailable, row: "a code exchanged, with a refresh token", once: true}},
-	{"token: a code", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.CodeForm(b.Code(nil), nil))
+	{"token: a code", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.CodeForm(b.Code(nil), nil))
 	}, expected{good: ok, stays: "families", row: "a code exchanged"}},
-	{"token: a code of a client that requires consent", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		q := servertest.Request(url.Values{"client_id": {"careful"}, "scope": {"openid offline_access"}})
+	{"token: a code of a client that requires consent", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		q := authorizetest.Request(url.Values{"client_id": {"careful"}, "scope": {"openid offline_access"}})
 		code := b.Allow(b.SignIn(q, "alice", "right"), "*").Query().Get("code")
-		return posting("/oauth2/token", servertest.CodeForm(code, url.Values{"client_id": {"careful"}}))
+		return posting("/oauth2/token", authorizetest.CodeForm(code, url.Values{"client_id": {"careful"}}))
 	}, expected{good: ok, stays: "families", row: "a code exchanged, of a client that requires consent"}},
-	{"token: a code for tokens that end with the session", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.CodeForm(b.Code(url.Values{"scope": {"openid online_access"}}), nil))
+	{"token: a code for tokens that end with the session", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.CodeForm(b.Code(url.Values{"scope": {"openid online_access"}}), nil))
 	}, expected{good: ok, stays: "families"}},
-	{"token: a code of somebody who came by a provider", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.CodeForm(servertest.Federate(b, servertest.OfflineAccess(nil)).Query().Get("code"), nil))
+	{"token: a code of somebody who came by a provider", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.CodeForm(authorizetest.Federate(b, authorizetest.OfflineAccess(nil)).Query().Get("code"), nil))
 	}, expected{good: ok, stays: "session sessions upstream-sessions session-client apps account kept-account person families upstream upstream-due upstream-of"}},
-	{"token: a code, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"token: a code, by an assertion", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
-		return posting("/oauth2/token", asserted(b.T, servertest.CodeForm(code, nil)))
+		return posting("/oauth2/token", asserted(b.T, authorizetest.CodeForm(code, nil)))
 	}, expected{good: ok, stays: "families"}},
-	{"token: a refresh token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil))
+	{"token: a refresh token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.RefreshForm(b.Tokens(authorizetest.OfflineAccess(nil)).Refresh, nil))
 	}, expected{good: ok, during: unavailable, row: "a refresh", once: true}},
-	{"token: a refresh token that ends with the session", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.RefreshForm(b.Tokens(url.Values{"scope": {"openid online_access"}}).Refresh, nil))
+	{"token: a refresh token that ends with the session", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.RefreshForm(b.Tokens(url.Values{"scope": {"openid online_access"}}).Refresh, nil))
 	}, expected{good: ok, row: "a refresh, `online_access`"}},
-	{"token: a refresh token that ends with the session, without client_id", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"token: a refresh token that ends with the session, without client_id", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		refresh := b.Tokens(url.Values{"scope": {"openid online_access"}}).Refresh
-		return posting("/oauth2/token", servertest.RefreshForm(refresh, url.Values{"client_id": {""}}))
+		return posting("/oauth2/token", authorizetest.RefreshForm(refresh, url.Values{"client_id": {""}}))
 	}, expected{good: ok}},
-	{"token: client credentials", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
+	{"token: client credentials", func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
 		return posting("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	}, expected{good: ok}},
-	{"token: client credentials, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/token", servertest.AssertionForm(servertest.Assertion(b.T, jose.ES256, nil, nil), nil))
+	{"token: client credentials, by an assertion", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(b.T, jose.ES256, nil, nil), nil))
 	}, expected{good: ok, during: unavailable, row: "client credentials, by a key", once: true}},
 
-	{"authorize: code", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		return authorizing(servertest.Request(nil))
+	{"authorize: code", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		return authorizing(authorizetest.Request(nil))
 	}, expected{good: toApp, stays: "session-client apps", during: temporarilyUnavailable, row: "a code in a session"}},
-	{"authorize: code, without openid", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		return authorizing(servertest.Request(url.Values{"scope": {"demo.read"}}))
+	{"authorize: code, without openid", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		return authorizing(authorizetest.Request(url.Values{"scope": {"demo.read"}}))
 	}, expected{good: toApp, stays: "session-client apps"}},
-	{"authorize: token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		return authorizing(servertest.Request(url.Values{"response_type": {"token"}}))
+	{"authorize: token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		return authorizing(authorizetest.Request(url.Values{"response_type": {"token"}}))
 	}, expected{good: leadsTo("access_token="), stays: "session-client apps"}},
-	{"authorize: id_token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		return authorizing(servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
+	{"authorize: id_token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		return authorizing(authorizetest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
 	}, expected{good: leadsTo("id_token="), stays: "session-client apps"}},
-	{"authorize: to the sign-in page", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
-		return authorizing(servertest.Request(nil))
+	{"authorize: to the sign-in page", func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
+		return authorizing(authorizetest.Request(nil))
 	}, expected{good: leadsTo("/oauth2/login?request="), during: goesOn, row: "authorization request, to the sign-in page"}},
-	{"authorize: to the consent page", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		return authorizing(servertest.Request(url.Values{"client_id": {"careful"}}))
+	{"authorize: to the consent page", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		return authorizing(authorizetest.Request(url.Values{"client_id": {"careful"}}))
 	}, expected{good: leadsTo("/oauth2/consent?request=")}},
-	{"authorize: pushed by a public client", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, answer := servertest.Push(b, servertest.Request(nil))
-		return authorizing(servertest.Pushed(answer.RequestURI))
+	{"authorize: pushed by a public client", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, answer := authorizetest.Push(b, authorizetest.Request(nil))
+		return authorizing(authorizetest.Pushed(answer.RequestURI))
 	}, expected{good: toApp, stays: "session-client apps", row: "a code in a session, of a pushed request", once: true}},
-	{"authorize: pushed by a confidential client", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, answer := servertest.Push(b, servertest.KnownPush(nil))
+	{"authorize: pushed by a confidential client", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, answer := authorizetest.Push(b, authorizetest.KnownPush(nil))
 		return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	}, expected{good: leadsTo("code="), stays: "session-client apps", once: true}},
-	{"authorize: pushed, to the sign-in page", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, answer := servertest.Push(b, servertest.KnownPush(nil))
+	{"authorize: pushed, to the sign-in page", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		_, answer := authorizetest.Push(b, authorizetest.KnownPush(nil))
 		return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	}, expected{good: leadsTo("/oauth2/login?request="), stays: "session-client apps", during: unavailable}},
-	{"authorize: pushed, to the account page", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, answer := servertest.Push(b, servertest.KnownPush(url.Values{"prompt": {"select_account"}}))
+	{"authorize: pushed, to the account page", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, answer := authorizetest.Push(b, authorizetest.KnownPush(url.Values{"prompt": {"select_account"}}))
 		return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	}, expected{good: leadsTo("/oauth2/select_account?request="), stays: "session-client apps"}},
 
-	{"authorize: launched", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		launch := servertest.Decode[map[string]any](b.T, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"app": {"launched"}})))["launch"].(string)
-		return authorizing(servertest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid patient/*.rs"}, "launch": {launch}}))
+	{"authorize: launched", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		launch := authorizetest.Decode[map[string]any](b.T, b.Post("/oauth2/launch", authorizetest.LaunchForm(url.Values{"app": {"launched"}})))["launch"].(string)
+		return authorizing(authorizetest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid patient/*.rs"}, "launch": {launch}}))
 	}, expected{good: toApp, stays: "session-client apps", once: true}},
 
-	{"login: the page", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return getting(servertest.Location(b.T, b.Authorize(servertest.Request(nil))).String())
+	{"login: the page", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return getting(authorizetest.Location(b.T, b.Authorize(authorizetest.Request(nil))).String())
 	}, expected{good: ok, during: temporarilyUnavailable, row: "the sign-in page"}},
-	{"login: a password", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
+	{"login: a password", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(nil)))
 		return posting("/oauth2/login", typed(sealed, "alice", "right"))
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps", during: temporarilyUnavailable, row: "a password, with the code"}},
-	{"login: a password again", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
+	{"login: a password again", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}})))
 		return posting("/oauth2/login", typed(sealed, "alice", "right"))
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps"}},
-	{"login: another person's password", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
+	{"login: another person's password", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}})))
 		return posting("/oauth2/login", typed(sealed, "bob", "other"))
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps cutoff ended-sessions"}},
-	{"login: the first of two factors", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
+	{"login: the first of two factors", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(nil)))
 		return posting("/oauth2/login", typed(sealed, "carol", "third"))
 	}, expected{good: leadsTo("/oauth2/login?factor="), stays: "session sessions upstream-sessions session-client apps"}},
-	{"login: the second factor", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
-		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
+	{"login: the second factor", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		factor := b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "carol", "third"))
+		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {authorizetest.CodeNow()}})
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps", during: unavailable}},
-	{"login: the second factor, after an earlier code", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), servertest.OTP(servertest.TOTPSecret, time.Now().Add(-30*time.Second)))
-		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
-		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
+	{"login: the second factor, after an earlier code", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.SendOTP(b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "carol", "third")), authorizetest.OTP(authorizetest.TOTPSecret, time.Now().Add(-30*time.Second)))
+		factor := b.OpenSecondFactor(b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
+		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {authorizetest.CodeNow()}})
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps"}},
-	{"login: away to a provider", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return getting(servertest.Location(b.T, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).String())
+	{"login: away to a provider", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return getting(authorizetest.Location(b.T, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))).String())
 	}, expected{good: leadsTo("state="), stays: "session sessions upstream-sessions session-client apps"}},
-	{"callback", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+	{"callback", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
 	}, expected{good: toApp, stays: "session sessions upstream-sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of", during: temporarilyUnavailable}},
-	{"callback, to the consent page", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+	{"callback, to the consent page", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, url.Values{"client_id": {"careful"}}).Encode())
 	}, expected{good: leadsTo("/oauth2/consent?request="), stays: "session sessions upstream-sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of"}},
 
-	{"consent", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
-		return posting("/oauth2/consent", servertest.Decision(sealed, "allow"))
+	{"consent", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
+		return posting("/oauth2/consent", authorizetest.Decision(sealed, "allow"))
 	}, expected{good: toApp, stays: "consent consents session-client apps", during: unavailable}},
-	{"select account", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"select_account"}})))
-		return posting("/oauth2/select_account", servertest.Decision(sealed, "continue"))
+	{"select account", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"select_account"}})))
+		return posting("/oauth2/select_account", authorizetest.Decision(sealed, "continue"))
 	}, expected{good: toApp, stays: "session-client apps", during: unavailable}},
 
-	{"pushed request of a public client", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/par", servertest.Request(nil))
+	{"pushed request of a public client", func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/par", authorizetest.Request(nil))
 	}, expected{good: hasStatus(http.StatusCreated), row: "a pushed request"}},
-	{"pushed request of a confidential client", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/par", servertest.KnownPush(nil))
+	{"pushed request of a confidential client", func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/par", authorizetest.KnownPush(nil))
 	}, expected{good: hasStatus(http.StatusCreated), during: unavailable}},
-	{"pushed request, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		form := asserted(b.T, servertest.Request(nil))
+	{"pushed request, by an assertion", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		form := asserted(b.T, authorizetest.Request(nil))
 		form.Del("grant_type")
 		return posting("/oauth2/par", form)
 	}, expected{good: hasStatus(http.StatusCreated)}},
 
-	{"revoke: an access token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"revoke: an access token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(nil).AccessToken}})
 	}, expected{good: ok, stays: "token revoked refresh", during: unavailable, row: "an access token revoked"}},
-	{"revoke: a refresh token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(servertest.OfflineAccess(nil)).Refresh}})
+	{"revoke: a refresh token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(authorizetest.OfflineAccess(nil)).Refresh}})
 	}, expected{good: ok, stays: "token revoked refresh", row: "a refresh token revoked"}},
-	{"introspect, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"introspect, by an assertion", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return posting("/oauth2/introspect", asserted(b.T, url.Values{"token": {b.Tokens(nil).AccessToken}}))
 	}, expected{good: ok, during: unavailable}},
 
-	{"logout, by a hint", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+	{"logout, by a hint", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
 		return getting("/oauth2/logout?" + q.Encode())
-	}, expected{good: leadsTo(servertest.AfterLogout), stays: "cutoff", during: unavailable, row: "signing out by `id_token_hint`"}},
-	{"logout, by a hint without a cookie", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	}, expected{good: leadsTo(authorizetest.AfterLogout), stays: "cutoff", during: unavailable, row: "signing out by `id_token_hint`"}},
+	{"logout, by a hint without a cookie", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		hint := b.Tokens(nil).IDToken
 		clear(b.Cookies)
 		return getting("/oauth2/logout?" + url.Values{"id_token_hint": {hint}}.Encode())
 	}, expected{good: ok, stays: "cutoff"}},
-	{"logout, by the page", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Answer(servertest.Request(nil))
-		sealed := servertest.Field(b.T, servertest.Body(b.T, b.Get("/oauth2/logout")), "request")
+	{"logout, by the page", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Answer(authorizetest.Request(nil))
+		sealed := authorizetest.Field(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout")), "request")
 		return posting("/oauth2/logout", url.Values{"request": {sealed}})
 	}, expected{good: ok, stays: "cutoff"}},
-	{"logout, at the provider too", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
-		q := url.Values{"id_token_hint": {servertest.FederatedTokens(b, nil).IDToken}}
+	{"logout, at the provider too", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
+		q := url.Values{"id_token_hint": {authorizetest.FederatedTokens(b, nil).IDToken}}
 		return getting("/oauth2/logout?" + q.Encode())
 	}, expected{good: leadsTo("post_logout_redirect_uri="), stays: "cutoff"}},
-	{"logout, by the provider", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
-		servertest.Federate(b, nil)
+	{"logout, by the provider", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
+		authorizetest.Federate(b, nil)
 		return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
 	}, expected{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // what has ended stays ended
 
-	{"account: an app's end", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.Tokens(servertest.OfflineAccess(nil))
-		sealed := servertest.Field(b.T, servertest.AccountPage(b, ""), "request")
+	{"account: an app's end", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		b.Tokens(authorizetest.OfflineAccess(nil))
+		sealed := authorizetest.Field(b.T, authorizetest.AccountPage(b, ""), "request")
 		return posting("/oauth2/account", url.Values{"request": {sealed}, "action": {"end_app"}, "target": {"app"}})
 	}, expected{good: leadsTo("done=end_app"), stays: "cutoff refresh session-client"}}, // what has ended stays ended
-	{"account: an authenticator app", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		servertest.SignInToAccount(b, "alice", "right")
-		form, _ := servertest.AppForm(b)
+	{"account: an authenticator app", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		authorizetest.SignInToAccount(b, "alice", "right")
+		form, _ := authorizetest.AppForm(b)
 		return posting("/oauth2/account", form)
 	}, expected{good: ok, stays: "lockout"}},
 
-	{"account", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		servertest.SignInToAccount(b, "alice", "right")
+	{"account", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+		authorizetest.SignInToAccount(b, "alice", "right")
 		return getting("/oauth2/account")
 	}, expected{good: ok, during: unavailable}},
 
-	{"userinfo", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"userinfo", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return bearing(b.Tokens(nil).AccessToken, getting("/oauth2/userinfo"))
 	}, expected{good: ok, during: unavailable, row: "userinfo"}},
-	{"introspect, by an access token", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+	{"introspect, by an access token", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		access := b.Tokens(nil).AccessToken
 		return bearing(access, posting("/oauth2/introspect", url.Values{"token": {access}}))
 	}, expected{good: ok, row: "introspection, by an access token"}},
-	{"launch", func(*servertest.Browser, *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/launch", servertest.LaunchForm(nil))
+	{"launch", func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
+		return posting("/oauth2/launch", authorizetest.LaunchForm(nil))
 	}, expected{good: hasStatus(http.StatusCreated), during: unavailable}},
 
 	{"keys", document(endpoint.JWKS), expected{during: goesOn}},

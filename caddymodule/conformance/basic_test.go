@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -249,7 +249,7 @@ func moduleACRValues(p *relyingParty) {
 func moduleLoginHint(p *relyingParty) {
 	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // as the suite has it without a configured one
 	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
-	if got := servertest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
+	if got := authorizetest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
 		p.t.Errorf("the page begins with %q", got)
 	}
 	p.flowOf(q, p.ask(q))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -514,7 +514,7 @@ func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *si
 	q.Set("prompt", "consent")
 	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // there is one patient to pick
 	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
-	form := servertest.ReadForm(gatewaytest.Read(p.t, page))
+	form := authorizetest.ReadForm(gatewaytest.Read(p.t, page))
 	for name := range form.Fields {
 		if box, ok := strings.CutPrefix(name, "may "); ok && !wanted(box) {
 			form.Fields.Del(name)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
@@ -157,7 +157,7 @@ func moduleLogoutAsks(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
 		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })
-		form := servertest.ReadForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
+		form := authorizetest.ReadForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
 		p.checkSignedIn(true)
 		p.checkPage(p.Post(form.Action, form.Fields), http.StatusOK, "You are signed out")
 		p.checkSignedIn(false)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
@@ -124,7 +124,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 			continue
 		}
 		a.status, a.page = r.StatusCode, gatewaytest.Read(p.t, r)
-		form := servertest.ReadForm(a.page)
+		form := authorizetest.ReadForm(a.page)
 		switch {
 		case r.StatusCode != http.StatusOK:
 			return a

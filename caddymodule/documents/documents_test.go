@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
 var (
@@ -134,7 +134,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 				t.Errorf("%s: %v\n%s", name, err, whole)
 				continue
 			}
-			sites, err := site.Checks(ctx)
+			sites, err := placement.Checks(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
@@ -30,16 +30,16 @@ import (
 
 // endings is a person at a browser, with all that can be ended.
 type endings struct {
-	*servertest.Browser
+	*authorizetest.Browser
 	t        *testing.T
 	config   func(*authorize.Config) // of all servers of the test
 	change   func(*authorize.Config) // by a reload
 	store    store.Store
-	provider *authorizetest.Provider // nil where the password was checked here
+	provider *providertest.Provider // nil where the password was checked here
 
 	sid             string
 	code            string
-	online, offline servertest.TokenResponse
+	online, offline authorizetest.TokenResponse
 }
 
 // Columns of the table.
@@ -53,16 +53,16 @@ const (
 	offlineScope = "openid user/*.rs demo.read offline_access"
 )
 
-func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.Config)) *endings {
+func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.Config)) *endings {
 	e := &endings{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
 	durable := store.NewMemory(0, 0)
 	e.config = func(c *authorize.Config) {
-		servertest.Refreshing(c)
-		servertest.ResourceServer(c)
+		authorizetest.Refreshing(c)
+		authorizetest.ResourceServer(c)
 		c.Store, c.Durable = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
-			c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+			c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
 			withEvents(c)
 		} else {
 			c.Clients[0].Consent = client.ConsentRequired
@@ -71,20 +71,20 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 			e.change(c)
 		}
 	}
-	e.Browser = servertest.NewBrowser(t, servertest.New(t, e.config))
+	e.Browser = authorizetest.NewBrowser(t, authorizetest.New(t, e.config))
 	return e
 }
 
 // reload has another configuration in force.
 func (e *endings) reload(change func(*authorize.Config)) {
 	e.change = change
-	e.Server = servertest.New(e.t, e.config)
+	e.Server = authorizetest.New(e.t, e.config)
 }
 
 // restart empties the store in memory.
 func (e *endings) restart() {
 	e.store = store.NewMemory(0, 0)
-	e.Server = servertest.New(e.t, e.config)
+	e.Server = authorizetest.New(e.t, e.config)
 }
 
 func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) }
@@ -93,16 +93,16 @@ func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) 
 func (e *endings) begin(wait time.Duration) {
 	e.t.Helper()
 	if e.provider == nil {
-		e.Allow(e.SignIn(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
+		e.Allow(e.SignIn(authorizetest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
 	} else {
-		servertest.Federate(e.Browser, url.Values{"scope": {onlineScope}})
+		authorizetest.Federate(e.Browser, url.Values{"scope": {onlineScope}})
 	}
 	time.Sleep(wait)
 	get := func(scope string) string {
-		return servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"scope": {scope}}))).Query().Get("code")
+		return authorizetest.Location(e.t, e.Authorize(authorizetest.Request(url.Values{"scope": {scope}}))).Query().Get("code")
 	}
-	exchange := func(scope string) servertest.TokenResponse {
-		return e.RequestTokens(servertest.CodeForm(get(scope), nil))
+	exchange := func(scope string) authorizetest.TokenResponse {
+		return e.RequestTokens(authorizetest.CodeForm(get(scope), nil))
 	}
 	e.online, e.offline, e.code = exchange(onlineScope), exchange(offlineScope), get(onlineScope)
 	e.sid, _ = e.Claims(e.online.IDToken)["sid"].(string)
@@ -116,7 +116,7 @@ func (e *endings) begin(wait time.Duration) {
 // and takes nothing else.
 func (e *endings) state() []string {
 	e.t.Helper()
-	refresh := func(of *servertest.TokenResponse) bool {
+	refresh := func(of *authorizetest.TokenResponse) bool {
 		if next := e.Refresh(of.Refresh, nil); next.AccessToken != "" {
 			of.Refresh = next.Refresh
 			return true
@@ -125,8 +125,8 @@ func (e *endings) state() []string {
 	}
 	// Those that might change others' state come last.
 	state := []bool{
-		servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
-		servertest.Decode[servertest.TokenResponse](e.t, e.Post("/oauth2/token", servertest.CodeForm(e.code, nil))).AccessToken != "",
+		authorizetest.Location(e.t, e.Authorize(authorizetest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
+		authorizetest.Decode[authorizetest.TokenResponse](e.t, e.Post("/oauth2/token", authorizetest.CodeForm(e.code, nil))).AccessToken != "",
 		e.good(e.online.AccessToken), refresh(&e.online), refresh(&e.offline), e.good(e.offline.AccessToken),
 	}
 	words := make([]string, len(state))
@@ -149,8 +149,8 @@ func (e *endings) good(raw string) bool {
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})
 	guarded := !revoked && holder != nil
-	asked := servertest.AskAboutToken(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
-	introspected := servertest.Decode[map[string]any](e.t, asked)["active"] == true
+	asked := authorizetest.AskAboutToken(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
+	introspected := authorizetest.Decode[map[string]any](e.t, asked)["active"] == true
 	if told := e.TokenWorks(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
 		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
 	}
@@ -177,15 +177,15 @@ var events = []struct {
 		e.Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
 	{"an app's server signs them out by `id_token_hint`", false, false, nil, func(e *endings) {
-		servertest.NewBrowser(e.t, e.Server).Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+		authorizetest.NewBrowser(e.t, e.Server).Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
 	{"somebody else signs in at that browser", false, false, nil, func(e *endings) {
 		alices := e.Cookies["__Host-fhir-session"]
-		e.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		e.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		e.Cookies["__Host-fhir-session"] = alices
 	}},
 	{"they sign out at their identity provider (back-channel logout)", true, false, nil, func(e *endings) {
-		if r := servertest.NotifyBackchannelLogout(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
+		if r := authorizetest.NotifyBackchannelLogout(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},
@@ -197,10 +197,10 @@ var events = []struct {
 		provision := func(method, target string) *http.Response {
 			r := httptest.NewRequest(method, target, nil)
 			r.Header.Set("Authorization", "Bearer scim")
-			return servertest.NewBrowser(e.t, e.Server).Send(r)
+			return authorizetest.NewBrowser(e.t, e.Server).Send(r)
 		}
 		var found struct{ Resources []struct{ ID string } }
-		filter := url.QueryEscape(`externalId eq "` + authorizetest.Alice.Subject + `"`)
+		filter := url.QueryEscape(`externalId eq "` + providertest.Alice.Subject + `"`)
 		e.must(json.NewDecoder(provision(http.MethodGet, "/oauth2/scim/hospital/Users?filter="+filter).Body).Decode(&found))
 		if len(found.Resources) != 1 {
 			e.t.Fatal(found)
@@ -270,7 +270,7 @@ var events = []struct {
 		})
 	}},
 	{"the person takes back a scope (client with `consent required`)", false, false, nil, func(e *endings) {
-		e.Allow(e.Authorize(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
+		e.Allow(e.Authorize(authorizetest.Request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
 			"user/*.rs", "online_access", "offline_access")
 	}},
 }
@@ -278,14 +278,14 @@ var events = []struct {
 // push has the provider tell of an event.
 func (e *endings) push(profile, name string) {
 	e.t.Helper()
-	token := e.provider.LogoutToken(func(t *authorizetest.IDToken) {
+	token := e.provider.LogoutToken(func(t *providertest.IDToken) {
 		t.Type = "secevent+jwt"
 		t.Claims["events"] = map[string]any{"https://schemas.openid.net/secevent/" + profile + "/event-type/" + name: map[string]any{}}
 	})
-	r := servertest.PostRequest("/oauth2/events/hospital", nil)
+	r := authorizetest.PostRequest("/oauth2/events/hospital", nil)
 	r.Header.Set("Content-Type", "application/secevent+jwt")
 	r.Body = io.NopCloser(strings.NewReader(token))
-	if answer := servertest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusAccepted {
+	if answer := authorizetest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusAccepted {
 		e.t.Fatal(answer.StatusCode)
 	}
 }
@@ -338,9 +338,9 @@ func TestWhatEnds(t *testing.T) {
 	for _, event := range events {
 		t.Run(event.name, func(t *testing.T) {
 			happens := func(t *testing.T) {
-				var p *authorizetest.Provider
+				var p *providertest.Provider
 				if event.federated {
-					p = authorizetest.Start(t)
+					p = providertest.Start(t)
 				}
 				e := newEndings(t, p, event.before)
 				var wait time.Duration

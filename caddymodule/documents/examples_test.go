@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
 // exampleCaddyfiles are the complete configurations in docs/examples, by their path. Secrets are made up.
@@ -39,7 +39,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		sites, err := site.Checks(ctx)
+		sites, err := placement.Checks(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

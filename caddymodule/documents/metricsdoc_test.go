@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // docs/operation.md lists every value of the labels that have a list, and no other.
@@ -21,7 +21,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 	for metric, want := range map[string][]string{
 		"caddy_fhir_endpoint_duration_seconds":     endpoint.Names(),
 		"caddy_fhir_bearer_decisions_total":        wordsOf(bearer.Decisions),
-		"caddy_fhir_expand_requests_total":         wordsOf(front.Outcomes),
+		"caddy_fhir_expand_requests_total":         wordsOf(dispatch.Outcomes),
 		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),
 		"caddy_fhir_store_problem":                 wordsOf(store.Causes),
 		"caddy_fhir_store_connections":             {"idle", "used"},

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -62,7 +62,7 @@ func TestLogsTellNoSecret(t *testing.T) {
 	q := gatewaytest.DemoRequest()
 	q.Set("state", marked+"state")
 	page := g.Get("/oauth2/authorize?"+q.Encode(), "")
-	sealed := servertest.ReadForm(gatewaytest.Read(t, g.Get(page.Header.Get("Location"), ""))).Fields.Get("request")
+	sealed := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(page.Header.Get("Location"), ""))).Fields.Get("request")
 	form := url.Values{"request": {sealed}, "username": {"alice"}, "password": {marked}}
 	g.Post("/oauth2/login", form)
 	form.Set("password", "alice-demo-password")

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 func init() { caddy.RegisterModule(new(AdminAPI)) }
@@ -107,11 +107,11 @@ type status struct {
 	Keys        []keyring.Info             `json:"keys,omitempty"`
 	Store       *stores.Status             `json:"store,omitempty"`
 	Definitions []expand.DefinitionsStatus `json:"definitions"`
-	Caches      []front.Statistics         `json:"expansion_caches"`
+	Caches      []dispatch.Statistics      `json:"expansion_caches"`
 }
 
 func (a *AdminAPI) status(*http.Request) (any, error) {
-	s := status{Definitions: expand.LoadedDefinitions(), Caches: []front.Statistics{}}
+	s := status{Definitions: expand.LoadedDefinitions(), Caches: []dispatch.Statistics{}}
 	expand.EachCache(func(c expand.Cache) { s.Caches = append(s.Caches, c.Statistics()) })
 	app, err := fhirbase.FindAny[*App](a.Running())
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *AdminAPI) purge(r *http.Request) (any, error) {
 			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
 		}
 	}
-	n := expand.End(front.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
+	n := expand.End(dispatch.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
 	return map[string]int{"purged": n}, nil
 }
 

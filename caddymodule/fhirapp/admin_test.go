@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // admin calls the admin API of a configuration, as Caddy's admin server does.
@@ -61,7 +61,7 @@ func TestFeatureRoutes(t *testing.T) {
 func TestAdminStatus(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Code()
-	addCache(t, "a", &fakeCache{statistics: front.Statistics{Entries: 3}})
+	addCache(t, "a", &fakeCache{statistics: dispatch.Statistics{Entries: 3}})
 	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
 	if err != nil || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(err, w.Header())
@@ -85,7 +85,7 @@ func TestAdminStatus(t *testing.T) {
 	if !slices.ContainsFunc(s.Definitions, builtIn) { // beside those of other tests
 		t.Errorf("definitions %+v", s.Definitions)
 	}
-	if !slices.Contains(s.Caches, front.Statistics{Entries: 3}) || len(s.Caches) < 2 {
+	if !slices.Contains(s.Caches, dispatch.Statistics{Entries: 3}) || len(s.Caches) < 2 {
 		t.Errorf("caches %+v", s.Caches)
 	}
 }
@@ -135,7 +135,7 @@ func TestAdminPurge(t *testing.T) {
 	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // those of other tests
 		t.Fatal(err)
 	}
-	first, second := &fakeCache{statistics: front.Statistics{Entries: 3}}, &fakeCache{statistics: front.Statistics{Entries: 4}}
+	first, second := &fakeCache{statistics: dispatch.Statistics{Entries: 3}}, &fakeCache{statistics: dispatch.Statistics{Entries: 4}}
 	addCache(t, "a", first)
 	addCache(t, "b", second)
 	for _, tt := range []struct{ query, url, system string }{

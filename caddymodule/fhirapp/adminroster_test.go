@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
@@ -166,34 +166,34 @@ func TestApproval(t *testing.T) {
 	g := rosterGateway{exampleGateway(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {"), t}
 	check := func(name string, want int) {
 		t.Helper()
-		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=" + servertest.Callback + "&code_challenge_method=S256&code_challenge=" +
-			strings.Repeat("x", 43) + "&client_id=" + servertest.NewcomerID
+		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=" + authorizetest.Callback + "&code_challenge_method=S256&code_challenge=" +
+			strings.Repeat("x", 43) + "&client_id=" + authorizetest.NewcomerID
 		if got := g.Get(request, "").StatusCode; got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
 	introspects := func(name, secret string, want int) {
 		t.Helper()
-		form := url.Values{"client_id": {servertest.NewcomerID}, "client_secret": {secret}, "token": {"x"}}
+		form := url.Values{"client_id": {authorizetest.NewcomerID}, "client_secret": {secret}, "token": {"x"}}
 		if got := g.Post("/oauth2/introspect", form).StatusCode; got != want {
 			t.Errorf("%s, with the secret %q: %d, want %d", name, secret, got, want)
 		}
 	}
 	check("registered", http.StatusForbidden)
-	introspects("registered", servertest.NewcomerSecret, http.StatusForbidden)
+	introspects("registered", authorizetest.NewcomerSecret, http.StatusForbidden)
 	introspects("registered", "guessed", http.StatusUnauthorized)
-	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/approve", ""); status != http.StatusOK {
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/approve", ""); status != http.StatusOK {
 		t.Errorf("approval: %d", status)
 	}
 	check("approved", http.StatusFound)
-	rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/secret", "")
+	rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/secret", "")
 	if status != http.StatusOK || rotated.Secret == "" {
 		t.Errorf("a new secret: %d", status)
 	}
 	introspects("a new secret", rotated.Secret, http.StatusOK)
-	g.remove("/fhir/clients/" + servertest.NewcomerID)
+	g.remove("/fhir/clients/" + authorizetest.NewcomerID)
 	check("removed", http.StatusBadRequest)
-	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+servertest.NewcomerID+"/approve", ""); status != http.StatusNotFound {
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/approve", ""); status != http.StatusNotFound {
 		t.Errorf("approval of one that was removed: %d", status)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
@@ -51,7 +51,7 @@ func TestWarnings(t *testing.T) {
 		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{LinkEmail: true}}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{servertest.Newcomer(nil)}, "idp=hospital"},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{authorizetest.Newcomer(nil)}, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
@@ -77,7 +77,7 @@ func TestWarnings(t *testing.T) {
 				c.Clients = append(c.Clients, core)
 			}
 			if slices.ContainsFunc(tt.clients, func(c client.Client) bool { return c.Registered }) {
-				c.Features = append(c.Features, servertest.Newcomers(tt.clients))
+				c.Features = append(c.Features, authorizetest.Newcomers(tt.clients))
 			}
 			warnOfClients(logger, tt.app.Issuer, tt.clients)
 			warnOfPeople(logger, &tt.app, &c)
@@ -99,7 +99,7 @@ func TestWarningWithoutClients(t *testing.T) {
 	}{
 		{"none", authorize.Config{}, true},
 		{"a client", authorize.Config{Clients: make([]client.Client, 1)}, false},
-		{"clients register themselves", authorize.Config{Features: []authorize.Feature{servertest.Newcomers{}}}, false},
+		{"clients register themselves", authorize.Config{Features: []authorize.Feature{authorizetest.Newcomers{}}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -41,7 +41,7 @@ func (c *Client) resolved() (none client.Client, err error) {
 		return none, err
 	}
 	config, err := c.TLS.ClientConfig()
-	resolved.Transport = upstream.Transport(config)
+	resolved.Transport = relyingparty.Transport(config)
 	return resolved, err
 }
 

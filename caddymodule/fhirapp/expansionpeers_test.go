@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -30,18 +30,18 @@ func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway
 // elsewhere is another gateway with the same store.
 type elsewhere struct {
 	*expand.Peers
-	ended chan front.Ending
+	ended chan dispatch.Ending
 }
 
 func newElsewhere(t *testing.T, server *testServer) elsewhere {
-	e := elsewhere{ended: make(chan front.Ending, 100)}
+	e := elsewhere{ended: make(chan dispatch.Ending, 100)}
 	shared := server.gateway("elsewhere")
-	e.Peers = expand.NewPeers(shared, func(one front.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
+	e.Peers = expand.NewPeers(shared, func(one dispatch.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
 	go func() { _ = shared.Follow(t.Context(), e.Hear) }()
 	return e
 }
 
-func (e elsewhere) want(t *testing.T, what string, wrong func(front.Ending) bool) {
+func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Ending) bool) {
 	t.Helper()
 	select {
 	case ended := <-e.ended:
@@ -67,19 +67,19 @@ func TestSharedExpansions(t *testing.T) { // alone: the writes of other tests en
 	other := newElsewhere(t, testServer)
 	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
 	for range 2 { // as the answer begins, and after it
-		other.want(t, "a write", func(e front.Ending) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
+		other.want(t, "a write", func(e dispatch.Ending) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
 	}
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
 		t.Fatal(err)
 	}
-	other.want(t, "a wish", func(e front.Ending) bool { return e.CodeSystem != "http://x.example/cs" })
+	other.want(t, "a wish", func(e dispatch.Ending) bool { return e.CodeSystem != "http://x.example/cs" })
 
 	gatewaytest.Read(t, g.askFor(foreign, ""))
 	asked := backend.asked.Load()
 	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
 		t.Fatal("nothing is cached")
 	}
-	other.Announce(front.Ending{ValueSet: foreign})
+	other.Announce(dispatch.Ending{ValueSet: foreign})
 	for end := time.Now().Add(20 * time.Second); backend.asked.Load() == asked && time.Now().Before(end); {
 		gatewaytest.Read(t, g.askFor(foreign, ""))
 	}

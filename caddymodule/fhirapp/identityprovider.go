@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -81,7 +81,7 @@ func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) 
 		return none, err
 	}
 	config, err := p.TLS.ClientConfig()
-	c.Transport = upstream.Transport(config)
+	c.Transport = relyingparty.Transport(config)
 	return c, err
 }
 
@@ -104,16 +104,16 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 	}
 	fields := option.Block{
 		"name":                option.Word(&p.Name, nil),
-		"issuer":              option.Word(&p.Issuer, upstream.CheckIssuer),
+		"issuer":              option.Word(&p.Issuer, relyingparty.CheckIssuer),
 		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
 		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
 		"scopes":              scopeoption.Words(&p.Scopes, smart.CheckScope),
-		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(upstream.AlgorithmNames()...)),
+		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(relyingparty.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
 		"domains":             option.Words(&p.Domains, people.CheckDomain),
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
-		"sub_issuer":          option.Word(&p.SubIssuer, upstream.CheckIssuer),
+		"sub_issuer":          option.Word(&p.SubIssuer, relyingparty.CheckIssuer),
 		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), people.CheckMappedACR),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
@@ -27,7 +27,7 @@ func (a *App) loadKeys(place string) (*stateInUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.keys = keyring.New(storage, KeysName(a.Issuer), failure.Limit(a.logger))
+	a.keys = keyring.New(storage, KeysName(a.Issuer), fhirerror.Limit(a.logger))
 	pooled, _, err := statesInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return &stateInUse{keys: a.keys.InUse(), checks: new(revalidation.Checks)}, nil
 	})

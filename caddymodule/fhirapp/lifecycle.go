@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -53,7 +53,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	warnWithoutClients(a.logger, &config)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a, &config)
-	_, err = site.Checks(ctx)
+	_, err = placement.Checks(ctx)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // series are the values of a gateway's metrics of ours, as a scrape shows them;
@@ -127,18 +127,18 @@ func TestMetricsOutliveReload(t *testing.T) {
 
 // fakeCache stands for a cache of expansions.
 type fakeCache struct {
-	statistics  front.Statistics
+	statistics  dispatch.Statistics
 	url, system string
 }
 
 func (*fakeCache) Destruct() error { return nil }
 
-func (c *fakeCache) End(e front.Ending) int {
+func (c *fakeCache) End(e dispatch.Ending) int {
 	c.url, c.system = e.ValueSet, e.CodeSystem
 	return c.statistics.Entries
 }
 
-func (c *fakeCache) Statistics() front.Statistics { return c.statistics }
+func (c *fakeCache) Statistics() dispatch.Statistics { return c.statistics }
 
 // addCache puts a cache where the metrics and the admin API look for them.
 func addCache(t *testing.T, key string, c *fakeCache) {
@@ -154,8 +154,8 @@ func addCache(t *testing.T, key string, c *fakeCache) {
 func TestCacheMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	before := g.series()
-	addCache(t, "a", &fakeCache{statistics: front.Statistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
-	addCache(t, "b", &fakeCache{statistics: front.Statistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60, PulledBytes: 70}})
+	addCache(t, "a", &fakeCache{statistics: dispatch.Statistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
+	addCache(t, "b", &fakeCache{statistics: dispatch.Statistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60, PulledBytes: 70}})
 	got := g.series()
 	for name, want := range map[string]float64{
 		"caddy_fhir_expansion_cache_requests_total result=hit":   11,

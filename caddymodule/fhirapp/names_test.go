@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
@@ -108,9 +108,9 @@ https://localhost:8443 {
 		maps.Copy(all, more)
 		return all
 	}
-	idp := authorizetest.Start(t)
-	federated := exampleGateway(t, nil, "client demo-app {", "idp hospital {\n\t\t\tissuer "+idp.Issuer+"\n\t\t\tclient_id "+authorizetest.ClientID+
-		"\n\t\t\tclient_secret \""+authorizetest.ClientSecret+"\"\n\t\t\tsub oid\n\t\t}\n\t\tclient demo-app {")
+	idp := providertest.Start(t)
+	federated := exampleGateway(t, nil, "client demo-app {", "idp hospital {\n\t\t\tissuer "+idp.Issuer+"\n\t\t\tclient_id "+providertest.ClientID+
+		"\n\t\t\tclient_secret \""+providertest.ClientSecret+"\"\n\t\t\tsub oid\n\t\t}\n\t\tclient demo-app {")
 	var signIns int
 	return map[string]entrance{
 		"Caddyfile, user": {takes: func(t *testing.T, name string) bool {
@@ -133,8 +133,8 @@ https://localhost:8443 {
 		}},
 		"identity provider, mapped sub": {spaces: true, takes: func(t *testing.T, name string) bool {
 			signIns++
-			idp.Change(func(s *authorizetest.Settings) {
-				s.People = []authorizetest.Person{{Subject: strings.Repeat("s", signIns), Claims: map[string]any{"oid": name}}}
+			idp.Change(func(s *providertest.Settings) {
+				s.People = []providertest.Person{{Subject: strings.Repeat("s", signIns), Claims: map[string]any{"oid": name}}}
 			})
 			request := gatewaytest.DemoRequest()
 			request.Set("identity_provider", "hospital")

@@ -5,14 +5,14 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 func init() { caddy.RegisterModule(new(newcomers)) }
 
-// newcomers is [servertest.WaitingNewcomer] with the subdirective newcomers.
-type newcomers struct{ servertest.WaitingNewcomer }
+// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
+type newcomers struct{ authorizetest.WaitingNewcomer }
 
 func (*newcomers) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}

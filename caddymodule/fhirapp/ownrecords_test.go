@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -91,7 +91,7 @@ func openPicker(t *testing.T, g *gatewaytest.Gateway) *http.Response {
 	r := g.Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {"launch/patient patient/*.rs"},
 	}.Encode(), "")
-	form := servertest.ReadForm(gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")))
+	form := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")))
 	form.Fields.Set("username", "alice")
 	form.Fields.Set("password", "right")
 	return g.Get(g.Post("/oauth2/login", form.Fields).Header.Get("Location"), "")
@@ -109,9 +109,9 @@ func TestPickerAsksThroughGuard(t *testing.T) {
 	if asked := strings.Join(ward.asked, "\n"); !strings.Contains(asked, "/fhir/R4/Patient?") || strings.Contains(asked, "Bearer") {
 		t.Errorf("asked %s", asked)
 	}
-	form := servertest.ReadForm(text)
+	form := authorizetest.ReadForm(text)
 	form.Fields.Set("patient", "p2")
-	code := servertest.Location(t, g.Post("/oauth2/select_patient", form.Fields)).Query().Get("code")
+	code := authorizetest.Location(t, g.Post("/oauth2/select_patient", form.Fields)).Query().Get("code")
 	token := gatewaytest.Read(t, g.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 	}))
@@ -145,7 +145,7 @@ func TestPickerKeepsToPoliciesBehindProxy(t *testing.T) {
 	if !strings.Contains(text, "Patient p1") {
 		t.Fatalf("from the proxy itself: %s", text)
 	}
-	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(servertest.Field(t, text, "request")), nil)
+	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(authorizetest.Field(t, text, "request")), nil)
 	again.Header.Set("X-Forwarded-For", "203.0.113.9")
 	if page := g.Send(again); page.StatusCode != http.StatusOK || strings.Contains(gatewaytest.Read(t, page), "Patient p1") {
 		t.Errorf("status %d", page.StatusCode)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -15,11 +15,11 @@ import (
 func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[string]string{"7,8": "Practitioner/p", "7": ""} {
-		provider := authorizetest.Start(t, func(s *authorizetest.Settings) { // each its own: stores in memory are shared
-			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"number": "7,8"}}}
+		provider := providertest.Start(t, func(s *providertest.Settings) { // each its own: stores in memory are shared
+			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"number": "7,8"}}}
 		})
-		g, ward := newWard(t, "Practitioner/alice\n\t\t}\n\t\tidp hospital {\n\t\t\tissuer "+provider.Issuer+"\n\t\t\tclient_id "+authorizetest.ClientID+
-			"\n\t\t\tclient_secret \""+authorizetest.ClientSecret+"\"\n\t\t\tfhir_user_search Practitioner identifier urn:staff number", "fhir_bearer {\n\t\t\ttest_deny type Patient\n\t\t}")
+		g, ward := newWard(t, "Practitioner/alice\n\t\t}\n\t\tidp hospital {\n\t\t\tissuer "+provider.Issuer+"\n\t\t\tclient_id "+providertest.ClientID+
+			"\n\t\t\tclient_secret \""+providertest.ClientSecret+"\"\n\t\t\tfhir_user_search Practitioner identifier urn:staff number", "fhir_bearer {\n\t\t\ttest_deny type Patient\n\t\t}")
 		ward.set("Practitioner", `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":{"resourceType":"Practitioner","id":"p","identifier":[{"system":"urn:staff","value":"`+number+`"}]}}]}`)
 		request := url.Values{
 			"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {"user/*.rs"}, "identity_provider": {"hospital"},
@@ -29,7 +29,7 @@ func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 			start = g.Get(strings.TrimPrefix(start, "https://localhost:8443"), "").Header.Get("Location")
 		}
 		back := g.Get("/oauth2/callback/hospital?"+provider.Authorize(t, start).Encode(), "")
-		code := servertest.Location(t, back).Query().Get("code")
+		code := authorizetest.Location(t, back).Query().Get("code")
 		token := gatewaytest.Read(t, g.Post("/oauth2/token", url.Values{
 			"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 		}))

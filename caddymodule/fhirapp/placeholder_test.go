@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
@@ -58,7 +58,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 		t.Errorf("state: %s", state)
 	}
 	page := gatewaytest.Read(t, g.Get(g.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
-	if name := servertest.ReadForm(page).Fields.Get("username"); name != placeholder {
+	if name := authorizetest.ReadForm(page).Fields.Get("username"); name != placeholder {
 		t.Errorf("sign-in page with %q: %s", name, page)
 	}
 	if got, want := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.Token(), "X-Request-Id", placeholder)), "alice demo-app "+openID+" "+placeholder; got != want {

@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // relatedTokens signs alice in, unless she is, and returns her tokens; with another answer only its error.
-func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) servertest.TokenResponse {
+func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) authorizetest.TokenResponse {
 	t.Helper()
 	r := g.Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {scope},
 	}.Encode(), "")
 	if to := r.Header.Get("Location"); strings.HasPrefix(to, "/oauth2/login") {
-		form := servertest.ReadForm(gatewaytest.Read(t, g.Get(to, "")))
+		form := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(to, "")))
 		form.Fields.Set("username", "alice")
 		form.Fields.Set("password", "right")
 		r = g.Post("/oauth2/login", form.Fields)
@@ -25,11 +25,11 @@ func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) servertes
 	if to := r.Header.Get("Location"); strings.HasPrefix(to, "/oauth2/select_patient") {
 		r = g.Get(to, "")
 	}
-	answer := servertest.Location(t, r).Query()
+	answer := authorizetest.Location(t, r).Query()
 	if answer.Get("code") == "" {
-		return servertest.TokenResponse{Error: answer.Get("error")}
+		return authorizetest.TokenResponse{Error: answer.Get("error")}
 	}
-	return servertest.Decode[servertest.TokenResponse](t, g.Post("/oauth2/token", url.Values{
+	return authorizetest.Decode[authorizetest.TokenResponse](t, g.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 	}))
 }
@@ -101,7 +101,7 @@ func TestEndedRelationship(t *testing.T) {
 				}
 			}
 			refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {patient.Refresh}, "client_id": {"app"}}
-			if again := servertest.Decode[servertest.TokenResponse](t, g.Post("/oauth2/token", refresh)); again.Error != "invalid_grant" {
+			if again := authorizetest.Decode[authorizetest.TokenResponse](t, g.Post("/oauth2/token", refresh)); again.Error != "invalid_grant" {
 				t.Errorf("refreshed: %+v", again)
 			}
 			if again := relatedTokens(t, g, "launch/patient patient/*.rs"); !strings.Contains(tt.after, "p2") && again.Error != "invalid_scope" {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
@@ -65,7 +65,7 @@ func (a *App) settings() authorize.Config {
 
 		AuthorizePOST: a.AuthorizePOST, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
-		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
+		IsHTTPS: requester.IsHTTPS, Logger: fhirerror.Limit(a.logger),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
 // siteWith is a Caddyfile of one site, with the global option fhir and a body.
@@ -21,7 +21,7 @@ func siteWith(issuer, address, body string) string {
 // siteWarnings are the warnings about the sites of a configuration.
 func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 	t.Helper()
-	sites, err := site.Checks(ctx)
+	sites, err := placement.Checks(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSitesOfNoServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := app.(*site.Sites).Start(); err != nil {
+	if err := app.(*placement.Sites).Start(); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,7 +178,7 @@ func TestValidateShowsWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, err := site.Checks(ctx)
+	sites, err := placement.Checks(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

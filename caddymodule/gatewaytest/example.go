@@ -16,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // Example is Caddyfile.example, with pieces of its text replaced, in front of a
@@ -100,7 +100,7 @@ func (g *Gateway) CodeOf(request url.Values) string {
 func (g *Gateway) CodeOfUser(user string, request url.Values) string {
 	g.t.Helper()
 	page := Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
-	form := servertest.ReadForm(page)
+	form := authorizetest.ReadForm(page)
 	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}

@@ -13,25 +13,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 func TestAccountNeedsSignIn(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	page := servertest.Body(t, b.Follow(b.Get("/oauth2/account")))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	page := authorizetest.Body(t, b.Follow(b.Get("/oauth2/account")))
 	if !strings.Contains(page, "to continue to your account") {
 		t.Errorf("sign-in page: %s", page)
 	}
-	r := servertest.SignInToAccount(b, "alice", "wrong")
+	r := authorizetest.SignInToAccount(b, "alice", "wrong")
 	if r.StatusCode != http.StatusForbidden || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("by a wrong password: %d", r.StatusCode)
 	}
-	servertest.SignInToAccount(b, "alice", "right")
-	if page := servertest.AccountPage(b, ""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No app has access in your name.") {
+	authorizetest.SignInToAccount(b, "alice", "right")
+	if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No app has access in your name.") {
 		t.Errorf("account page: %s", page)
 	}
-	if r := servertest.NewBrowser(t, b.Server).Post("/oauth2/account", url.Values{"action": {"end_apps"}}); r.Header.Get("Location") != "/oauth2/login" {
+	if r := authorizetest.NewBrowser(t, b.Server).Post("/oauth2/account", url.Values{"action": {"end_apps"}}); r.Header.Get("Location") != "/oauth2/login" {
 		t.Errorf("a form without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
@@ -39,9 +39,9 @@ func TestAccountNeedsSignIn(t *testing.T) {
 // The request of the account page is made here: no app's request passes for one.
 func TestAccountRequestIsOurs(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, query := range []string{"%00account?", "\x00account?", "account?", "%00account%3F=&client_id=app"} {
-		r := b.Send(servertest.PostRequest("/oauth2/par", url.Values{"client_id": {"app"}, query: {"1"}}))
+		r := b.Send(authorizetest.PostRequest("/oauth2/par", url.Values{"client_id": {"app"}, query: {"1"}}))
 		if r.StatusCode == http.StatusCreated {
 			t.Errorf("%q is pushed", query)
 		}
@@ -51,7 +51,7 @@ func TestAccountRequestIsOurs(t *testing.T) {
 func ended(t *testing.T, r *http.Response, what string) {
 	t.Helper()
 	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/account?done="+what {
-		t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+		t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 	}
 }
 
@@ -61,28 +61,28 @@ func TestAccountApps(t *testing.T) {
 	for _, action := range []string{"end_app", "end_apps"} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(c *authorize.Config) {
+			s := authorizetest.New(t, func(c *authorize.Config) {
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, client.OfflineAccess)
 			})
-			b := servertest.NewBrowser(t, s)
-			tokens := b.Tokens(servertest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, s)
+			tokens := b.Tokens(authorizetest.OfflineAccess(nil))
 			other := b.CodeOfSession(url.Values{"client_id": {"implicit"}, "response_type": {"token"}})
-			page := servertest.AccountPage(b, "")
+			page := authorizetest.AccountPage(b, "")
 			for _, want := range []string{"<h3>The App</h3>", "<h3>implicit</h3>", "It keeps access when you sign out.", "Know that it is you who signs in", "Last used: in the last hour"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("no %q (%s): %s", want, other, page)
 				}
 			}
-			ended(t, servertest.ActAtAccount(b, action, "app"), action)
-			servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
-			page = servertest.AccountPage(b, "")
+			ended(t, authorizetest.ActAtAccount(b, action, "app"), action)
+			authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+			page = authorizetest.AccountPage(b, "")
 			if strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "<h3>implicit</h3>") != (action == "end_app") {
 				t.Errorf("afterwards: %s", page)
 			}
-			if again := servertest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
+			if again := authorizetest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
 				t.Error("a later grant does not work")
 			}
-			if !strings.Contains(servertest.AccountPage(b, ""), "<h3>The App</h3>") {
+			if !strings.Contains(authorizetest.AccountPage(b, ""), "<h3>The App</h3>") {
 				t.Error("a later grant is not listed")
 			}
 		})
@@ -92,30 +92,30 @@ func TestAccountApps(t *testing.T) {
 // What ended otherwise is not listed.
 func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*testing.T, *servertest.Browser, *authorize.Server, servertest.TokenResponse){
-		"by the client": func(_ *testing.T, b *servertest.Browser, _ *authorize.Server, got servertest.TokenResponse) {
-			servertest.AskAboutToken(b, "/oauth2/revoke", got.Refresh, "app", "")
+	for name, end := range map[string]func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse){
+		"by the client": func(_ *testing.T, b *authorizetest.Browser, _ *authorize.Server, got authorizetest.TokenResponse) {
+			authorizetest.AskAboutToken(b, "/oauth2/revoke", got.Refresh, "app", "")
 			time.Sleep(3 * time.Hour)
 		},
-		"by an operator": func(t *testing.T, _ *servertest.Browser, s *authorize.Server, _ servertest.TokenResponse) {
+		"by an operator": func(t *testing.T, _ *authorizetest.Browser, s *authorize.Server, _ authorizetest.TokenResponse) {
 			if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"by time": func(*testing.T, *servertest.Browser, *authorize.Server, servertest.TokenResponse) {
+		"by time": func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse) {
 			time.Sleep(91 * 24 * time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.New(t, func(c *authorize.Config) {
+				s := authorizetest.New(t, func(c *authorize.Config) {
 					c.Clients[0].Scopes = append(c.Clients[0].Scopes, client.OfflineAccess)
 				})
-				b := servertest.NewBrowser(t, s)
-				end(t, b, s, b.Tokens(servertest.OfflineAccess(nil)))
-				b = servertest.AtAccount(t, s)
-				if page := servertest.AccountPage(b, ""); strings.Contains(page, "<h3>The App</h3>") {
+				b := authorizetest.NewBrowser(t, s)
+				end(t, b, s, b.Tokens(authorizetest.OfflineAccess(nil)))
+				b = authorizetest.AtAccount(t, s)
+				if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "<h3>The App</h3>") {
 					t.Error(page)
 				}
 			})
@@ -125,28 +125,28 @@ func TestAccountAppsEnd(t *testing.T) {
 
 func TestAccountSessions(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
-	mine, telephone, tablet, bobs := servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.NewBrowser(t, s)
-	servertest.SignInToAccount(bobs, "bob", "other")
-	sid := func(b *servertest.Browser) string {
+	s := authorizetest.New(t, nil)
+	mine, telephone, tablet, bobs := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s), authorizetest.NewBrowser(t, s)
+	authorizetest.SignInToAccount(bobs, "bob", "other")
+	sid := func(b *authorizetest.Browser) string {
 		sid, _, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
 		return sid
 	}
-	page := servertest.AccountPage(mine, "")
+	page := authorizetest.AccountPage(mine, "")
 	if strings.Count(page, "this browser") != 1 || strings.Count(page, `value="end_session"`) != 2 || strings.Contains(page, sid(bobs)) {
 		t.Errorf("sessions: %s", page)
 	}
-	ended(t, servertest.ActAtAccount(mine, "end_session", sid(bobs)), "end_session")
-	ended(t, servertest.ActAtAccount(mine, "end_session", sid(telephone)), "end_session")
+	ended(t, authorizetest.ActAtAccount(mine, "end_session", sid(bobs)), "end_session")
+	ended(t, authorizetest.ActAtAccount(mine, "end_session", sid(telephone)), "end_session")
 	for name, b := range map[string]struct {
-		*servertest.Browser
+		*authorizetest.Browser
 		signedIn bool
 	}{"mine": {mine, true}, "the telephone": {telephone, false}, "the tablet": {tablet, true}, "another person's": {bobs, true}} {
 		if b.SignedIn() != b.signedIn {
 			t.Errorf("%s: signed in: %v", name, !b.signedIn)
 		}
 	}
-	ended(t, servertest.ActAtAccount(mine, "end_sessions", ""), "end_sessions")
+	ended(t, authorizetest.ActAtAccount(mine, "end_sessions", ""), "end_sessions")
 	if tablet.SignedIn() || !mine.SignedIn() || !bobs.SignedIn() {
 		t.Errorf("tablet %v, mine %v, another person's %v", tablet.SignedIn(), mine.SignedIn(), bobs.SignedIn())
 	}
@@ -155,34 +155,34 @@ func TestAccountSessions(t *testing.T) {
 // A form of the page means nothing in another session or browser.
 func TestAccountFormsAreBound(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
-	bobs := servertest.NewBrowser(t, s)
-	servertest.SignInToAccount(bobs, "bob", "other")
-	ofBob := servertest.Field(t, servertest.AccountPage(bobs, "app"), "request")
-	for name, form := range map[string]func(b *servertest.Browser) url.Values{
-		"another site's": func(*servertest.Browser) url.Values { return url.Values{"action": {"end_sessions"}} },
-		"another person's": func(*servertest.Browser) url.Values {
+	s := authorizetest.New(t, nil)
+	bobs := authorizetest.NewBrowser(t, s)
+	authorizetest.SignInToAccount(bobs, "bob", "other")
+	ofBob := authorizetest.Field(t, authorizetest.AccountPage(bobs, "app"), "request")
+	for name, form := range map[string]func(b *authorizetest.Browser) url.Values{
+		"another site's": func(*authorizetest.Browser) url.Values { return url.Values{"action": {"end_sessions"}} },
+		"another person's": func(*authorizetest.Browser) url.Values {
 			return url.Values{"action": {"end_sessions"}, "request": {ofBob}}
 		},
-		"another session's": func(b *servertest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}}
+		"another session's": func(b *authorizetest.Browser) url.Values {
+			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}}
 			b.Get("/oauth2/logout")
 			delete(b.Cookies, "__Host-fhir-session")
-			servertest.SignInToAccount(b, "alice", "right")
+			authorizetest.SignInToAccount(b, "alice", "right")
 			return form
 		},
-		"another browser's": func(b *servertest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}}
-			servertest.BecomeAnother(b)
+		"another browser's": func(b *authorizetest.Browser) url.Values {
+			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}}
+			authorizetest.BecomeAnother(b)
 			return form
 		},
-		"with another page's seal": func(b *servertest.Browser) url.Values {
-			return url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, "app"), "setup")}}
+		"with another page's seal": func(b *authorizetest.Browser) url.Values {
+			return url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, "app"), "setup")}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, other := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+			b, other := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
 			if r := b.Post("/oauth2/account", form(b)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
@@ -198,30 +198,30 @@ func TestAccountFormsAreBound(t *testing.T) {
 func TestEnrolApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b := servertest.AtAccount(t, s)
-		secret, recovery := servertest.EnrolApp(b)
+		s := authorizetest.New(t, nil)
+		b := authorizetest.AtAccount(t, s)
+		secret, recovery := authorizetest.EnrolApp(b)
 		if len(recovery) != 10 || !b.SignedIn() {
 			t.Errorf("%d recovery codes, signed in %v", len(recovery), b.SignedIn())
 		}
-		for name, code := range map[string]string{"app": servertest.OTP(secret, time.Now()), "recovery code": recovery[0]} {
-			fresh := servertest.NewBrowser(t, s)
-			factor := fresh.OpenSecondFactor(fresh.SignIn(servertest.Request(nil), "alice", "right"))
+		for name, code := range map[string]string{"app": authorizetest.OTP(secret, time.Now()), "recovery code": recovery[0]} {
+			fresh := authorizetest.NewBrowser(t, s)
+			factor := fresh.OpenSecondFactor(fresh.SignIn(authorizetest.Request(nil), "alice", "right"))
 			if r := fresh.SendOTP(factor, "000000"); r.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: a wrong code: %d", name, r.StatusCode)
 			}
-			answer := servertest.Location(t, fresh.SendOTP(factor, code))
+			answer := authorizetest.Location(t, fresh.SendOTP(factor, code))
 			claims := fresh.Claims(fresh.Redeem(answer).IDToken)
 			if claims["acr"] != "mfa" {
 				t.Errorf("%s: %v", name, claims)
 			}
-			if r := fresh.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode == http.StatusSeeOther {
+			if r := fresh.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode == http.StatusSeeOther {
 				if r := fresh.SendOTP(fresh.OpenSecondFactor(r), code); r.StatusCode != http.StatusForbidden {
 					t.Errorf("%s, used again: %d", name, r.StatusCode)
 				}
 			}
 		}
-		if page := servertest.AccountPage(b, ""); !strings.Contains(page, "9 codes are left.") {
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "9 codes are left.") {
 			t.Error(page)
 		}
 	})
@@ -230,8 +230,8 @@ func TestEnrolApp(t *testing.T) {
 // A wrong code enrols nothing, and counts as those of a sign-in do.
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
-	b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
-	form := servertest.ReadForm(servertest.AccountPage(b, "app")).Fields
+	b := authorizetest.AtAccount(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
+	form := authorizetest.ReadForm(authorizetest.AccountPage(b, "app")).Fields
 	form.Set("action", "enrol_app")
 	form.Set("code", "000000")
 	var statuses []int
@@ -241,7 +241,7 @@ func TestEnrolAppWrongCode(t *testing.T) {
 	if want := []int{403, 403, 403, 429}; !slices.Equal(statuses, want) {
 		t.Errorf("%v, want %v", statuses, want)
 	}
-	if page := servertest.AccountPage(b, ""); strings.Contains(page, "Remove the authenticator app") {
+	if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "Remove the authenticator app") {
 		t.Error("it is enrolled")
 	}
 }
@@ -250,47 +250,47 @@ func TestEnrolAppWrongCode(t *testing.T) {
 func TestChangingFactorsAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b, other := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+		s := authorizetest.New(t, nil)
+		b, other := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
 		time.Sleep(7 * time.Minute)
 		r := b.Get("/oauth2/account?part=app")
 		if !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
-		page := servertest.Body(t, b.Follow(r))
-		r = b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, page, "request")}, "username": {"alice"}, "password": {"right"}})
+		page := authorizetest.Body(t, b.Follow(r))
+		r = b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(t, page, "request")}, "username": {"alice"}, "password": {"right"}})
 		if to := r.Header.Get("Location"); to != "/oauth2/account?part=app" {
 			t.Fatalf("back to %q", to)
 		}
-		secret, _ := servertest.EnrolApp(b)
-		r = servertest.ActAtAccount(b, "remove_app", "")
-		factor := servertest.Field(t, servertest.Body(t, b.Follow(r)), "factor") // no password is asked for
-		if r = b.SendOTP(factor, servertest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
-			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
+		secret, _ := authorizetest.EnrolApp(b)
+		r = authorizetest.ActAtAccount(b, "remove_app", "")
+		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is asked for
+		if r = b.SendOTP(factor, authorizetest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
+			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 		}
-		ended(t, servertest.ActAtAccount(b, "remove_app", ""), "remove_app")
+		ended(t, authorizetest.ActAtAccount(b, "remove_app", ""), "remove_app")
 		if !b.SignedIn() || other.SignedIn() {
 			t.Errorf("signed in %v, elsewhere %v", b.SignedIn(), other.SignedIn())
 		}
-		servertest.NewBrowser(t, s).Code(nil) // by the password alone
+		authorizetest.NewBrowser(t, s).Code(nil) // by the password alone
 	})
 }
 
 func TestAccountOfConfiguredApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
-		factor := b.OpenSecondFactor(servertest.SignInToAccount(b, "alice", "right"))
-		if r := b.SendOTP(factor, servertest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
+		factor := b.OpenSecondFactor(authorizetest.SignInToAccount(b, "alice", "right"))
+		if r := b.SendOTP(factor, authorizetest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
-		if page := servertest.AccountPage(b, ""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
 			t.Error(page)
 		}
-		if r := servertest.ActAtAccount(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
+		if r := authorizetest.ActAtAccount(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("removal: %d", r.StatusCode)
 		}
-		form := servertest.ReadForm(servertest.AccountPage(b, "app")).Fields
+		form := authorizetest.ReadForm(authorizetest.AccountPage(b, "app")).Fields
 		form.Set("action", "enrol_app")
 		if r := b.Post("/oauth2/account", form); r.StatusCode != http.StatusConflict {
 			t.Errorf("another: %d", r.StatusCode)
@@ -301,10 +301,10 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 // People of an identity provider see apps and sessions, and have their factors there.
 func TestAccountOfFederatedPerson(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	servertest.FederatedTokens(b, nil)
-	page := servertest.AccountPage(b, "")
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	authorizetest.FederatedTokens(b, nil)
+	page := authorizetest.AccountPage(b, "")
 	if !strings.Contains(page, "You sign in with General Hospital. Your second factor is kept there.") || !strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "part=") {
 		t.Error(page)
 	}
@@ -317,23 +317,23 @@ func TestAccountOfFederatedPerson(t *testing.T) {
 func TestAccountPasskey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
-		if page := servertest.Body(t, servertest.EnrolPasskey(b, a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
+		s := authorizetest.New(t, nil)
+		b, a := authorizetest.AtAccount(t, s), authorizetest.NewAuthenticator()
+		if page := authorizetest.Body(t, authorizetest.EnrolPasskey(b, a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
 			t.Errorf("enrolled: %s", page)
 		}
-		fresh := servertest.NewBrowser(t, s)
-		page, _ := fresh.OpenForm(fresh.Authorize(servertest.Request(nil)))
-		claims := fresh.Claims(fresh.Redeem(servertest.Location(t, servertest.UsePasskey(fresh, a, page))).IDToken)
+		fresh := authorizetest.NewBrowser(t, s)
+		page, _ := fresh.OpenForm(fresh.Authorize(authorizetest.Request(nil)))
+		claims := fresh.Claims(fresh.Redeem(authorizetest.Location(t, authorizetest.UsePasskey(fresh, a, page))).IDToken)
 		if claims["sub"] != "alice" || claims["acr"] != "phr" {
 			t.Errorf("alone: %v", claims)
 		}
-		if r := servertest.UsePasskey(fresh, a, page); r.StatusCode != http.StatusSeeOther && r.StatusCode != http.StatusForbidden {
+		if r := authorizetest.UsePasskey(fresh, a, page); r.StatusCode != http.StatusSeeOther && r.StatusCode != http.StatusForbidden {
 			t.Errorf("the page again: %d", r.StatusCode)
 		}
-		fresh = servertest.NewBrowser(t, s)
-		page = servertest.Body(t, fresh.Get(fresh.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location")))
-		claims = fresh.Claims(fresh.Redeem(servertest.Location(t, servertest.UsePasskey(fresh, a, page))).IDToken)
+		fresh = authorizetest.NewBrowser(t, s)
+		page = authorizetest.Body(t, fresh.Get(fresh.SignIn(authorizetest.Request(nil), "alice", "right").Header.Get("Location")))
+		claims = fresh.Claims(fresh.Redeem(authorizetest.Location(t, authorizetest.UsePasskey(fresh, a, page))).IDToken)
 		if claims["acr"] != "phr" || !slices.Contains(claims["amr"].([]any), any("pwd")) {
 			t.Errorf("as second factor: %v", claims)
 		}
@@ -343,19 +343,19 @@ func TestAccountPasskey(t *testing.T) {
 func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
-		servertest.EnrolPasskey(b, a)
-		fresh := servertest.NewBrowser(t, s)
-		page := servertest.Body(t, fresh.Follow(fresh.Get("/oauth2/account")))
-		if r := servertest.UsePasskey(fresh, a, page); r.Header.Get("Location") != "/oauth2/account" {
-			t.Fatalf("%d: %s", r.StatusCode, servertest.Body(t, r))
+		s := authorizetest.New(t, nil)
+		b, a := authorizetest.AtAccount(t, s), authorizetest.NewAuthenticator()
+		authorizetest.EnrolPasskey(b, a)
+		fresh := authorizetest.NewBrowser(t, s)
+		page := authorizetest.Body(t, fresh.Follow(fresh.Get("/oauth2/account")))
+		if r := authorizetest.UsePasskey(fresh, a, page); r.Header.Get("Location") != "/oauth2/account" {
+			t.Fatalf("%d: %s", r.StatusCode, authorizetest.Body(t, r))
 		}
-		form := servertest.ReadForm(servertest.AccountPage(fresh, "")).Fields
+		form := authorizetest.ReadForm(authorizetest.AccountPage(fresh, "")).Fields
 		form.Set("action", "rename_passkey")
 		form.Set("name", "<b>Mine</b>")
 		ended(t, fresh.Post("/oauth2/account", form), "rename_passkey")
-		if page := servertest.AccountPage(fresh, ""); !strings.Contains(page, "&lt;b&gt;Mine&lt;/b&gt;") {
+		if page := authorizetest.AccountPage(fresh, ""); !strings.Contains(page, "&lt;b&gt;Mine&lt;/b&gt;") {
 			t.Error(page)
 		}
 		form.Set("action", "remove_passkey")
@@ -363,9 +363,9 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 		if b.SignedIn() {
 			t.Error("another session goes on")
 		}
-		last := servertest.NewBrowser(t, s)
-		page, _ = last.OpenForm(last.Authorize(servertest.Request(nil)))
-		if r := servertest.UsePasskey(last, a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(servertest.Body(t, r), "The passkey was not accepted.") {
+		last := authorizetest.NewBrowser(t, s)
+		page, _ = last.OpenForm(last.Authorize(authorizetest.Request(nil)))
+		if r := authorizetest.UsePasskey(last, a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(authorizetest.Body(t, r), "The passkey was not accepted.") {
 			t.Errorf("the removed passkey: %d", r.StatusCode)
 		}
 	})
@@ -374,11 +374,11 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 // A client that does not let local users in gets none by passkey.
 func TestNoPasskeyForProviderAlone(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, nil)
-	a := servertest.NewAuthenticator()
-	b := servertest.AtAccount(t, s)
-	servertest.EnrolPasskey(b, a)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, nil)
+	a := authorizetest.NewAuthenticator()
+	b := authorizetest.AtAccount(t, s)
+	authorizetest.EnrolPasskey(b, a)
 	if r := b.Post("/oauth2/login", url.Values{"request": {"x"}, "assertion": {"x"}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a made-up page: %d", r.StatusCode)
 	}
@@ -387,16 +387,16 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 // An operator lets in who has lost all factors.
 func TestResetFactors(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
-	b := servertest.AtAccount(t, s)
-	servertest.EnrolApp(b)
+	s := authorizetest.New(t, nil)
+	b := authorizetest.AtAccount(t, s)
+	authorizetest.EnrolApp(b)
 	if had, sessions, err := s.ResetFactors(t.Context(), "alice"); !had || sessions != 1 || err != nil {
 		t.Errorf("%v, %d sessions, %v", had, sessions, err)
 	}
 	if b.SignedIn() {
 		t.Error("the session goes on")
 	}
-	servertest.NewBrowser(t, s).Code(nil) // by the password alone
+	authorizetest.NewBrowser(t, s).Code(nil) // by the password alone
 	if had, _, err := s.ResetFactors(t.Context(), "alice"); had || err != nil {
 		t.Errorf("again: %v, %v", had, err)
 	}
@@ -404,7 +404,7 @@ func TestResetFactors(t *testing.T) {
 
 func TestACRIsPublished(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	var metadata struct {
 		Values []string `json:"acr_values_supported"`
 	}
@@ -414,7 +414,7 @@ func TestACRIsPublished(t *testing.T) {
 	var smart struct {
 		Management string `json:"management_endpoint"`
 	}
-	if err := json.NewDecoder(b.Get("/fhir/R4/.well-known/smart-configuration").Body).Decode(&smart); err != nil || smart.Management != servertest.Issuer+"/oauth2/account" {
+	if err := json.NewDecoder(b.Get("/fhir/R4/.well-known/smart-configuration").Body).Decode(&smart); err != nil || smart.Management != authorizetest.Issuer+"/oauth2/account" {
 		t.Errorf("%v, %v", smart, err)
 	}
 }
@@ -422,7 +422,7 @@ func TestACRIsPublished(t *testing.T) {
 // Without identity providers, the forms of the account page lead nowhere else.
 func TestAccountFormsLeadHere(t *testing.T) {
 	t.Parallel()
-	b := servertest.AtAccount(t, servertest.New(t, nil))
+	b := authorizetest.AtAccount(t, authorizetest.New(t, nil))
 	if policy := b.Get("/oauth2/account").Header.Get("Content-Security-Policy"); !strings.HasSuffix(strings.Split(policy, "; script-src")[0], "; form-action 'self'") {
 		t.Errorf("%s", policy)
 	}

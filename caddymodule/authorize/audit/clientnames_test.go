@@ -15,8 +15,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // refusedEvents keeps the refusals of a server.
@@ -49,18 +49,18 @@ func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Audit = trail.Record
 		for i := range c.Clients {
-			c.Clients[i].PostLogoutRedirectURIs = []string{servertest.AfterLogout}
+			c.Clients[i].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
 		}
 		c.Clients = append(c.Clients, client.Client{
 			ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}, LaunchContext: true,
-			RedirectURIs: []string{servertest.Callback}, JWKS: servertest.PublicKeys(jose.ES256, jose.RS256),
-		}, client.Client{ID: "a client", Secret: "s3cret", RedirectURIs: []string{servertest.Callback}})
+			RedirectURIs: []string{authorizetest.Callback}, JWKS: authorizetest.PublicKeys(jose.ES256, jose.RS256),
+		}, client.Client{ID: "a client", Secret: "s3cret", RedirectURIs: []string{authorizetest.Callback}})
 	})
 	assertion := func(claims, header map[string]any) url.Values {
-		return url.Values{"client_assertion_type": {servertest.AssertionType}, "client_assertion": {servertest.Assertion(t, jose.ES256, claims, header)}}
+		return url.Values{"client_assertion_type": {authorizetest.AssertionType}, "client_assertion": {authorizetest.Assertion(t, jose.ES256, claims, header)}}
 	}
 	with := func(form url.Values, name, value string) url.Values {
 		form = maps.Clone(form)
@@ -68,7 +68,7 @@ func TestRefusalsNameClient(t *testing.T) {
 		return form
 	}
 	used := assertion(nil, nil)
-	servertest.NewBrowser(t, server).Post("/oauth2/token", with(used, "grant_type", "client_credentials"))
+	authorizetest.NewBrowser(t, server).Post("/oauth2/token", with(used, "grant_type", "client_credentials"))
 	trail = nil
 	methods := map[string]struct {
 		client string
@@ -118,11 +118,11 @@ func TestRefusalsNameClient(t *testing.T) {
 				if m.form != nil {
 					maps.Copy(form, m.form())
 				}
-				r := servertest.PostRequest(path, form)
+				r := authorizetest.PostRequest(path, form)
 				if m.basic != nil {
 					r.SetBasicAuth(m.basic[0], m.basic[1])
 				}
-				response := servertest.NewBrowser(t, server).Send(r)
+				response := authorizetest.NewBrowser(t, server).Send(r)
 				trail.check(t, path+", "+request+", "+name, m.client, response.StatusCode)
 			}
 		}
@@ -138,11 +138,11 @@ func TestRefusalsNameClient(t *testing.T) {
 			if m.form != nil {
 				maps.Copy(form, m.form())
 			}
-			r := servertest.PostRequest(path, form)
+			r := authorizetest.PostRequest(path, form)
 			if m.basic != nil {
 				r.SetBasicAuth(m.basic[0], m.basic[1])
 			}
-			response := servertest.NewBrowser(t, server).Send(r)
+			response := authorizetest.NewBrowser(t, server).Send(r)
 			trail.check(t, path+", "+name, m.client, response.StatusCode)
 		}
 	}
@@ -153,27 +153,27 @@ func TestRefusalsNameClient(t *testing.T) {
 func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
-	server := servertest.New(t, func(c *authorize.Config) {
-		servertest.WithNewcomers(servertest.Newcomer(func(c *client.Client) { c.Waits = true }))(c)
+	server := authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.WithNewcomers(authorizetest.Newcomer(func(c *client.Client) { c.Waits = true }))(c)
 		c.AuthorizePOST, c.Audit = true, trail.Record
-		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout}
+		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
 		c.Clients[2].RequirePushed = true
 	})
-	b := servertest.NewBrowser(t, server)
-	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := authorizetest.NewBrowser(t, server)
+	hint := authorizetest.NewBrowser(t, server).Tokens(nil).IDToken
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	token := servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+	token := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
 	bearer := func(path string, form url.Values) *http.Request {
-		r := servertest.PostRequest(path, form)
+		r := authorizetest.PostRequest(path, form)
 		r.Header.Set("Authorization", "Bearer "+token)
 		return r
 	}
 	get := func(target string) *http.Request {
-		return servertest.Secure(httptest.NewRequest(http.MethodGet, target, nil))
+		return authorizetest.Secure(httptest.NewRequest(http.MethodGet, target, nil))
 	}
 	authorize := func(change url.Values) *http.Request {
-		return get("/oauth2/authorize?" + servertest.Request(change).Encode())
+		return get("/oauth2/authorize?" + authorizetest.Request(change).Encode())
 	}
 	trail = nil
 	const wrong = "https://app.example.org/callback/WRONG"
@@ -184,7 +184,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	}{
 		{"wrong redirect_uri", "app", authorize(url.Values{"redirect_uri": {wrong}}), true},
 		{"no redirect_uri", "app", authorize(url.Values{"redirect_uri": {""}}), false},
-		{"redirect_uri twice", "app", get("/oauth2/authorize?" + servertest.Request(nil).Encode() + "&redirect_uri=x"), false},
+		{"redirect_uri twice", "app", get("/oauth2/authorize?" + authorizetest.Request(nil).Encode() + "&redirect_uri=x"), false},
 		{"unknown scope", "app", authorize(url.Values{"scope": {"x"}}), false},
 		{"malformed query", "app", get("/oauth2/authorize?client_id=app&state=%"), false},
 		{"pushed request that is none", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x"), false},
@@ -192,9 +192,9 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"pushed request, twice", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x&request_uri=y"), false},
 		{"not pushed", "strict", authorize(url.Values{"client_id": {"strict"}}), false},
 		{"request object", "app", authorize(url.Values{"request": {"x.y.z"}}), false},
-		{"waits for approval", servertest.NewcomerID, authorize(url.Values{"client_id": {servertest.NewcomerID}}), false},
-		{"posted, twice", "app", servertest.PostRequest("/oauth2/authorize", url.Values{"client_id": {"app"}, "scope": {"a", "b"}}), false},
-		{"posted with a query", "app", servertest.PostRequest("/oauth2/authorize?x=y", url.Values{"client_id": {"app"}}), false},
+		{"waits for approval", authorizetest.NewcomerID, authorize(url.Values{"client_id": {authorizetest.NewcomerID}}), false},
+		{"posted, twice", "app", authorizetest.PostRequest("/oauth2/authorize", url.Values{"client_id": {"app"}, "scope": {"a", "b"}}), false},
+		{"posted with a query", "app", authorizetest.PostRequest("/oauth2/authorize?x=y", url.Values{"client_id": {"app"}}), false},
 
 		{"logout, wrong address", "app", get("/oauth2/logout?client_id=app&post_logout_redirect_uri=" + url.QueryEscape(wrong)), true},
 		{"logout by a hint, wrong address", "app", get("/oauth2/logout?id_token_hint=" + hint + "&post_logout_redirect_uri=" + url.QueryEscape(wrong)), true},
@@ -204,13 +204,13 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"userinfo without openid", "service", bearer("/oauth2/userinfo", nil), false},
 		{"introspection by a token, no token named", "service", bearer("/oauth2/introspect", nil), false},
 
-		{"pushed, wrong redirect_uri", "app", servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"redirect_uri": {wrong}})), true},
-		{"pushed, waits for approval", servertest.NewcomerID, servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"client_id": {servertest.NewcomerID}, "client_secret": {servertest.NewcomerSecret}})), false},
+		{"pushed, wrong redirect_uri", "app", authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"redirect_uri": {wrong}})), true},
+		{"pushed, waits for approval", authorizetest.NewcomerID, authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {authorizetest.NewcomerID}, "client_secret": {authorizetest.NewcomerSecret}})), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			response := servertest.NewBrowser(t, server).Send(tt.request)
+			response := authorizetest.NewBrowser(t, server).Send(tt.request)
 			shown, err := io.ReadAll(response.Body)
-			servertest.NoError(t, err)
+			authorizetest.NoError(t, err)
 			events := trail
 			trail.check(t, tt.name, tt.client, response.StatusCode)
 			if strings.Contains(string(shown)+response.Header.Get("Location"), "WRONG") {
@@ -232,7 +232,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 func TestRedirectOfRefusal(t *testing.T) {
 	t.Parallel()
 	var kept audit.Refusals
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients[0].RedirectURIs = []string{"https://other.example/callback", "https://app.example.org/callback", "https://app.example.org/cb"}
 		c.Audit = func(_ context.Context, e audit.Event) { kept.Note(c.Issuer, e) }
 	})
@@ -244,8 +244,8 @@ func TestRedirectOfRefusal(t *testing.T) {
 			SentURI: "https://app.example.org/" + strings.Repeat("x", 256-24), ClosestURI: "https://app.example.org/callback",
 		},
 	} {
-		servertest.NewBrowser(t, server).Authorize(servertest.Request(url.Values{"redirect_uri": {sent}}))
-		all := kept.Of(servertest.Issuer, "app")
+		authorizetest.NewBrowser(t, server).Authorize(authorizetest.Request(url.Values{"redirect_uri": {sent}}))
+		all := kept.Of(authorizetest.Issuer, "app")
 		if len(all) == 0 || all[len(all)-1].Redirect != want {
 			t.Errorf("%q: %+v", sent, all)
 		}

@@ -1,24 +1,26 @@
-// Package authorizetest is an OpenID provider that can be made to fail, for
-// tests of whoever signs people in with one.
+// Package authorizetest drives an authorization server in tests, as a browser and as a client
+// of its endpoints, without a port.
 //
-// [Start] gives one on a real TCP port. It is correct as long as it is told
-// nothing else: its authorization endpoint answers at once with a code for
-// [Alice], or for the person named by login_hint; codes work once, with the
-// client's secret and the PKCE verifier. Each endpoint counts and remembers its
-// requests, and each can be given a [Fault] of its own:
+// [New] makes a server with two users and a few clients, and [NewBrowser] a browser before
+// it that keeps its cookies:
 //
-//	p := authorizetest.Start(t)
-//	p.Fail(authorizetest.Token, authorizetest.Silent)        // connections, answers: fault.go
-//	p.Drop(t, authorizetest.Token)                           // SYNs: blackhole_linux.go
-//	p.Change(func(s *authorizetest.Settings) {
-//		s.IDToken = authorizetest.WrongNonce                 // ID tokens: tamper.go
-//		s.Metadata["userinfo_endpoint"] = nil                // discovery
-//	})
+//	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+//	tokens := b.Tokens(nil)                      // alice signs in, and app exchanges the code
+//	claims := b.Claims(tokens.IDToken)
 //
-// Its endpoints are in endpoints.go, flow.go and discovery.go.
+// Its functions fail the test where something that is not under test goes wrong.
 //
-// [Authenticator] is a passkey in software: authenticator.go.
-//
-// All providers of a process sign with the same RSA key, because making one
-// takes long; what keeps them apart is the issuer.
+//	server.go         servers, with and without an identity provider; settings.go alters them
+//	browser.go        requests, cookies and redirects of a [Browser]
+//	response.go       what is read from an answer; want.go what it must be
+//	signin.go         the authorization request, and a person's way through its pages
+//	federation.go     that way by an identity provider
+//	foreignprovider.go   a second provider that names the first one's person
+//	token.go          tokens: get, refresh, use and check them
+//	clientassertion.go   clients that prove who they are by keys (RFC 7523)
+//	newcomer.go       apps that have registered themselves
+//	form.go           [ReadForm]: the form of a page
+//	account.go        the account page, and the factors that people enrol there
+//	launch.go         what apps are launched with: a [FHIRServer], EHRs and the launch page
+//	party.go          who is told: a client's back-channel endpoint, and the audit trail
 package authorizetest

@@ -12,8 +12,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // assertionType is the client_assertion_type of RFC 7523 §2.2.
@@ -72,13 +72,13 @@ func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 }
 
 // verifyAssertion checks the signature of an assertion by a client's keys.
-func verifyAssertion(ctx context.Context, keys *upstream.KeySet, raw string) error {
+func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string) error {
 	_, err := keys.VerifySignature(ctx, raw)
 	if err == nil {
 		return nil
 	}
 	e := oauth2.InvalidClient("client_assertion: the keys of the client cannot be had at its jwks_uri")
-	if errors.Is(err, upstream.ErrSignature) || errors.Is(err, upstream.ErrUnknownKey) {
+	if errors.Is(err, relyingparty.ErrSignature) || errors.Is(err, relyingparty.ErrUnknownKey) {
 		e.Description = "client_assertion: the signature is not by the registered key with this kid and alg"
 	}
 	e.Err = err

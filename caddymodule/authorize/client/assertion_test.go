@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -43,9 +43,9 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"RS512", jose.RS512, nil, nil, nil, "invalid_client"},
 		{"with client_id", jose.ES384, nil, nil, url.Values{"client_id": {"backend"}}, ""},
 		{"with another client_id", jose.ES384, nil, nil, url.Values{"client_id": {"service"}}, "invalid_request"},
-		{"aud is the issuer", jose.ES384, object{"aud": servertest.Issuer}, nil, nil, ""},
-		{"aud is a list of one", jose.ES384, object{"aud": []string{servertest.TokenURL}}, nil, nil, ""},
-		{"aud is a list of two", jose.ES384, object{"aud": []string{servertest.TokenURL, servertest.Issuer}}, nil, nil, "invalid_client"},
+		{"aud is the issuer", jose.ES384, object{"aud": authorizetest.Issuer}, nil, nil, ""},
+		{"aud is a list of one", jose.ES384, object{"aud": []string{authorizetest.TokenURL}}, nil, nil, ""},
+		{"aud is a list of two", jose.ES384, object{"aud": []string{authorizetest.TokenURL, authorizetest.Issuer}}, nil, nil, "invalid_client"},
 		{"aud is another server", jose.ES384, object{"aud": "https://other.example/token"}, nil, nil, "invalid_client"},
 		{"aud is missing", jose.ES384, object{"aud": nil}, nil, nil, "invalid_client"},
 		{"iss is another", jose.ES384, object{"iss": "service"}, nil, nil, "invalid_client"},
@@ -79,9 +79,9 @@ func TestPrivateKeyJWT(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
-			r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, tt.alg, tt.claims, tt.header), tt.change))
-			got := servertest.Decode[servertest.TokenResponse](t, r)
+			b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+			r := b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, tt.alg, tt.claims, tt.header), tt.change))
+			got := authorizetest.Decode[authorizetest.TokenResponse](t, r)
 			if got.Error != tt.want || (got.AccessToken != "") != (tt.want == "") {
 				t.Fatalf("%d %+v", r.StatusCode, got)
 			}
@@ -98,14 +98,14 @@ func TestPrivateKeyJWT(t *testing.T) {
 // A client proves who it is in its own way, and in no other.
 func TestClientsOwnMethod(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
 	basic := func(id, secret string, form url.Values) *http.Request {
-		r := servertest.PostRequest("/oauth2/token", form)
+		r := authorizetest.PostRequest("/oauth2/token", form)
 		r.SetBasicAuth(id, secret)
 		return r
 	}
 	credentials := func(change url.Values) url.Values {
-		return servertest.AssertionForm("", url.Values{"client_assertion": {""}, "client_assertion_type": {""}, "client_id": change["client_id"], "client_secret": change["client_secret"]})
+		return authorizetest.AssertionForm("", url.Values{"client_assertion": {""}, "client_assertion_type": {""}, "client_id": change["client_id"], "client_secret": change["client_secret"]})
 	}
 	tests := []struct {
 		name string
@@ -113,15 +113,15 @@ func TestClientsOwnMethod(t *testing.T) {
 		want string
 	}{
 		{"keys, by an empty secret in the header", basic("backend", "", credentials(nil)), "invalid_client"},
-		{"keys, by an empty secret", servertest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}, "client_secret": {""}})), "invalid_client"},
-		{"keys, by nothing", servertest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}})), "invalid_client"},
-		{"a secret, by keys", servertest.PostRequest("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "service", "sub": "service"}, nil), nil)), "invalid_client"},
-		{"public, by keys", servertest.PostRequest("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "app", "sub": "app"}, nil), nil)), "invalid_client"},
-		{"keys and a header", basic("backend", "x", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)), "invalid_request"},
+		{"keys, by an empty secret", authorizetest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}, "client_secret": {""}})), "invalid_client"},
+		{"keys, by nothing", authorizetest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}})), "invalid_client"},
+		{"a secret, by keys", authorizetest.PostRequest("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, map[string]any{"iss": "service", "sub": "service"}, nil), nil)), "invalid_client"},
+		{"public, by keys", authorizetest.PostRequest("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, map[string]any{"iss": "app", "sub": "app"}, nil), nil)), "invalid_client"},
+		{"keys and a header", basic("backend", "x", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), nil)), "invalid_request"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := servertest.Decode[servertest.TokenResponse](t, b.Send(tt.r)); got.Error != tt.want || got.AccessToken != "" {
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(tt.r)); got.Error != tt.want || got.AccessToken != "" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -132,18 +132,18 @@ func TestClientsOwnMethod(t *testing.T) {
 // Another client's jti is its own matter.
 func TestAssertionReplay(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		for _, id := range []string{"backend", "other"} {
-			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}
 	})
 	for name, jti := range map[string]string{"short": "1", "long": strings.Repeat("x", 2000)} {
-		token := servertest.Assertion(t, jose.ES384, map[string]any{"jti": jti}, nil)
+		token := authorizetest.Assertion(t, jose.ES384, map[string]any{"jti": jti}, nil)
 		var passed atomic.Int32
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
+				if authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
 					passed.Add(1)
 				}
 			})
@@ -152,12 +152,12 @@ func TestAssertionReplay(t *testing.T) {
 		if passed.Load() != 1 {
 			t.Errorf("%s jti: passed %d times", name, passed.Load())
 		}
-		b := servertest.NewBrowser(t, server)
-		if r := b.Post("/oauth2/introspect", servertest.AssertionForm(token, url.Values{"token": {"x"}})); r.StatusCode != 401 {
+		b := authorizetest.NewBrowser(t, server)
+		if r := b.Post("/oauth2/introspect", authorizetest.AssertionForm(token, url.Values{"token": {"x"}})); r.StatusCode != 401 {
 			t.Errorf("%s jti: introspection %d", name, r.StatusCode)
 		}
-		other := servertest.Assertion(t, jose.ES384, map[string]any{"jti": jti, "iss": "other", "sub": "other"}, nil)
-		if r := b.Post("/oauth2/token", servertest.AssertionForm(other, nil)); r.StatusCode != http.StatusOK {
+		other := authorizetest.Assertion(t, jose.ES384, map[string]any{"jti": jti, "iss": "other", "sub": "other"}, nil)
+		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(other, nil)); r.StatusCode != http.StatusOK {
 			t.Errorf("%s jti: another client %d", name, r.StatusCode)
 		}
 	}
@@ -167,14 +167,14 @@ func TestAssertionReplay(t *testing.T) {
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
-		token := servertest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
-		if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != http.StatusOK {
+		b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+		token := authorizetest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
+		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != http.StatusOK {
 			t.Fatal(r.StatusCode)
 		}
 		for range 33 {
 			time.Sleep(10 * time.Second)
-			if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != http.StatusUnauthorized {
+			if r := b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != http.StatusUnauthorized {
 				t.Fatalf("once more: %d", r.StatusCode)
 			}
 		}
@@ -184,13 +184,13 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 // What was used before a restart is used after it.
 func TestAssertionReplayAfterRestart(t *testing.T) {
 	t.Parallel()
-	durable, token := store.NewMemory(0, 0), servertest.Assertion(t, jose.ES384, nil, nil)
+	durable, token := store.NewMemory(0, 0), authorizetest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { // with a new Store each
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store each
 			c.Durable = durable
-			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
-		if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != want {
+		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("start %d: %d, want %d", i, r.StatusCode, want)
 		}
 	}
@@ -200,12 +200,12 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 func TestAssertionWithFullStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(1, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Store = store
-		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 	}))
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		if r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
+		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
 			t.Errorf("assertion %d: %d", i, r.StatusCode)
 		}
 	}
@@ -214,19 +214,19 @@ func TestAssertionWithFullStore(t *testing.T) {
 // The person's flow with a client that has keys: code, refresh, revocation.
 func TestAsymmetricClientOfAPerson(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) {
-		c.RedirectURIs, c.Scopes = []string{servertest.Callback}, append(c.Scopes, "offline_access")
+	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) {
+		c.RedirectURIs, c.Scopes = []string{authorizetest.Callback}, append(c.Scopes, "offline_access")
 	}))
 	send := func(path string, form url.Values) *http.Response {
-		return b.Post(path, servertest.AssertionForm(servertest.Assertion(t, jose.RS384, nil, nil), form))
+		return b.Post(path, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.RS384, nil, nil), form))
 	}
 	code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
-	first := servertest.Decode[servertest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {servertest.Callback}, "scope": {""}}))
+	first := authorizetest.Decode[authorizetest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {authorizetest.Callback}, "scope": {""}}))
 	if got := b.Refresh(first.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("refresh without proof: %+v", got)
 	}
-	second := servertest.Decode[servertest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
-	if got := servertest.Decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
+	second := authorizetest.Decode[authorizetest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
+	if got := authorizetest.Decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
 		t.Errorf("introspection: %v", got)
 	}
 	if r := send("/oauth2/revoke", url.Values{"token": {second.Refresh}}); r.StatusCode != http.StatusOK {
@@ -249,12 +249,12 @@ func TestKeysByAddress(t *testing.T) {
 		(*answer.Load())(w, r)
 	}))
 	t.Cleanup(keys.Close)
-	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(servertest.PublicKeys(jose.ES384)) })
-	server := func() *servertest.Browser {
-		return servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
+	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(authorizetest.PublicKeys(jose.ES384)) })
+	server := func() *authorizetest.Browser {
+		return authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
 	}
-	status := func(b *servertest.Browser, header map[string]any) int {
-		return b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, header), nil)).StatusCode
+	status := func(b *authorizetest.Browser, header map[string]any) int {
+		return b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, header), nil)).StatusCode
 	}
 	answer.Store(&good)
 	b := server()
@@ -278,7 +278,7 @@ func TestKeysByAddress(t *testing.T) {
 	for name, bad := range map[string]http.HandlerFunc{
 		"an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"a private key": func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES384], KeyID: string(jose.ES384)}}})
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: authorizetest.AssertionKeys()[jose.ES384], KeyID: string(jose.ES384)}}})
 		},
 		"HTML":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"too large": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
@@ -298,10 +298,10 @@ func TestKeysByAddress(t *testing.T) {
 }
 
 // backendAt is a gateway on a store, with a client that has keys.
-func backendAt(t *testing.T, s store.Store) *servertest.Browser {
-	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+func backendAt(t *testing.T, s store.Store) *authorizetest.Browser {
+	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Store, c.Durable = s, s
-		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 	}))
 }
 
@@ -314,14 +314,14 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := storetest.NewShared()
 				shared.SetSkew(skew)
-				gateways := []*servertest.Browser{backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway())}
-				token := servertest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(4 * time.Minute).Unix()}, nil)
+				gateways := []*authorizetest.Browser{backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway())}
+				token := authorizetest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(4 * time.Minute).Unix()}, nil)
 				var passed atomic.Int32
 				var all sync.WaitGroup
 				for i := range 60 {
 					all.Go(func() {
-						b := servertest.NewBrowser(t, gateways[i%3].Server)
-						if b.Post("/oauth2/token", servertest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
+						b := authorizetest.NewBrowser(t, gateways[i%3].Server)
+						if b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
 							passed.Add(1)
 						}
 					})
@@ -329,7 +329,7 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 				all.Wait()
 				for i := range 40 {
 					time.Sleep(10 * time.Second)
-					if gateways[i%3].Post("/oauth2/token", servertest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
+					if gateways[i%3].Post("/oauth2/token", authorizetest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
 						passed.Add(1)
 					}
 				}
@@ -364,21 +364,21 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 	down := shared.Gateway()
 	down.SetDown(true)
 	other := backendAt(t, shared.Gateway())
-	for name, failing := range map[string]*servertest.Browser{"late": late, "down": backendAt(t, down)} {
-		token := servertest.Assertion(t, jose.ES384, nil, nil)
+	for name, failing := range map[string]*authorizetest.Browser{"late": late, "down": backendAt(t, down)} {
+		token := authorizetest.Assertion(t, jose.ES384, nil, nil)
 		for _, tt := range []struct {
-			at   *servertest.Browser
+			at   *authorizetest.Browser
 			want int
 		}{{failing, http.StatusServiceUnavailable}, {other, http.StatusOK}, {other, http.StatusUnauthorized}} {
-			if r := tt.at.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != tt.want {
+			if r := tt.at.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != tt.want {
 				t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.want)
 			}
 		}
 	}
-	token := servertest.Assertion(t, jose.ES384, nil, nil)
-	for i, at := range []*servertest.Browser{other, backendAt(t, down), other} {
+	token := authorizetest.Assertion(t, jose.ES384, nil, nil)
+	for i, at := range []*authorizetest.Browser{other, backendAt(t, down), other} {
 		want := []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusUnauthorized}[i]
-		if r := at.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != want {
+		if r := at.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("used before: %d, want %d", r.StatusCode, want)
 		}
 	}
@@ -393,16 +393,16 @@ func TestAssertionForTheIssuerAlone(t *testing.T) {
 		aud    any
 		status int
 	}{
-		{false, servertest.TokenURL, http.StatusOK}, {false, servertest.Issuer, http.StatusOK},
-		{true, servertest.Issuer, http.StatusOK}, {true, []string{servertest.Issuer}, http.StatusOK},
-		{true, servertest.TokenURL, http.StatusUnauthorized}, {true, []string{servertest.Issuer, servertest.TokenURL}, http.StatusUnauthorized},
+		{false, authorizetest.TokenURL, http.StatusOK}, {false, authorizetest.Issuer, http.StatusOK},
+		{true, authorizetest.Issuer, http.StatusOK}, {true, []string{authorizetest.Issuer}, http.StatusOK},
+		{true, authorizetest.TokenURL, http.StatusUnauthorized}, {true, []string{authorizetest.Issuer, authorizetest.TokenURL}, http.StatusUnauthorized},
 	} {
-		b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) {
 			if tt.bound {
 				c.Compat = []string{client.IssuerAudience}
 			}
 		}))
-		form := servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"aud": tt.aud}, nil), nil)
+		form := authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, map[string]any{"aud": tt.aud}, nil), nil)
 		if got := b.Post("/oauth2/token", form).StatusCode; got != tt.status {
 			t.Errorf("%+v: %d", tt, got)
 		}

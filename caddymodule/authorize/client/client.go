@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // Settings are the configuration of a [Client]. It has no methods, as Caddy modules embed it, and is declared as a struct,
@@ -124,8 +124,8 @@ type Settings struct {
 	Links              Links  `json:"-"` // that people are shown
 	Registered         bool   `json:"-"` // it did register itself: only the digest of its secret is known
 
-	Waits bool             `json:"-"` // for the operator's approval
-	Keys  *upstream.KeySet `json:"-"` // of JWKS or JWKSURI. Default: made by [Client.Complete].
+	Waits bool                 `json:"-"` // for the operator's approval
+	Keys  *relyingparty.KeySet `json:"-"` // of JWKS or JWKSURI. Default: made by [Client.Complete].
 
 	secretDigest []byte                            // nil without a secret
 	guessable    bool                              // Secret is
@@ -173,7 +173,7 @@ func RequestObjectAlgorithms() []string {
 
 // FetchLogo returns what is at the logo_uri, up to a number of bytes.
 func (c *Client) FetchLogo(ctx context.Context, most int) ([]byte, error) {
-	return upstream.Fetch(ctx, c.Transport, c.Links.Logo, most)
+	return relyingparty.Fetch(ctx, c.Transport, c.Links.Logo, most)
 }
 
 // Values of [Client].Consent.

@@ -10,16 +10,16 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // NewKeys returns the client's public keys, or nil.
-func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
+func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*relyingparty.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
-		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Exact: true, Logger: logger})
+		return relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Exact: true, Logger: logger})
 	case len(c.JWKS) > 0:
-		return upstream.NewInlineKeySet(c.JWKS)
+		return relyingparty.NewInlineKeySet(c.JWKS)
 	}
 	return nil, nil
 }

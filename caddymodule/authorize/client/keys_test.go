@@ -7,14 +7,14 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 func TestClientKeysRefused(t *testing.T) {
 	t.Parallel()
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES256], KeyID: "1"}}})
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: authorizetest.AssertionKeys()[jose.ES256], KeyID: "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,9 +23,9 @@ func TestClientKeysRefused(t *testing.T) {
 		client client.Client
 		want   string
 	}{
-		{"a secret and keys", client.Client{Secret: "x", JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
-		{"a secret's digest and keys", client.Client{SecretSHA256: []byte("x"), JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
-		{"keys and an address", client.Client{JWKS: servertest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
+		{"a secret and keys", client.Client{Secret: "x", JWKS: authorizetest.PublicKeys(jose.ES256)}, "one way"},
+		{"a secret's digest and keys", client.Client{SecretSHA256: []byte("x"), JWKS: authorizetest.PublicKeys(jose.ES256)}, "one way"},
+		{"keys and an address", client.Client{JWKS: authorizetest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
 		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
 		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
 		{"a private key", client.Client{JWKS: private}, "private"},

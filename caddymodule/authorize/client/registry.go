@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
@@ -45,8 +45,8 @@ type RegisteredClient struct {
 // Use [Registry.Clone] to change it: the cost does not depend on the number of clients. The original must not be changed
 // after that.
 type Registry struct {
-	configured *persistent.Map[*Client] // by client_id
-	launching  int                      // clients with LaunchContext
+	configured *snapshotmap.Map[*Client] // by client_id
+	launching  int                       // clients with LaunchContext
 
 	GrantTypes GrantTypes // that clients may use
 	Sources    []Source   // of clients that are not configured
@@ -113,7 +113,7 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 
 // NewRegistry returns a registry without clients.
 func NewRegistry(grants GrantTypes) *Registry {
-	return &Registry{configured: new(persistent.Map[*Client]), GrantTypes: grants}
+	return &Registry{configured: new(snapshotmap.Map[*Client]), GrantTypes: grants}
 }
 
 // Clone returns a registry that can be changed.

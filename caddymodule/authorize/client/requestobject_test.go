@@ -6,15 +6,15 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // A client that must sign request objects has keys.
 func TestRequiredRequestObjectsAreSigned(t *testing.T) {
 	t.Parallel()
 	required := client.Client{
-		ID: "signing", RedirectURIs: []string{servertest.Callback}, JWKS: servertest.PublicKeys(jose.RS256),
+		ID: "signing", RedirectURIs: []string{authorizetest.Callback}, JWKS: authorizetest.PublicKeys(jose.RS256),
 		RequestObjects: client.RequestObjects{Allowed: true, Required: true},
 	}
 	for name, change := range map[string]func(*client.Client){

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
@@ -40,7 +40,7 @@ func (plain) Compare(hash, password []byte) (bool, error) {
 
 // sharedKeys are those of all tests, because making an RSA key takes long.
 var sharedKeys = sync.OnceValue(func() *keyring.Keyring {
-	return keyring.New(new(authorizetest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+	return keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 })
 
 func newWorld(t *testing.T) *world {
@@ -295,7 +295,7 @@ func TestUnreadableEnrolment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.enrolApp(t)
-	w.Enrolments.Keys = keyring.New(new(authorizetest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+	w.Enrolments.Keys = keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 	if held, err := w.Of(t.Context(), w.alice); err == nil {
 		t.Errorf("held %+v", held)
 	}

@@ -14,20 +14,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 const sid = "a-session"
 
-func newAuthenticator() *authorizetest.Authenticator {
-	return &authorizetest.Authenticator{Origin: issuer, RPID: "fhir.example.org", Count: 1}
+func newAuthenticator() *providertest.Authenticator {
+	return &providertest.Authenticator{Origin: issuer, RPID: "fhir.example.org", Count: 1}
 }
 
 // enrolPasskey enrols a passkey of alice.
-func (w *world) enrolPasskey(t *testing.T, a *authorizetest.Authenticator) []string {
+func (w *world) enrolPasskey(t *testing.T, a *providertest.Authenticator) []string {
 	t.Helper()
 	recovery, err := w.tryEnrol(t, a, w.alice)
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *world) enrolPasskey(t *testing.T, a *authorizetest.Authenticator) []str
 	return recovery
 }
 
-func (w *world) tryEnrol(t *testing.T, a *authorizetest.Authenticator, user *people.User) ([]string, error) {
+func (w *world) tryEnrol(t *testing.T, a *providertest.Authenticator, user *people.User) ([]string, error) {
 	t.Helper()
 	c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), user, sid)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
 	return c
 }
 
-func answer(t *testing.T, a *authorizetest.Authenticator, c *factor.Ceremony) string {
+func answer(t *testing.T, a *providertest.Authenticator, c *factor.Ceremony) string {
 	t.Helper()
 	text, err := a.Get(c.Options)
 	if err != nil {
@@ -70,12 +70,12 @@ func answer(t *testing.T, a *authorizetest.Authenticator, c *factor.Ceremony) st
 func TestPasskeySignIn(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		authenticator authorizetest.Authenticator
+		authenticator providertest.Authenticator
 		amr           []string
 	}{
-		"in hardware":                 {authorizetest.Authenticator{Count: 1}, []string{"hwk", "user", "mfa"}},
-		"synced":                      {authorizetest.Authenticator{Synced: true}, []string{"swk", "user", "mfa"}},
-		"that does not count its use": {authorizetest.Authenticator{}, []string{"hwk", "user", "mfa"}},
+		"in hardware":                 {providertest.Authenticator{Count: 1}, []string{"hwk", "user", "mfa"}},
+		"synced":                      {providertest.Authenticator{Synced: true}, []string{"swk", "user", "mfa"}},
+		"that does not count its use": {providertest.Authenticator{}, []string{"hwk", "user", "mfa"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +140,7 @@ func edited(t *testing.T, text, member string, edit func(string) string) string 
 }
 
 // signIn tries to sign in with a passkey.
-func (w *world) signIn(t *testing.T, a *authorizetest.Authenticator) error {
+func (w *world) signIn(t *testing.T, a *providertest.Authenticator) error {
 	t.Helper()
 	c := w.beginSignIn(t)
 	_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
@@ -149,15 +149,15 @@ func (w *world) signIn(t *testing.T, a *authorizetest.Authenticator) error {
 
 func TestPasskeyRefused(t *testing.T) {
 	t.Parallel()
-	type attack = func(*testing.T, *world, *authorizetest.Authenticator) error
-	with := func(change func(*world, *authorizetest.Authenticator)) attack {
-		return func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+	type attack = func(*testing.T, *world, *providertest.Authenticator) error
+	with := func(change func(*world, *providertest.Authenticator)) attack {
+		return func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			change(w, a)
 			return w.signIn(t, a)
 		}
 	}
 	for name, attack := range map[string]attack{
-		"the answer a second time": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"the answer a second time": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			text := answer(t, a, c)
 			if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
@@ -167,17 +167,17 @@ func TestPasskeyRefused(t *testing.T) {
 			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
 			return err
 		},
-		"the answer to another challenge": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"the answer to another challenge": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, answer(t, a, w.beginSignIn(t)))
 			return err
 		},
-		"another browser's challenge": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"another browser's challenge": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			w.browser = &http.Cookie{Name: browser.IDPrefix + "b", Value: "another browser"}
 			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
 			return err
 		},
-		"a challenge of another purpose": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"a challenge of another purpose": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			c, err := w.Passkeys.BeginSecondFactor(httptest.NewRecorder(), w.request(t), w.alice)
 			if err != nil {
 				t.Fatal(err)
@@ -185,13 +185,13 @@ func TestPasskeyRefused(t *testing.T) {
 			_, err = w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
 			return err
 		},
-		"a page of another origin":  with(func(_ *world, a *authorizetest.Authenticator) { a.Origin = "https://fhir.example.org.evil.example" }),
-		"a passkey of another site": with(func(_ *world, a *authorizetest.Authenticator) { a.RPID = "evil.example" }),
-		"nobody's finger, alone":    with(func(_ *world, a *authorizetest.Authenticator) { a.Unverified = true }),
-		"an unknown one":            with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = []byte("nobody's") }),
-		"no handle":                 with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = nil }),
-		"a disabled user":           with(func(w *world, _ *authorizetest.Authenticator) { w.alice.Disabled = true }),
-		"a copy of it": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"a page of another origin":  with(func(_ *world, a *providertest.Authenticator) { a.Origin = "https://fhir.example.org.evil.example" }),
+		"a passkey of another site": with(func(_ *world, a *providertest.Authenticator) { a.RPID = "evil.example" }),
+		"nobody's finger, alone":    with(func(_ *world, a *providertest.Authenticator) { a.Unverified = true }),
+		"an unknown one":            with(func(_ *world, a *providertest.Authenticator) { a.Handle = []byte("nobody's") }),
+		"no handle":                 with(func(_ *world, a *providertest.Authenticator) { a.Handle = nil }),
+		"a disabled user":           with(func(w *world, _ *providertest.Authenticator) { w.alice.Disabled = true }),
+		"a copy of it": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			thief := *a
 			if err := w.signIn(t, a); err != nil {
 				t.Fatal(err)
@@ -202,19 +202,19 @@ func TestPasskeyRefused(t *testing.T) {
 			}
 			return err
 		},
-		"one that was removed": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"one that was removed": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
 				t.Fatal(err)
 			}
 			return w.signIn(t, a)
 		},
-		"another signature": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"another signature": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			text := edited(t, answer(t, a, c), "signature", func(s string) string { return s[:20] + "AAAA" + s[24:] })
 			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
 			return err
 		},
-		"no JSON": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+		"no JSON": func(t *testing.T, w *world, a *providertest.Authenticator) error {
 			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, "{")
 			return err
 		},

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -30,18 +30,18 @@ func TestAuthorizeErrors(t *testing.T) {
 		{"response_type: a missing response_type yields invalid_request", url.Values{"response_type": {""}}, "invalid_request"},
 		{"an unknown response_type", url.Values{"response_type": {"id_token"}}, "unsupported_response_type"},
 		{"two response types at once", url.Values{"response_type": {"code token"}}, "unsupported_response_type"},
-		{"code_challenge_method: a value other than S256 yields invalid_request", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
-		{"code_challenge_method is compared with case", url.Values{"code_challenge_method": {"s256"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
-		{"code_challenge: without code_challenge_method yields invalid_request", url.Values{"code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
+		{"code_challenge_method: a value other than S256 yields invalid_request", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}}, "invalid_request"},
+		{"code_challenge_method is compared with case", url.Values{"code_challenge_method": {"s256"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}}, "invalid_request"},
+		{"code_challenge: without code_challenge_method yields invalid_request", url.Values{"code_challenge": {authorizetest.S256(authorizetest.Verifier)}}, "invalid_request"},
 		{"code_challenge: required when code_challenge_method is given", url.Values{"code_challenge_method": {"S256"}}, "invalid_request"},
 		{"code_challenge that is no SHA-256", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {"short"}}, "invalid_request"},
-		{"code_challenge with padding", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {servertest.S256(servertest.Verifier) + "="}}, "invalid_request"},
+		{"code_challenge with padding", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier) + "="}}, "invalid_request"},
 		{"PKCE that the client requires", url.Values{"client_id": {"strict"}}, "invalid_request"},
 		{"unauthorized_client: asks for token without permission for it", url.Values{"client_id": {"strict"}, "response_type": {"token"}}, "unauthorized_client"},
 		{"unauthorized_client: asks for code without permission for it", url.Values{"client_id": {"implicit"}}, "unauthorized_client"},
 		{"invalid_scope: unknown", url.Values{"scope": {"openid nonsense"}}, "invalid_scope"},
 		{"invalid_scope: malformed", url.Values{"scope": {`openid "profile"`}}, "invalid_scope"},
-		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
+		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
 		{"invalid_scope: nothing that is listed", url.Values{"scope": {"user/Observation.cud launch/patient"}}, "invalid_scope"},
 		{"invalid_scope: malformed, as SMART has it", url.Values{"scope": {"openid user/Observation.sr"}}, "invalid_scope"},
 		{"invalid_scope: malformed launch context", url.Values{"scope": {"openid launch/"}}, "invalid_scope"},
@@ -49,9 +49,9 @@ func TestAuthorizeErrors(t *testing.T) {
 		{"state: nor a JSON array", url.Values{"state": {` ["a"]`}}, "invalid_request"},
 		{"state: URL-encoded JSON, encoded once more", url.Values{"state": {"%7B%22a%22%3A1%7D"}}, "invalid_request"},
 		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target"},
-		{"and one for this", url.Values{"resource": {servertest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target"},
+		{"and one for this", url.Values{"resource": {authorizetest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target"},
 		{"a nonce that an ID token cannot hold", url.Values{"nonce": {"\xff"}}, "invalid_request"},
-		{"a system scope for a person", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"system/*.rs"}}, "invalid_scope"},
+		{"a system scope for a person", url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "scope": {"system/*.rs"}}, "invalid_scope"},
 		{"a parameter twice", url.Values{"scope": {"openid", "profile"}}, "invalid_request"},
 		{"an unknown parameter twice", url.Values{"x": {"1", "2"}}, "invalid_request"},
 		{"a parameter over 8 KiB", url.Values{"nonce": {strings.Repeat("n", 8<<10+1)}}, "invalid_request"},
@@ -64,7 +64,7 @@ func TestAuthorizeErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(tt.change)))
+			u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(tt.change)))
 			q := u.Query()
 			if q.Get("error") != tt.want {
 				t.Errorf("error %q, want %q, at %s", q.Get("error"), tt.want, u)
@@ -75,7 +75,7 @@ func TestAuthorizeErrors(t *testing.T) {
 			if u.Fragment != "" || q.Has("code") {
 				t.Errorf("more than an error: %s", u)
 			}
-			if q.Get("iss") != servertest.Issuer {
+			if q.Get("iss") != authorizetest.Issuer {
 				t.Errorf("iss %q", q.Get("iss"))
 			}
 		})
@@ -84,9 +84,9 @@ func TestAuthorizeErrors(t *testing.T) {
 
 func TestAuthorizeMalformedQuery(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(nil).Encode()+"&x=%zz"))
-	servertest.WantError(t, u, "invalid_request")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	u := authorizetest.Location(t, b.Get("/oauth2/authorize?"+authorizetest.Request(nil).Encode()+"&x=%zz"))
+	authorizetest.WantError(t, u, "invalid_request")
 }
 
 // "Behaviour when client_id or redirect_uri is itself invalid: not shown": a page
@@ -101,24 +101,24 @@ func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 		{"client_id missing", url.Values{"client_id": {""}}},
 		{"client_id twice", url.Values{"client_id": {"app", "app"}}},
 		{"redirect_uri missing", url.Values{"redirect_uri": {""}}},
-		{"redirect_uri twice", url.Values{"redirect_uri": {servertest.Callback, servertest.Callback}}},
-		{"redirect_uri: must match exactly, trailing slashes included", url.Values{"redirect_uri": {servertest.Callback + "/"}}},
-		{"redirect_uri: must match exactly, punctuation included", url.Values{"redirect_uri": {servertest.Callback + "?"}}},
+		{"redirect_uri twice", url.Values{"redirect_uri": {authorizetest.Callback, authorizetest.Callback}}},
+		{"redirect_uri: must match exactly, trailing slashes included", url.Values{"redirect_uri": {authorizetest.Callback + "/"}}},
+		{"redirect_uri: must match exactly, punctuation included", url.Values{"redirect_uri": {authorizetest.Callback + "?"}}},
 		{"redirect_uri: must match exactly, case included", url.Values{"redirect_uri": {"https://APP.example.org/callback"}}},
 		{"redirect_uri: must match exactly, port included", url.Values{"redirect_uri": {"http://localhost:3001/callback"}}},
-		{"redirect_uri: must be pre-registered for the client", url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}}},
+		{"redirect_uri: must be pre-registered for the client", url.Values{"redirect_uri": {authorizetest.Callback + "?tenant=1"}}},
 		{"redirect_uri: must be an absolute URI", url.Values{"redirect_uri": {"/callback"}}},
-		{"redirect_uri: must not contain a fragment", url.Values{"redirect_uri": {servertest.Callback + "#f"}}},
+		{"redirect_uri: must not contain a fragment", url.Values{"redirect_uri": {authorizetest.Callback + "#f"}}},
 		{"redirect_uri: with user information", url.Values{"redirect_uri": {"https://app.example.org@evil.example/callback"}}},
 		{"redirect_uri of a script", url.Values{"redirect_uri": {"javascript:alert(1)"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(tt.change))
+			r := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(tt.change))
 			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 				t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			page := servertest.Body(t, r)
+			page := authorizetest.Body(t, r)
 			for _, values := range tt.change {
 				for _, v := range values {
 					if v != "" && v != "app" && strings.Contains(page, v) {
@@ -126,16 +126,16 @@ func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 					}
 				}
 			}
-			servertest.WantText(t, r.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+			authorizetest.WantText(t, r.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 		})
 	}
 }
 
 func TestAuthorizeMethods(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
-		r := servertest.PostRequest("/oauth2/authorize", servertest.Request(nil))
+		r := authorizetest.PostRequest("/oauth2/authorize", authorizetest.Request(nil))
 		r.Method = method
 		if got := b.Send(r); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "GET" {
 			t.Errorf("%s: %d, Allow %q", method, got.StatusCode, got.Header.Get("Allow"))
@@ -145,36 +145,36 @@ func TestAuthorizeMethods(t *testing.T) {
 
 func TestAuthorizePOST(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
-	r := b.Post("/oauth2/authorize", servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	r := b.Post("/oauth2/authorize", authorizetest.Request(nil))
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("status %d", r.StatusCode)
 	}
-	servertest.Equal(t, servertest.Location(t, b.Get(r.Header.Get("Location"))).Path, "/oauth2/login")
-	servertest.WantStatus(t, b.Post("/oauth2/authorize?state=x", servertest.Request(nil)), http.StatusBadRequest, "parameters in query and body")
+	authorizetest.Equal(t, authorizetest.Location(t, b.Get(r.Header.Get("Location"))).Path, "/oauth2/login")
+	authorizetest.WantStatus(t, b.Post("/oauth2/authorize?state=x", authorizetest.Request(nil)), http.StatusBadRequest, "parameters in query and body")
 }
 
 // "HTTPS is required."
 func TestHTTPSRequired(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
-	for _, path := range []string{"/oauth2/authorize?" + servertest.Request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
+	for _, path := range []string{"/oauth2/authorize?" + authorizetest.Request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
 		if r := b.Get(path); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 			t.Errorf("GET %s: %d", path, r.StatusCode)
 		}
 	}
-	servertest.WantStatus(t, b.Post("/oauth2/token", servertest.CodeForm("x", nil)), http.StatusBadRequest, "token")
+	authorizetest.WantStatus(t, b.Post("/oauth2/token", authorizetest.CodeForm("x", nil)), http.StatusBadRequest, "token")
 }
 
 // Behind a proxy that is not trusted, the refusal says what is to be done.
 func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
+	server := authorizetest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
 	for _, tt := range []struct {
 		header, value string
 		told          bool
 	}{{"X-Forwarded-Proto", "https", true}, {"Forwarded", "proto=https", true}, {"X-Real-Ip", "192.0.2.1", false}} {
-		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/.well-known/openid-configuration", nil)
+		r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/.well-known/openid-configuration", nil)
 		r.Header.Set(tt.header, tt.value)
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
@@ -188,8 +188,8 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 // temporarily_unavailable at the redirect URI (RFC 6749 §4.1.2.1).
 func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
-	u := b.Answer(servertest.Request(nil)) // the session takes the one place
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
+	u := b.Answer(authorizetest.Request(nil)) // the session takes the one place
 	if q := u.Query(); q.Get("error") != "temporarily_unavailable" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
@@ -216,8 +216,8 @@ func TestScopeGrantedInPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
-			servertest.Equal(t, b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
+			authorizetest.Equal(t, b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
 		})
 	}
 	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr", "a type that R4 has not": "openid user/Foo.rs"} {
@@ -225,9 +225,9 @@ func TestScopeGrantedInPart(t *testing.T) {
 		if scope == "nonsense" {
 			change = lenient
 		}
-		b := servertest.NewBrowser(t, servertest.New(t, change))
-		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {scope}})))
-		servertest.Equal(t, u.Query().Get("error"), "invalid_scope", name)
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, change))
+		u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {scope}})))
+		authorizetest.Equal(t, u.Query().Get("error"), "invalid_scope", name)
 	}
 }
 
@@ -235,19 +235,19 @@ func TestScopeGrantedInPart(t *testing.T) {
 // state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
+	server := authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
 	allowed := regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]+$`) // RFC 6749 §4.1.2.1
 	for _, change := range []url.Values{
 		{"response_type": {""}}, {"response_type": {"nonsense"}}, {"scope": {"nonsense"}}, {"code_challenge": {"x"}}, {"prompt": {"none"}},
 		{"launch": {"nonsense"}}, {"request": {"x"}}, {"id_token_hint": {"x"}}, {"aud": {"https://other.example"}}, {"claims": {"x"}},
 	} {
-		q := servertest.Location(t, servertest.NewBrowser(t, server).Authorize(servertest.Request(change))).Query()
+		q := authorizetest.Location(t, authorizetest.NewBrowser(t, server).Authorize(authorizetest.Request(change))).Query()
 		if q.Get("error") == "" || !allowed.MatchString(q.Get("error_description")) {
 			t.Errorf("%v: %v", change, q)
 		}
 	}
 	state := `{"codeChallenge":"a b","n":[1]}`
-	if q := servertest.NewBrowser(t, server).Answer(servertest.Request(url.Values{"state": {state}})).Query(); q.Get("state") != state || q.Get("code") == "" {
+	if q := authorizetest.NewBrowser(t, server).Answer(authorizetest.Request(url.Values{"state": {state}})).Query(); q.Get("state") != state || q.Get("code") == "" {
 		t.Errorf("JSON as state: %v", q)
 	}
 }
@@ -256,15 +256,15 @@ func TestClientOptions(t *testing.T) {
 // other page.
 func TestFrameAncestors(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.FrameAncestors = []string{"https://ehr.example", "http://localhost:8000"}
 		c.Clients[0].Consent = client.ConsentRequired
 	})
-	b := servertest.NewBrowser(t, server)
+	b := authorizetest.NewBrowser(t, server)
 	for name, r := range map[string]*http.Response{
-		"sign-in": b.Follow(b.Authorize(servertest.Request(nil))), "error": b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})),
-		"consent":   b.Follow(b.SignIn(servertest.Request(nil), "alice", "right")),
-		"form_post": b.Authorize(servertest.Request(url.Values{"prompt": {"none"}, "response_mode": {"form_post"}})),
+		"sign-in": b.Follow(b.Authorize(authorizetest.Request(nil))), "error": b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})),
+		"consent":   b.Follow(b.SignIn(authorizetest.Request(nil), "alice", "right")),
+		"form_post": b.Authorize(authorizetest.Request(url.Values{"prompt": {"none"}, "response_mode": {"form_post"}})),
 	} {
 		policy := r.Header.Get("Content-Security-Policy")
 		if !strings.Contains(policy, "; frame-ancestors https://ehr.example http://localhost:8000;") || r.Header.Get("X-Frame-Options") != "" {
@@ -278,7 +278,7 @@ func TestFrameAncestors(t *testing.T) {
 		}
 	}
 	for _, origin := range []string{"https://*.example", "https://ehr.example/", "https://ehr.example; script-src *", "http://ehr.example", "*", "'self'", ""} {
-		c := servertest.Config()
+		c := authorizetest.Config()
 		c.FrameAncestors = []string{origin}
 		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "frame_ancestors") {
 			t.Errorf("%q: %v", origin, err)
@@ -294,9 +294,9 @@ func TestHarmlessParameters(t *testing.T) {
 		"ui_locales": "fr-CA fr en", "claims_locales": "de", "display": "popup", "acr_values": "gold silver",
 		"login_hint": "somebody@example.org", "registration": "{}", "unknown": "x", "redirect_uri2": "https://evil.example/",
 	} {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
-		u := b.Answer(servertest.Request(url.Values{name: {value}}))
-		if u.Query().Get("code") == "" || !strings.HasPrefix(u.String(), servertest.Callback+"?") {
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+		u := b.Answer(authorizetest.Request(url.Values{name: {value}}))
+		if u.Query().Get("code") == "" || !strings.HasPrefix(u.String(), authorizetest.Callback+"?") {
 			t.Errorf("%s: %s", name, u)
 		}
 	}
@@ -306,7 +306,7 @@ func TestHarmlessParameters(t *testing.T) {
 // counts, or nobody is sent anywhere.
 func TestParameterPollution(t *testing.T) {
 	t.Parallel()
-	good, evil := url.QueryEscape(servertest.Callback), url.QueryEscape("https://evil.example/")
+	good, evil := url.QueryEscape(authorizetest.Callback), url.QueryEscape("https://evil.example/")
 	tail := "&client_id=app&response_type=code&scope=nonsense"
 	for _, query := range []string{
 		"redirect_uri=" + good + "&redirect_uri=" + evil + tail,
@@ -321,12 +321,12 @@ func TestParameterPollution(t *testing.T) {
 		"redirect_uri=" + evil + tail,
 		"redirect_uri=" + good + tail + "&client_id=strict",
 	} {
-		r := servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/authorize?" + query)
+		r := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/authorize?" + query)
 		to := r.Header.Get("Location")
-		if to != "" && !strings.HasPrefix(to, servertest.Callback+"?error=invalid_") || to == "" && r.StatusCode != http.StatusBadRequest {
+		if to != "" && !strings.HasPrefix(to, authorizetest.Callback+"?error=invalid_") || to == "" && r.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s\nstatus %d, sent to %q", query, r.StatusCode, to)
 		}
-		if strings.Contains(servertest.Body(t, r)+to, "evil") {
+		if strings.Contains(authorizetest.Body(t, r)+to, "evil") {
 			t.Errorf("%s: the answer repeats it", query)
 		}
 	}
@@ -339,10 +339,10 @@ func TestRequestURIIsNotFetched(t *testing.T) {
 	fetched := false
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched = true }))
 	defer inside.Close()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, uri := range []string{inside.URL, "urn:ietf:params:oauth:request_uri:" + inside.URL} {
-		b.Authorize(servertest.Request(url.Values{"request_uri": {uri}}))
-		b.Post("/oauth2/par", servertest.Request(url.Values{"request_uri": {uri}}))
+		b.Authorize(authorizetest.Request(url.Values{"request_uri": {uri}}))
+		b.Post("/oauth2/par", authorizetest.Request(url.Values{"request_uri": {uri}}))
 	}
 	if fetched {
 		t.Error("the request_uri was fetched")
@@ -353,15 +353,15 @@ func TestRequestURIIsNotFetched(t *testing.T) {
 // semicolon is a character like others (RFC 3986 §2.2).
 func TestSemicolonSeparatesNothing(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	u := authorizetest.Location(t, b.Get("/oauth2/authorize?"+authorizetest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
 	if q := u.Query(); q.Get("state") != "a;nonce=b" {
 		t.Fatalf("%s", u)
 	}
-	r := servertest.PostRequest("/oauth2/token", nil)
-	r.Body = io.NopCloser(strings.NewReader(servertest.CodeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.AccessToken == "" {
+	r := authorizetest.PostRequest("/oauth2/token", nil)
+	r.Body = io.NopCloser(strings.NewReader(authorizetest.CodeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
+	if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -373,7 +373,7 @@ func TestMalformedQuery(t *testing.T) {
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.URL.RawQuery = "request=%%%"
-		servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Send(r), http.StatusBadRequest, path)
+		authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Send(r), http.StatusBadRequest, path)
 	}
 }
 
@@ -381,7 +381,7 @@ func TestMalformedQuery(t *testing.T) {
 // the other endpoints (RFC 9110 §15.5.14).
 func TestOversizedForm(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for name, tt := range map[string]struct {
 		form   url.Values
 		status int
@@ -390,7 +390,7 @@ func TestOversizedForm(t *testing.T) {
 		"over 64 KiB":        {url.Values{"request": {strings.Repeat("a", 64<<10)}}, http.StatusRequestEntityTooLarge},
 	} {
 		for _, path := range []string{"/oauth2/login", "/oauth2/par", "/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
-			servertest.WantStatus(t, b.Post(path, tt.form), tt.status, path, name)
+			authorizetest.WantStatus(t, b.Post(path, tt.form), tt.status, path, name)
 		}
 	}
 }
@@ -399,14 +399,14 @@ func TestOversizedForm(t *testing.T) {
 // kept by a cache, refusals included.
 func TestFormsAlone(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
 	token := b.Tokens(nil).AccessToken
 	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
 		query := url.Values{"token": {token}, "client_id": {"app"}, "grant_type": {"refresh_token"}}.Encode()
-		asJSON := servertest.PostRequest(path, nil)
+		asJSON := authorizetest.PostRequest(path, nil)
 		asJSON.Header.Set("Content-Type", "application/json")
 		tests := map[string]*http.Response{
-			"the query":   b.Send(servertest.PostRequest(path+"?"+query, nil)),
+			"the query":   b.Send(authorizetest.PostRequest(path+"?"+query, nil)),
 			"JSON":        b.Send(asJSON),
 			"twice":       b.Post(path, url.Values{"client_id": {"app", "app"}, "token": {token}}),
 			"too large":   b.Post(path, url.Values{"client_id": {"app"}, "token": {token}, "x": {strings.Repeat("a", 64<<10)}}),
@@ -427,14 +427,14 @@ func TestFormsAlone(t *testing.T) {
 	}
 	for path, client := range map[string]string{"/oauth2/revoke": "app", "/oauth2/introspect": "fhir-server"} {
 		secret := map[string]string{"fhir-server": "rs"}[client]
-		if r := servertest.AskAboutToken(b, path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		if r := authorizetest.AskAboutToken(b, path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
 		}
 	}
 }
 
 func implicit(change url.Values) url.Values {
-	q := servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
+	q := authorizetest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
 	maps.Copy(q, change)
 	return q
 }
@@ -443,7 +443,7 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 	t.Helper()
 	_, raw, _ := strings.Cut(u.String(), "#")
 	f, err := url.ParseQuery(raw)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	return f
 }
 
@@ -457,15 +457,15 @@ func TestAnswersInFragment(t *testing.T) {
 		name, responseType, scope, want string
 		configure                       func(*authorize.Config)
 	}{
-		{"id_token", "id_token", "openid", "id_token state iss", servertest.EveryFlow},
-		{"id_token token", "id_token token", "openid", "id_token access_token token_type expires_in state iss", servertest.EveryFlow},
-		{"token id_token", "token id_token", "openid", "id_token access_token token_type expires_in state iss", servertest.EveryFlow},
+		{"id_token", "id_token", "openid", "id_token state iss", authorizetest.EveryFlow},
+		{"id_token token", "id_token token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.EveryFlow},
+		{"token id_token", "token id_token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.EveryFlow},
 		{"token without openid", "token", "demo.read", "access_token token_type expires_in state iss", nil},
 		{"token with openid", "token", "openid demo.read", "id_token access_token token_type expires_in state iss", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, tt.configure))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.configure))
 			u := b.Answer(implicit(url.Values{"response_type": {tt.responseType}, "scope": {tt.scope}}))
 			_, raw, _ := strings.Cut(u.String(), "#")
 			var names []string
@@ -488,7 +488,7 @@ func TestAnswersInFragment(t *testing.T) {
 				t.Errorf("ID token %v", claims)
 			}
 			if access != "" {
-				servertest.CheckIDToken(b, f.Get("id_token"), access, "n")
+				authorizetest.CheckIDToken(b, f.Get("id_token"), access, "n")
 			}
 		})
 	}
@@ -499,7 +499,7 @@ func TestAnswersInFragment(t *testing.T) {
 func TestImplicitFlowClaims(t *testing.T) {
 	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
 		u := b.Answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
 		claims := b.Claims(fragment(t, u).Get("id_token"))
 		if got := claims["name"] == "Alice Adams" && claims["email_verified"] == true; got != want || claims["phone_number"] != nil {
@@ -533,12 +533,12 @@ func TestErrorMode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow)).Authorize(servertest.Request(tt.change)))
+			u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow)).Authorize(authorizetest.Request(tt.change)))
 			q, other := u.Query(), fragment(t, u)
 			if tt.mode == "#" {
 				q, other = other, q
 			}
-			if q.Get("error") != tt.want || q.Get("iss") != servertest.Issuer || len(other) != 0 {
+			if q.Get("error") != tt.want || q.Get("iss") != authorizetest.Issuer || len(other) != 0 {
 				t.Errorf("%s", u)
 			}
 		})
@@ -550,8 +550,8 @@ var policyParts = regexp.MustCompile(`form-action (\S+); script-src 'sha256-([^'
 // posted reads the page that posts an answer.
 func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	t.Helper()
-	page := servertest.Body(t, r)
-	form := servertest.ReadForm(page)
+	page := authorizetest.Body(t, r)
+	form := authorizetest.ReadForm(page)
 	if r.StatusCode != http.StatusOK || form.Action == "" || r.Header.Get("Location") != "" {
 		t.Fatalf("status %d: %s", r.StatusCode, page)
 	}
@@ -575,14 +575,14 @@ func TestFormPost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
-			b.Answer(servertest.Request(nil))
-			q := servertest.Request(tt.change)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
+			b.Answer(authorizetest.Request(nil))
+			q := authorizetest.Request(tt.change)
 			q.Set("response_mode", "form_post")
 			q.Set("state", state)
 			r := b.Authorize(q)
 			action, fields := posted(t, r)
-			if action != servertest.Callback || !fields.Has(tt.want) || fields.Get("state") != state || fields.Get("iss") != servertest.Issuer {
+			if action != authorizetest.Callback || !fields.Has(tt.want) || fields.Get("state") != state || fields.Get("iss") != authorizetest.Issuer {
 				t.Errorf("to %s: %v", action, fields)
 			}
 			if fields.Has("code") && fields.Has("error") {
@@ -595,15 +595,15 @@ func TestFormPost(t *testing.T) {
 // The page may run its own script and post to the client's origin, and nothing else.
 func TestFormPostPolicy(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	r := b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}}))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	r := b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}}))
 	policy := r.Header.Get("Content-Security-Policy")
 	parts := policyParts.FindStringSubmatch(policy)
 	if parts == nil || parts[1] != "https://app.example.org" || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Fatalf("policy %q", policy)
 	}
-	page := servertest.Body(t, r)
+	page := authorizetest.Body(t, r)
 	_, rest, _ := strings.Cut(page, "<script>")
 	script, _, _ := strings.Cut(rest, "</script>")
 	if digest(script) != parts[2] || !strings.Contains(page, "<button>") {
@@ -617,9 +617,9 @@ func TestFormPostPolicy(t *testing.T) {
 // Browsers do not post line ends and bytes beyond UTF-8 as they are.
 func TestFormPostState(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, state := range []string{"line\nbreak", "\xff"} {
-		if _, fields := posted(t, b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
+		if _, fields := posted(t, b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
 			t.Errorf("state %q: %v", state, fields)
 		}
 	}
@@ -631,11 +631,11 @@ func TestResponseModesDiscovered(t *testing.T) {
 		change       func(*authorize.Config)
 		types, modes string
 	}{
-		"all":       {servertest.EveryFlow, "code token id_token id_token token", "query form_post fragment"},
+		"all":       {authorizetest.EveryFlow, "code token id_token id_token token", "query form_post fragment"},
 		"code only": {func(c *authorize.Config) { c.Clients = c.Clients[1:3] }, "code", "query form_post"},
 	} {
-		m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, tt.change)).Get("/.well-known/openid-configuration"))
-		if servertest.Words(m["response_types_supported"]) != tt.types || servertest.Words(m["response_modes_supported"]) != tt.modes {
+		m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, authorizetest.New(t, tt.change)).Get("/.well-known/openid-configuration"))
+		if authorizetest.Words(m["response_types_supported"]) != tt.types || authorizetest.Words(m["response_modes_supported"]) != tt.modes {
 			t.Errorf("%s: %v, %v", name, m["response_types_supported"], m["response_modes_supported"])
 		}
 	}
@@ -644,18 +644,18 @@ func TestResponseModesDiscovered(t *testing.T) {
 // RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
 func TestIssuerInEveryAnswer(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
-	b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
+	b.Answer(authorizetest.Request(nil))
 	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {
 		for _, prompt := range []string{"", "none login"} {
-			u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
-			if values := u.Query(); values.Get("iss") != servertest.Issuer && fragment(t, u).Get("iss") != servertest.Issuer {
+			u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
+			if values := u.Query(); values.Get("iss") != authorizetest.Issuer && fragment(t, u).Get("iss") != authorizetest.Issuer {
 				t.Errorf("response_type %q: %s", responseType, u)
 			}
 		}
 	}
-	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
-	if m["authorization_response_iss_parameter_supported"] != true || m["issuer"] != servertest.Issuer {
+	m := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
+	if m["authorization_response_iss_parameter_supported"] != true || m["issuer"] != authorizetest.Issuer {
 		t.Errorf("%v", m)
 	}
 }
@@ -664,18 +664,18 @@ func TestIssuerInEveryAnswer(t *testing.T) {
 // no refresh token, and is kept by no cache (RFC 9700 §2.1.2).
 func TestTokenFlowIsOffByDefault(t *testing.T) {
 	t.Parallel()
-	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
+	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}})
 	for _, responseType := range []string{"token", "id_token", "id_token token", "code token", "code id_token", "none"} {
 		q.Set("response_type", responseType)
-		u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(q))
+		u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(q))
 		if got := u.Query().Get("error"); got != "unauthorized_client" && got != "unsupported_response_type" {
 			t.Errorf("%s: %s", responseType, u)
 		}
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	r := b.Authorize(servertest.Request(url.Values{"response_type": {"token"}}))
-	if f := fragment(t, servertest.Location(t, r)); f.Get("access_token") == "" || f.Has("refresh_token") || r.Header.Get("Cache-Control") != "no-store" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	r := b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}}))
+	if f := fragment(t, authorizetest.Location(t, r)); f.Get("access_token") == "" || f.Has("refresh_token") || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v, %v", f, r.Header)
 	}
 }

@@ -16,29 +16,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 func consentRequired(c *authorize.Config) {
-	servertest.EveryFlow(c)
+	authorizetest.EveryFlow(c)
 	c.Clients[0].Consent = client.ConsentRequired
 }
 
 func TestConsentPage(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-	q := servertest.Request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+	q := authorizetest.Request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
 	r := b.SignIn(q, "alice", "right")
-	page := b.Get(servertest.Location(t, r).String())
-	text := servertest.Body(t, page)
-	servertest.WantText(t, text,
+	page := b.Get(authorizetest.Location(t, r).String())
+	text := authorizetest.Body(t, page)
+	authorizetest.WantText(t, text,
 		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
 		"<legend>Required</legend>", "<legend>Health records of everybody you have access to</legend>", "<legend>About you</legend>",
 		"Your e-mail address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
 	)
-	if got := strings.Join(servertest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
+	if got := strings.Join(authorizetest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
 		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+
 		"may email; may claim:given_name; may demo.read" {
 		t.Errorf("boxes %s", got)
@@ -70,13 +70,13 @@ func TestConsentIsAskedFor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
-			b.SignIn(servertest.Request(nil), "alice", "right")
-			servertest.Equal(t, outcome(t, b, tt.change), tt.first, "at first")
-			if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
-				b.Allow(b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
+			b.SignIn(authorizetest.Request(nil), "alice", "right")
+			authorizetest.Equal(t, outcome(t, b, tt.change), tt.first, "at first")
+			if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
+				b.Allow(b.Get("/oauth2/authorize?"+authorizetest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
 			}
-			servertest.Equal(t, outcome(t, b, tt.change), tt.then, "then")
+			authorizetest.Equal(t, outcome(t, b, tt.change), tt.then, "then")
 		})
 	}
 }
@@ -84,18 +84,18 @@ func TestConsentIsAskedFor(t *testing.T) {
 // What a person takes out is not granted, then or later (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); servertest.WholePerson(c) }))
-	q := servertest.Request(url.Values{
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); authorizetest.WholePerson(c) }))
+	q := authorizetest.Request(url.Values{
 		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
 		"claims": {`{"userinfo":{"given_name":null,"nickname":null},"id_token":{"email":null}}`},
 	})
 	u := b.Allow(b.SignIn(q, "alice", "right"), "user/Condition.rs", "claim:nickname")
-	for name, u := range map[string]*url.URL{"then": u, "later": servertest.Location(t, b.Authorize(q))} {
-		answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
+	for name, u := range map[string]*url.URL{"then": u, "later": authorizetest.Location(t, b.Authorize(q))} {
+		answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
 		if answer.Scope != "openid user/Condition.rs" || b.Claims(answer.AccessToken)["scope"] != answer.Scope {
 			t.Errorf("%s: scope %q", name, answer.Scope)
 		}
-		if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); got["nickname"] != "Al" || len(got) != 2 {
+		if got := authorizetest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); got["nickname"] != "Al" || len(got) != 2 {
 			t.Errorf("%s: userinfo %v", name, got)
 		}
 		if got := b.Claims(answer.IDToken); got["email"] != nil {
@@ -107,16 +107,16 @@ func TestConsentLimits(t *testing.T) {
 // By default people are asked only if a request says so. What they unticked then stays so.
 func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, tt := range [][2]string{{"", "openid email"}, {"consent", "openid"}, {"", "openid"}} {
 		prompt, want := tt[0], tt[1]
-		q := servertest.Request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
+		q := authorizetest.Request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
 		r := b.SignIn(q, "alice", "right")
-		u := servertest.Location(t, r)
+		u := authorizetest.Location(t, r)
 		if prompt == "consent" {
 			u = b.Allow(r)
 		}
-		servertest.Equal(t, b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)).Scope, want, prompt)
+		authorizetest.Equal(t, b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil)).Scope, want, prompt)
 		delete(b.Cookies, "__Host-fhir-session")
 	}
 }
@@ -124,13 +124,13 @@ func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 // openid cannot be taken out, and no more can be put in than was asked for.
 func TestConsentFormCannotWiden(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"openid email"}}), "alice", "right"))
-	form := servertest.Decision(sealed, "allow")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"openid email"}}), "alice", "right"))
+	form := authorizetest.Decision(sealed, "allow")
 	form.Set("may user/*.rs", "yes")
 	form.Set("may phone", "yes")
-	u := servertest.Location(t, b.Post("/oauth2/consent", form))
-	servertest.Equal(t, b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)).Scope, "openid")
+	u := authorizetest.Location(t, b.Post("/oauth2/consent", form))
+	authorizetest.Equal(t, b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil)).Scope, "openid")
 }
 
 func TestConsentDenied(t *testing.T) {
@@ -140,19 +140,19 @@ func TestConsentDenied(t *testing.T) {
 		scope string
 		form  func(sealed string) url.Values
 	}{
-		{"by the button", "openid", func(sealed string) url.Values { return servertest.Decision(sealed, "deny") }},
-		{"by taking everything out", "demo.read", func(sealed string) url.Values { return servertest.Decision(sealed, "allow") }},
+		{"by the button", "openid", func(sealed string) url.Values { return authorizetest.Decision(sealed, "deny") }},
+		{"by taking everything out", "demo.read", func(sealed string) url.Values { return authorizetest.Decision(sealed, "allow") }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-			q := servertest.Request(url.Values{"scope": {tt.scope}})
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+			q := authorizetest.Request(url.Values{"scope": {tt.scope}})
 			_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-			u := servertest.Location(t, b.Post("/oauth2/consent", tt.form(sealed)))
+			u := authorizetest.Location(t, b.Post("/oauth2/consent", tt.form(sealed)))
 			if u.Query().Get("error") != "access_denied" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 				t.Errorf("%s", u)
 			}
-			servertest.Equal(t, servertest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "the next time")
+			authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "the next time")
 		})
 	}
 }
@@ -160,11 +160,11 @@ func TestConsentDenied(t *testing.T) {
 // The back button, and a second press: the same decision, with a code of its own.
 func TestConsentSentTwice(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-	_, sealed := b.OpenForm(b.SignIn(servertest.Request(nil), "alice", "right"))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 	for range 2 {
-		u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
-		if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.AccessToken == "" {
+		u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
+		if answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil)); answer.AccessToken == "" {
 			t.Errorf("%+v", answer)
 		}
 	}
@@ -188,14 +188,14 @@ func TestConsentIsRemembered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				durable := store.NewMemory(0, 0)
 				server := func() *authorize.Server {
-					return servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
+					return authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
 				}
-				b := servertest.NewBrowser(t, server())
-				b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
+				b := authorizetest.NewBrowser(t, server())
+				b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 				time.Sleep(tt.wait)
-				b = servertest.NewBrowser(t, server())
-				b.SignIn(servertest.Request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
-				servertest.Equal(t, outcome(t, b, nil), tt.want)
+				b = authorizetest.NewBrowser(t, server())
+				b.SignIn(authorizetest.Request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
+				authorizetest.Equal(t, outcome(t, b, nil), tt.want)
 			})
 		})
 	}
@@ -203,20 +203,20 @@ func TestConsentIsRemembered(t *testing.T) {
 
 func TestConsentIsTheClients(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[2].Consent = client.ConsentRequired
 	}))
-	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
-	q := servertest.Request(servertest.PKCE())
+	b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
+	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", "strict")
-	servertest.Equal(t, servertest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "another client")
+	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "another client")
 }
 
 // That a consent cannot be remembered keeps nobody from giving it.
 func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = storetest.NewIntercepted(func(method, key string) error {
 			if method == "Put" && strings.HasPrefix(key, "consent:") {
@@ -225,7 +225,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 			return nil
 		})
 	}))
-	servertest.WantCode(t, b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")))
+	authorizetest.WantCode(t, b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right")))
 }
 
 // Where it cannot be told whether there is a consent, there is none, and the
@@ -233,18 +233,18 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := servertest.Failing(&broken)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
-	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
+	durable := authorizetest.Failing(&broken)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
+	b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 	broken = true
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
+	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 		t.Errorf("%s", u)
 	}
 }
 
 func TestConsentFollowsEveryFlow(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
 	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
 	u := b.Allow(b.SignIn(q, "alice", "right"), "email")
 	if f := fragment(t, u); f.Get("access_token") == "" || f.Get("id_token") == "" {
@@ -256,15 +256,15 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 func TestConsentEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = durable
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
-	back := b.Allow(b.SignIn(servertest.Request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
-	first := b.RequestTokens(servertest.CodeForm(back.Query().Get("code"), nil))
-	refresh := func(token string) servertest.TokenResponse {
-		return servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
+	back := b.Allow(b.SignIn(authorizetest.Request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
+	first := b.RequestTokens(authorizetest.CodeForm(back.Query().Get("code"), nil))
+	refresh := func(token string) authorizetest.TokenResponse {
+		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
 			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"},
 		}))
 	}
@@ -276,27 +276,27 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	if err != nil || len(consents) != 1 {
 		t.Fatalf("%q, %v", consents, err)
 	}
-	servertest.NoError(t, durable.Delete(t.Context(), consents[0]))
-	servertest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
+	authorizetest.NoError(t, durable.Delete(t.Context(), consents[0]))
+	authorizetest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
 }
 
 // What is remembered of one person and client has a bound: beyond, it is the latest
 // approval alone, and the person is asked again for what was before.
 func TestConsentIsBounded(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-	b.SignIn(servertest.Request(nil), "alice", "right")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+	b.SignIn(authorizetest.Request(nil), "alice", "right")
 	scope := func(n int) url.Values {
 		return url.Values{"scope": {fmt.Sprintf("openid user/Observation.rs?code=%d", n)}}
 	}
 	for n := range 150 {
-		b.Allow(b.Authorize(servertest.Request(scope(n))), "*")
+		b.Allow(b.Authorize(authorizetest.Request(scope(n))), "*")
 		if got := outcome(t, b, scope(n)); got != "code" {
 			t.Fatalf("the latest, %d: %s", n, got)
 		}
 	}
 	for n, want := range map[int]string{0: "consent", 98: "consent", 99: "code", 149: "code"} {
-		servertest.Equal(t, outcome(t, b, scope(n)), want, n)
+		authorizetest.Equal(t, outcome(t, b, scope(n)), want, n)
 	}
 }
 
@@ -304,22 +304,22 @@ func TestConsentIsBounded(t *testing.T) {
 // do not give any more.
 func TestConsentTakenBack(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
 	scope := func(scope string) url.Values {
-		return servertest.Request(url.Values{"scope": {scope}, "prompt": {"consent"}})
+		return authorizetest.Request(url.Values{"scope": {scope}, "prompt": {"consent"}})
 	}
 	family := func(r *http.Response) string {
 		back := b.Allow(r, "*")
-		return servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(back.Query().Get("code"), nil))).Refresh
+		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(back.Query().Get("code"), nil))).Refresh
 	}
 	wide := family(b.SignIn(scope("openid offline_access demo.read"), "alice", "right"))
 	narrow := family(b.Authorize(scope("openid offline_access")))
 	wide = b.Refresh(wide, nil).Refresh
 	b.Allow(b.Authorize(scope("openid offline_access demo.read")), "offline_access")
-	servertest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "what was taken back")
+	authorizetest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "what was taken back")
 	if got := b.Refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
 		t.Errorf("what is still allowed: %+v", got)
 	}
@@ -328,15 +328,15 @@ func TestConsentTakenBack(t *testing.T) {
 // Who comes by a provider is asked too, and so is who comes by a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
-	_, answer := servertest.Push(b, servertest.Request(servertest.ByProvider("hospital")))
-	page := servertest.Body(t, b.Follow(b.Authorize(servertest.Pushed(answer.RequestURI))))
-	sealed := servertest.Field(t, page, "request")
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	_, answer := authorizetest.Push(b, authorizetest.Request(authorizetest.ByProvider("hospital")))
+	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Pushed(answer.RequestURI))))
+	sealed := authorizetest.Field(t, page, "request")
 	if !strings.Contains(page, "Allow The App?") {
 		t.Fatalf("page %s", page)
 	}
-	if u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+	if u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }
@@ -344,9 +344,9 @@ func TestConsentAfterProvider(t *testing.T) {
 const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 
 // choosing is a browser before a server that asks for consent.
-func choosing(t *testing.T, change func(*authorize.Config)) *servertest.Browser {
+func choosing(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
-	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[0].Scopes = []string{"user/*.cruds", "offline_access", "demo.read"}
 		c.Clients[4].IntrospectAll = true
@@ -358,12 +358,12 @@ func choosing(t *testing.T, change func(*authorize.Config)) *servertest.Browser 
 
 // giving answers the consent page that an answer leads to: with all of its boxes as they
 // are, changed as the person likes.
-func giving(b *servertest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
+func giving(b *authorizetest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
 	b.T.Helper()
 	page, _ := b.OpenForm(r)
-	form := servertest.TickedForm(page)
+	form := authorizetest.TickedForm(page)
 	change(form)
-	return servertest.Location(b.T, b.Post("/oauth2/consent", form))
+	return authorizetest.Location(b.T, b.Post("/oauth2/consent", form))
 }
 
 // untick takes these boxes out.
@@ -376,7 +376,7 @@ func untick(names ...string) func(url.Values) {
 }
 
 func asking(scope string, change url.Values) url.Values {
-	q := servertest.Request(url.Values{"scope": {scope}})
+	q := authorizetest.Request(url.Values{"scope": {scope}})
 	maps.Copy(q, change)
 	return q
 }
@@ -386,7 +386,7 @@ func TestConsentToAll(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"openid user/*.rs", "user/*.cruds user/Condition.read offline_access", "user/Observation.rs?category=laboratory%7C demo.read"} {
 		b := choosing(t, nil)
-		servertest.Equal(t, b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())).Scope, scope)
+		authorizetest.Equal(t, b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())).Scope, scope)
 	}
 }
 
@@ -413,16 +413,16 @@ func TestConsentToLess(t *testing.T) {
 			b := choosing(t, nil)
 			q := asking(tt.scope, nil)
 			first := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), untick(tt.unticked...)))
-			for name, answer := range map[string]servertest.TokenResponse{
-				"code": first, "refresh": b.Refresh(first.Refresh, nil), "next request": b.Redeem(servertest.Location(t, b.Authorize(q))),
+			for name, answer := range map[string]authorizetest.TokenResponse{
+				"code": first, "refresh": b.Refresh(first.Refresh, nil), "next request": b.Redeem(authorizetest.Location(t, b.Authorize(q))),
 			} {
 				if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
 					t.Errorf("%s: scope %q, wanted %q: %+v", name, answer.Scope, tt.want, answer)
 				}
 			}
-			next := b.Redeem(servertest.Location(t, b.Authorize(q)))
+			next := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
 			for _, token := range []string{next.AccessToken, next.Refresh} {
-				got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush"))
+				got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush"))
 				if got["active"] != true || got["scope"] != tt.want {
 					t.Errorf("introspection: %v", got)
 				}
@@ -447,9 +447,9 @@ func TestConsentByKind(t *testing.T) {
 	if want := "openid user/AllergyIntolerance.rs user/Coverage.rs user/Claim.rs user/ExplanationOfBenefit.rs offline_access"; first.Scope != want {
 		t.Fatalf("scope %q", first.Scope)
 	}
-	servertest.Equal(t, b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
-	next := b.Redeem(servertest.Location(t, b.Authorize(q)))
-	servertest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
+	authorizetest.Equal(t, b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
+	next := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
+	authorizetest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
 
 // The page shows what the person gave before, and who gives less again ends what had more.
@@ -460,17 +460,17 @@ func TestConsentLessAgain(t *testing.T) {
 	wide := b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick("user/Condition.rs health-concern")))
 	again := asking(scope, url.Values{"prompt": {"consent"}})
 	page, _ := b.OpenForm(b.Authorize(again))
-	if form := servertest.TickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
+	if form := authorizetest.TickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
 		t.Errorf("offered: %v", form)
 	}
 	narrow := b.Redeem(giving(b, b.Authorize(again), untick("user/Condition.rs encounter-diagnosis")))
 	if narrow.Scope != "openid user/Condition.rs"+problemList+" offline_access" {
 		t.Fatalf("scope %q", narrow.Scope)
 	}
-	servertest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
-	servertest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
+	authorizetest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
+	authorizetest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
 	b.Allow(b.Authorize(again), "*") // more
-	servertest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
+	authorizetest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
 }
 
 // A consent is stored in the form that other gateways and later versions read.
@@ -515,20 +515,20 @@ func TestConsentSaysWhose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewLaunching(t, &servertest.FHIRServer{}, tt.fhirUser, consentRequired)
+			b := authorizetest.NewLaunching(t, &authorizetest.FHIRServer{}, tt.fhirUser, consentRequired)
 			r := b.SignIn(asking("openid launch/patient patient/*.rs user/*.rs", nil), "alice", "right")
-			if servertest.Location(t, r).Path == "/oauth2/select_patient" {
-				r = b.Get(servertest.Location(t, r).String())
+			if authorizetest.Location(t, r).Path == "/oauth2/select_patient" {
+				r = b.Get(authorizetest.Location(t, r).String())
 			}
 			if tt.pick != "" {
-				sealed := servertest.Field(t, servertest.Body(t, r), "request")
+				sealed := authorizetest.Field(t, authorizetest.Body(t, r), "request")
 				r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {tt.pick}})
 			}
 			page, _ := b.OpenForm(r)
 			if !strings.Contains(page, tt.want) {
 				t.Errorf("page %s", page)
 			}
-			if offered := slices.Contains(servertest.Boxes(page), "may patient/*.rs"); offered == (tt.fhirUser == "") {
+			if offered := slices.Contains(authorizetest.Boxes(page), "may patient/*.rs"); offered == (tt.fhirUser == "") {
 				t.Errorf("a patient's records are offered: %t", offered)
 			}
 		})
@@ -562,16 +562,16 @@ func TestConsentForATime(t *testing.T) {
 					t.Errorf("before: %+v", before)
 				}
 				if tt.days != "" { // a later grant ends as soon
-					later := b.Redeem(servertest.Location(t, b.Authorize(q)))
+					later := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
 					time.Sleep(10 * time.Minute)
 					if got := b.Refresh(later.Refresh, nil); later.Refresh == "" || got.Error != "invalid_grant" {
 						t.Errorf("%+v, then %+v", later, got)
 					}
-					servertest.Equal(t, outcome(t, b, url.Values{"scope": {"openid offline_access"}}), "consent", "the next request")
-					servertest.Equal(t, outcome(t, b, nil), "code", "the next request without offline_access")
+					authorizetest.Equal(t, outcome(t, b, url.Values{"scope": {"openid offline_access"}}), "consent", "the next request")
+					authorizetest.Equal(t, outcome(t, b, nil), "code", "the next request without offline_access")
 				}
 				time.Sleep(10 * time.Minute)
-				servertest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "afterwards")
+				authorizetest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "afterwards")
 			})
 		})
 	}
@@ -617,9 +617,9 @@ func TestConsentTimesAreBounded(t *testing.T) {
 		if got := strings.Join(times[1:], "; "); got != tt.want {
 			t.Errorf("%s: %s", tt.lifetime, got)
 		}
-		form := servertest.Decision(sealed, "allow")
+		form := authorizetest.Decision(sealed, "allow")
 		form.Set("may offline_access", "yes")
 		form.Set("days", "400")
-		servertest.WantStatus(t, b.Post("/oauth2/consent", form), http.StatusBadRequest, tt.lifetime)
+		authorizetest.WantStatus(t, b.Post("/oauth2/consent", form), http.StatusBadRequest, tt.lifetime)
 	}
 }

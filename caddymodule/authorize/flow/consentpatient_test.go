@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const ofPatient = "openid launch/patient patient/*.rs offline_access"
 
 // opening is the answer after a clinician who is signed in, or signs in, chose a patient.
-func opening(b *servertest.Browser, patient string, q url.Values) *http.Response {
+func opening(b *authorizetest.Browser, patient string, q url.Values) *http.Response {
 	b.T.Helper()
 	r := b.Authorize(q)
 	if strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login") {
@@ -31,7 +31,7 @@ func opening(b *servertest.Browser, patient string, q url.Values) *http.Response
 	}
 	if strings.HasPrefix(r.Header.Get("Location"), "/oauth2/select_patient") {
 		if r = b.Get(r.Header.Get("Location")); r.StatusCode == http.StatusOK {
-			sealed := servertest.Field(b.T, servertest.Body(b.T, r), "request")
+			sealed := authorizetest.Field(b.T, authorizetest.Body(b.T, r), "request")
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {patient}})
 		}
 	}
@@ -45,7 +45,7 @@ func asksConsent(r *http.Response) bool {
 // What a person allows is for the patient whom the page named, and says nothing of others.
 func TestConsentIsForOnePatient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", consentRequired)
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", consentRequired)
 	q := asking(ofPatient, nil)
 	ada := b.Redeem(giving(b, opening(b, "ada", q), untick()))
 	r := opening(b, "bob", q)
@@ -61,13 +61,13 @@ func TestConsentIsForOnePatient(t *testing.T) {
 		if asksConsent(r) {
 			t.Fatalf("%s: asked again", patient)
 		}
-		servertest.Equal(t, b.Redeem(servertest.Location(t, r)).Scope, want, patient)
+		authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, r)).Scope, want, patient)
 	}
-	servertest.Equal(t, b.Refresh(ada.Refresh, nil).Scope, ada.Scope, "the refresh token for the first")
-	servertest.Equal(t, b.Refresh(bob.Refresh, nil).Scope, bob.Scope, "the refresh token for the second")
+	authorizetest.Equal(t, b.Refresh(ada.Refresh, nil).Scope, ada.Scope, "the refresh token for the first")
+	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Scope, bob.Scope, "the refresh token for the second")
 	// Taking back what was given for one ends the refresh tokens for that one.
 	giving(b, opening(b, "bob", asking(ofPatient, url.Values{"prompt": {"consent"}})), untick("offline_access"))
-	servertest.Equal(t, b.Refresh(bob.Refresh, nil).Error, "invalid_grant", "taken back")
+	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Error, "invalid_grant", "taken back")
 }
 
 // A launch by an EHR names its patient to the person who is asked, by the id if nothing else is known, and asks for each.
@@ -84,21 +84,21 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, config := &servertest.FHIRServer{}, new(authorize.Config)
-			b := servertest.NewLaunching(t, h, "Practitioner/alice", func(c *authorize.Config) {
+			h, config := &authorizetest.FHIRServer{}, new(authorize.Config)
+			b := authorizetest.NewLaunching(t, h, "Practitioner/alice", func(c *authorize.Config) {
 				consentRequired(c)
-				c.Clients[0].Scopes = servertest.LaunchScopes
+				c.Clients[0].Scopes = authorizetest.LaunchScopes
 				config = c
 			})
 			h.Down = tt.down
 			launched := func(patient string) *http.Response {
-				handle := servertest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Patient: patient} })
+				handle := authorizetest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Patient: patient} })
 				return opening(b, "", asking("openid launch patient/*.rs", url.Values{"launch": {handle}}))
 			}
 			r := launched(tt.patient)
 			page, _ := b.OpenForm(r)
 			for _, want := range tt.want {
-				servertest.WantText(t, page, want)
+				authorizetest.WantText(t, page, want)
 			}
 			giving(b, r, untick())
 			if asksConsent(launched(tt.patient)) {
@@ -130,14 +130,14 @@ func TestConsentOfBeforePatients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			durable := store.NewMemory(0, 0)
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
 				consentRequired(c)
-				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = servertest.LaunchScopes, durable, tt.patients
+				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = authorizetest.LaunchScopes, durable, tt.patients
 			})
 			at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 			earlier := `{"v":1,"user":"alice","client_id":"app","seen":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],` +
 				`"granted":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],"at":"` + at + `"}`
-			servertest.NoError(t, durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour))
+			authorizetest.NoError(t, durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour))
 			if r := opening(b, "bob", asking(tt.scope, nil)); asksConsent(r) != tt.asks {
 				t.Errorf("to %q", r.Header.Get("Location"))
 			}
@@ -149,16 +149,16 @@ func TestConsentOfBeforePatients(t *testing.T) {
 func TestAccountSaysWhoseRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
-			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = servertest.LaunchScopes, []string{servertest.Callback}
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = authorizetest.LaunchScopes, []string{authorizetest.Callback}
 		})
 		giving(b, opening(b, "ada", asking("openid launch/patient patient/*.rs", nil)), untick())
 		time.Sleep(72 * time.Hour)
 		giving(b, opening(b, "bob", asking("openid launch/patient patient/*.rs", nil)), untick())
 		year := func(days int) string { return time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly) }
-		page := servertest.AccountPage(b, "")
-		servertest.WantText(t, page,
+		page := authorizetest.AccountPage(b, "")
+		authorizetest.WantText(t, page,
 			"<strong>Health records of Ada Lovelace</strong><br>Access given: 3 days ago<br>Until "+year(362)+" at the latest",
 			"<strong>Health records of Bob Brown</strong><br>Access given: in the last hour<br>Until "+year(365)+" at the latest",
 			"will not be asked again for the same access",
@@ -170,14 +170,14 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 func TestAccountSaysUntilChosenDay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
-			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = servertest.LaunchScopes, []string{servertest.Callback}
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = authorizetest.LaunchScopes, []string{authorizetest.Callback}
 		})
 		q := asking("openid launch/patient patient/*.rs offline_access", nil)
 		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
 		want := "<br>Until " + time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) + " at the latest"
-		if page := servertest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
 			t.Errorf("%q is not on the page: %s", want, page)
 		}
 	})
@@ -189,38 +189,38 @@ func TestRefusalLasts(t *testing.T) {
 	for name, consent := range map[string]string{"not required": "", "required": client.ConsentRequired} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				servertest.EveryFlow(c)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.EveryFlow(c)
 				c.Clients[0].Consent, c.Clients[0].Scopes = consent, []string{"user/*.rs", "offline_access"}
 			}))
 			const scope = "openid user/*.rs offline_access"
 			r := b.SignIn(asking(scope, nil), "alice", "right")
-			answer := servertest.Location(t, r)
+			answer := authorizetest.Location(t, r)
 			if asksConsent(r) {
 				answer = giving(b, r, untick())
 			}
 			before := b.Redeem(answer)
 			asked := asking(scope, url.Values{"prompt": {"consent"}})
 			giving(b, b.Authorize(asked), untick("user/*.rs"))
-			servertest.Equal(t, b.Redeem(servertest.Location(t, b.Authorize(asking(scope, nil)))).Scope, "openid offline_access")
+			authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, b.Authorize(asking(scope, nil)))).Scope, "openid offline_access")
 			if r := b.Authorize(asking("openid user/Patient.rs", nil)); !asksConsent(r) {
 				t.Errorf("a part of what was unticked: %s", r.Header.Get("Location"))
 			}
-			servertest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
+			authorizetest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
 			for what, deny := range map[string]func(r *http.Response){
 				"denied": func(r *http.Response) {
 					_, sealed := b.OpenForm(r)
-					b.Post("/oauth2/consent", servertest.Decision(sealed, "deny"))
+					b.Post("/oauth2/consent", authorizetest.Decision(sealed, "deny"))
 				},
 				"all unticked": func(r *http.Response) {
 					_, sealed := b.OpenForm(r)
-					b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))
+					b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))
 				},
 			} {
 				q := asking("user/*.rs", url.Values{"prompt": {"consent"}})
 				giving(b, b.Authorize(q), untick())
 				deny(b.Authorize(q))
-				servertest.Equal(t, servertest.Location(t, b.Authorize(asking("user/*.rs", url.Values{"prompt": {"none"}}))).Query().Get("error"), "consent_required", what)
+				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(asking("user/*.rs", url.Values{"prompt": {"none"}}))).Query().Get("error"), "consent_required", what)
 				if r := b.Authorize(asking("user/*.rs", nil)); !asksConsent(r) {
 					t.Errorf("%s, and then not asked: %s", what, r.Header.Get("Location"))
 				}
@@ -236,8 +236,8 @@ func TestContinuePage(t *testing.T) {
 	for _, consent := range []string{"", client.ConsentSkip, client.ConsentRequired} {
 		t.Run("consent "+consent, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				servertest.EveryFlow(c)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.EveryFlow(c)
 				c.Clients[0].Consent, c.Clients[0].RedirectURIs, c.Clients[0].Scopes = consent, []string{local}, []string{"user/*.rs"}
 			}))
 			q := asking("openid user/*.rs", url.Values{"redirect_uri": {local}})
@@ -247,17 +247,17 @@ func TestContinuePage(t *testing.T) {
 			for _, decision := range []string{"allow", "deny", "allow"} {
 				r := b.Authorize(q)
 				page, _ := b.OpenForm(r)
-				if !strings.Contains(page, "<h1>Continue to The App?</h1>") || len(servertest.Boxes(page)) > 0 {
+				if !strings.Contains(page, "<h1>Continue to The App?</h1>") || len(authorizetest.Boxes(page)) > 0 {
 					t.Fatalf("the page is %s", page)
 				}
-				form := servertest.ReadForm(page).Fields
+				form := authorizetest.ReadForm(page).Fields
 				form.Set("decision", decision)
-				answer := servertest.Location(t, b.Post("/oauth2/consent", form)).Query()
+				answer := authorizetest.Location(t, b.Post("/oauth2/consent", form)).Query()
 				if answer.Has("code") != (decision == "allow") || answer.Has("error") != (decision == "deny") {
 					t.Errorf("%s: %v", decision, answer)
 				}
 			}
-			if page := servertest.AccountPage(b, ""); strings.Contains(page, "will not be asked again") {
+			if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "will not be asked again") {
 				t.Errorf("the account page promises too much: %s", page)
 			}
 		})
@@ -267,9 +267,9 @@ func TestContinuePage(t *testing.T) {
 // Who pressed Continue while there was more to ask is asked.
 func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(asking("openid email", nil), "alice", "right"))
-	form := servertest.Decision(sealed, "allow")
+	form := authorizetest.Decision(sealed, "allow")
 	form.Set("continue", "yes")
 	if r := b.Post("/oauth2/consent", form); !asksConsent(r) {
 		t.Errorf("to %q", r.Header.Get("Location"))
@@ -284,17 +284,17 @@ func TestSearchWhileTyping(t *testing.T) {
 		records    launch.Records
 		searchable bool
 	}{
-		"a clinician":                 {"Practitioner/alice", new(servertest.FHIRServer), true},
-		"who chooses among their own": {"Person/carer", new(servertest.FHIRServer), false},
-		"while the records are down":  {"Practitioner/alice", &servertest.FHIRServer{Down: true}, false},
+		"a clinician":                 {"Practitioner/alice", new(authorizetest.FHIRServer), true},
+		"who chooses among their own": {"Person/carer", new(authorizetest.FHIRServer), false},
+		"while the records are down":  {"Practitioner/alice", &authorizetest.FHIRServer{Down: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewLaunching(t, c.records, c.fhirUser, nil)
-			r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right")
-			page := b.Get(servertest.Location(t, r).String())
+			b := authorizetest.NewLaunching(t, c.records, c.fhirUser, nil)
+			r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right")
+			page := b.Get(authorizetest.Location(t, r).String())
 			policy := page.Header.Get("Content-Security-Policy")
-			_, script, scripted := strings.Cut(servertest.Body(t, page), "<script>")
+			_, script, scripted := strings.Cut(authorizetest.Body(t, page), "<script>")
 			script, _, _ = strings.Cut(script, "</script>")
 			hash := sha256.Sum256([]byte(script))
 			allowed := strings.Contains(policy, "; connect-src 'self'; ") && strings.Contains(policy, "script-src 'sha256-"+base64.StdEncoding.EncodeToString(hash[:])+"'")
@@ -306,7 +306,7 @@ func TestSearchWhileTyping(t *testing.T) {
 }
 
 // slowHospital takes ten seconds for each answer.
-type slowHospital struct{ servertest.FHIRServer }
+type slowHospital struct{ authorizetest.FHIRServer }
 
 func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	select {
@@ -321,8 +321,8 @@ func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, q
 func TestPickWhileSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewLaunching(t, new(slowHospital), "Person/carer", nil)
-		r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
+		b := authorizetest.NewLaunching(t, new(slowHospital), "Person/carer", nil)
+		r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 		start := time.Now()
 		page := b.Get(r.Header.Get("Location"))
 		if took := time.Since(start); page.StatusCode != http.StatusServiceUnavailable || took > 30*time.Second {
@@ -332,7 +332,7 @@ func TestPickWhileSlow(t *testing.T) {
 }
 
 // malformedHospital has a patient whose record is no FHIR, before others.
-type malformedHospital struct{ servertest.FHIRServer }
+type malformedHospital struct{ authorizetest.FHIRServer }
 
 func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	body, err := h.FHIRServer.Get(ctx, by, path, query)
@@ -343,25 +343,25 @@ func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path stri
 // One record that cannot be read keeps nobody from the others.
 func TestPickBesideMalformedRecord(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(malformedHospital), "Practitioner/alice", nil)
-	page, _ := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	b := authorizetest.NewLaunching(t, new(malformedHospital), "Practitioner/alice", nil)
+	page, _ := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || strings.Contains(page, `value="eve"`) {
 		t.Errorf("%s", page)
 	}
 }
 
 // grantedFor signs alice in, and returns the tokens for bob, whom she chooses if she is asked.
-func grantedFor(t *testing.T, b *servertest.Browser, q url.Values) servertest.LaunchResponse {
+func grantedFor(t *testing.T, b *authorizetest.Browser, q url.Values) authorizetest.LaunchResponse {
 	t.Helper()
 	r := b.SignIn(q, "alice", "right")
 	if at := r.Header.Get("Location"); strings.HasPrefix(at, "/oauth2/select_patient") {
 		page := b.Get(at)
 		if r = page; page.StatusCode == http.StatusOK {
-			sealed := servertest.Field(t, servertest.Body(t, page), "request")
+			sealed := authorizetest.Field(t, authorizetest.Body(t, page), "request")
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"bob"}})
 		}
 	}
-	return servertest.RedeemLaunch(b, servertest.Location(t, r))
+	return authorizetest.RedeemLaunch(b, authorizetest.Location(t, r))
 }
 
 // A grant ends when its person may no longer choose the patient.
@@ -387,12 +387,12 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.before.FHIRUser, func(into *authorize.Config) {
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), c.before.FHIRUser, func(into *authorize.Config) {
 				into.Users[0].Patients, config = c.before.Patients, into
 			})
-			q := servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})
+			q := authorizetest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})
 			if c.launched {
-				q.Set("launch", servertest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Intent: "order"} }))
+				q.Set("launch", authorizetest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Intent: "order"} }))
 			}
 			got := grantedFor(t, b, q)
 			if got.Patient != "bob" {
@@ -401,9 +401,9 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 			config.Users = slices.Clone(config.Users)
 			config.Users[0].FHIRUser, config.Users[0].Patients = c.after.FHIRUser, c.after.Patients
 			s, err := authorize.New(*config)
-			servertest.NoError(t, err)
-			r := servertest.NewBrowser(t, s).Post("/oauth2/token", servertest.RefreshForm(got.Refresh, nil))
-			if text := servertest.Body(t, r); strings.Contains(text, "invalid_grant") != c.ends {
+			authorizetest.NoError(t, err)
+			r := authorizetest.NewBrowser(t, s).Post("/oauth2/token", authorizetest.RefreshForm(got.Refresh, nil))
+			if text := authorizetest.Body(t, r); strings.Contains(text, "invalid_grant") != c.ends {
 				t.Errorf("%s", text)
 			}
 		})
@@ -417,8 +417,8 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewLaunching(t, new(servertest.FHIRServer), fhirUser, nil)
-				page := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}, "max_age": {"60"}}), "alice", "right").Header.Get("Location")
+				b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), fhirUser, nil)
+				page := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "max_age": {"60"}}), "alice", "right").Header.Get("Location")
 				time.Sleep(20 * time.Minute)
 				if r := b.Get(page); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 					t.Errorf("%d, to %q", r.StatusCode, r.Header.Get("Location"))
@@ -432,19 +432,19 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 func TestStepUpBeforePicker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) {
-			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(servertest.FHIRServer), servertest.LaunchScopes
+		b := authorizetest.AtAccount(t, authorizetest.New(t, func(c *authorize.Config) {
+			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(authorizetest.FHIRServer), authorizetest.LaunchScopes
 		}))
-		secret, _ := servertest.EnrolApp(b)
+		secret, _ := authorizetest.EnrolApp(b)
 		time.Sleep(time.Minute)
-		factor := servertest.Field(t, servertest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
-		b.SendOTP(factor, servertest.OTP(secret, time.Now()))
-		servertest.EnrolPasskey(b, servertest.NewAuthenticator())
+		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
+		b.SendOTP(factor, authorizetest.OTP(secret, time.Now()))
+		authorizetest.EnrolPasskey(b, authorizetest.NewAuthenticator())
 		time.Sleep(time.Minute)
-		r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
-		factor = servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
-		_, sealed := b.OpenForm(b.SendOTP(factor, servertest.OTP(secret, time.Now())))
+		r := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
+		factor = authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+		_, sealed := b.OpenForm(b.SendOTP(factor, authorizetest.OTP(secret, time.Now())))
 		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
-		servertest.WantCode(t, servertest.Location(t, r), "asked again")
+		authorizetest.WantCode(t, authorizetest.Location(t, r), "asked again")
 	})
 }

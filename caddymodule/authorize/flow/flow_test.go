@@ -7,34 +7,34 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // "Authorization code | response_type=code | 302 to redirect_uri with query
 // parameters code and state."
 func TestCodeFlow(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	u := b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	u := b.Answer(authorizetest.Request(nil))
 	q := u.Query()
-	if got, _, _ := strings.Cut(u.String(), "?"); got != servertest.Callback {
+	if got, _, _ := strings.Cut(u.String(), "?"); got != authorizetest.Callback {
 		t.Errorf("sent to %s", got)
 	}
 	if u.Fragment != "" || strings.Contains(u.String(), "#") {
 		t.Errorf("code and state are returned in the query string, never in the fragment: %s", u)
 	}
-	if q.Get("state") != "s" || q.Get("iss") != servertest.Issuer || len(q) != 3 {
+	if q.Get("state") != "s" || q.Get("iss") != authorizetest.Issuer || len(q) != 3 {
 		t.Errorf("parameters %v", q)
 	}
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(q.Get("code")) {
 		t.Errorf("code %q", q.Get("code"))
 	}
-	answer := b.RequestTokens(servertest.CodeForm(q.Get("code"), nil))
+	answer := b.RequestTokens(authorizetest.CodeForm(q.Get("code"), nil))
 	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
 		t.Errorf("%+v", answer)
 	}
-	servertest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "")
+	authorizetest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "")
 }
 
 // "Authorization code with PKCE | response_type=code plus
@@ -47,19 +47,19 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 		verifier string
 		want     string
 	}{
-		{"the verifier", servertest.PKCE(), servertest.Verifier, ""},
-		{"no verifier", servertest.PKCE(), "", "invalid_grant"},
-		{"another verifier", servertest.PKCE(), strings.Repeat("x", 43), "invalid_grant"},
-		{"the challenge as verifier", servertest.PKCE(), servertest.S256(servertest.Verifier), "invalid_grant"},
-		{"a verifier too short", servertest.PKCE(), "short", "invalid_grant"},
-		{"a verifier of other characters", servertest.PKCE(), servertest.Verifier + "!", "invalid_grant"},
-		{"a verifier where no challenge was", nil, servertest.Verifier, "invalid_grant"},
+		{"the verifier", authorizetest.PKCE(), authorizetest.Verifier, ""},
+		{"no verifier", authorizetest.PKCE(), "", "invalid_grant"},
+		{"another verifier", authorizetest.PKCE(), strings.Repeat("x", 43), "invalid_grant"},
+		{"the challenge as verifier", authorizetest.PKCE(), authorizetest.S256(authorizetest.Verifier), "invalid_grant"},
+		{"a verifier too short", authorizetest.PKCE(), "short", "invalid_grant"},
+		{"a verifier of other characters", authorizetest.PKCE(), authorizetest.Verifier + "!", "invalid_grant"},
+		{"a verifier where no challenge was", nil, authorizetest.Verifier, "invalid_grant"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
-			form := servertest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
-			servertest.Equal(t, b.RequestTokens(form).Error, tt.want)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+			form := authorizetest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
+			authorizetest.Equal(t, b.RequestTokens(form).Error, tt.want)
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestGrantedScope(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 			answer := b.Tokens(url.Values{"scope": {tt.asked}})
 			if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
 				t.Errorf("scope %q, want %q", answer.Scope, tt.want)
@@ -88,7 +88,7 @@ func TestGrantedScope(t *testing.T) {
 
 func TestTokenFlowTellsNarrowedScope(t *testing.T) {
 	t.Parallel()
-	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
+	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
 	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
 		t.Errorf("fragment %v", f)
 	}
@@ -103,7 +103,7 @@ func TestStateUnchanged(t *testing.T) {
 	}
 	for _, flow := range []string{"code", "token"} {
 		for _, state := range states {
-			u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {flow}, "state": {state}}))
+			u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"response_type": {flow}, "state": {state}}))
 			values := u.Query()
 			if flow == "token" {
 				_, raw, _ := strings.Cut(u.String(), "#")
@@ -114,14 +114,14 @@ func TestStateUnchanged(t *testing.T) {
 			}
 		}
 	}
-	if u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
+	if u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
 		t.Errorf("state that was not sent: %s", u)
 	}
 }
 
 func TestRedirectURIKeepsItsQuery(t *testing.T) {
 	t.Parallel()
-	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
+	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
 	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
 		t.Errorf("%s", u)
 	}
@@ -129,8 +129,8 @@ func TestRedirectURIKeepsItsQuery(t *testing.T) {
 
 func TestOmitIssuer(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.OmitIssuer} }))
-	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.OmitIssuer} }))
+	if u := b.Answer(authorizetest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -80,19 +80,19 @@ func (w *forgedWorld) authorize() {
 	case 0, 1:
 		q["launch"] = []string{handle}
 	case 2:
-		q["launch"] = []string{servertest.Altered(handle + "guessed")}
+		q["launch"] = []string{authorizetest.Altered(handle + "guessed")}
 	}
 	if w.random.IntN(3) == 0 { // no parameter of ours
 		q["patient"], q["picked"], q["context"] = []string{w.anyPatient()}, []string{"patient=" + w.anyPatient()}, []string{w.anyPatient()}
 	}
 	b := w.browsers[user]
-	w.got(user, as, w.land(user, b, b.Authorize(servertest.Request(q))))
+	w.got(user, as, w.land(user, b, b.Authorize(authorizetest.Request(q))))
 }
 
 // steal is somebody's browser, with the cookies of another's that bind pages to the browser.
-func (w *forgedWorld) steal() (string, *servertest.Browser) {
+func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
 	user := w.anybody()
-	b := servertest.NewBrowser(w.t, w.browsers[user].Server)
+	b := authorizetest.NewBrowser(w.t, w.browsers[user].Server)
 	maps.Copy(b.Cookies, w.browsers[user].Cookies)
 	if w.random.IntN(2) == 0 {
 		for name, value := range w.browsers[w.anybody()].Cookies {
@@ -110,7 +110,7 @@ func (w *forgedWorld) request(user string) string {
 	sealed := pick(w, recent).text
 	switch w.random.IntN(10) {
 	case 0:
-		return servertest.Altered(sealed + "x")
+		return authorizetest.Altered(sealed + "x")
 	case 1:
 		return sealed[:len(sealed)/2] + pick(w, recent).text
 	case 2:
@@ -140,7 +140,7 @@ func (w *forgedWorld) chooseEncounter() {
 }
 
 // post sends the form of a page. The answer is for whoever is signed in.
-func (w *forgedWorld) post(user string, b *servertest.Browser, path string, form url.Values) {
+func (w *forgedWorld) post(user string, b *authorizetest.Browser, path string, form url.Values) {
 	form.Set("request", w.request(user))
 	code := w.land(user, b, b.Post(path, form))
 	w.got(user, "", code)
@@ -171,7 +171,7 @@ func (w *forgedWorld) exchange() {
 
 func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
 	for _, as := range clients {
-		form := servertest.CodeForm(code.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}, "scope": {"patient/*.cruds"}})
+		form := authorizetest.CodeForm(code.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}, "scope": {"patient/*.cruds"}})
 		r := w.redeem(as, form)
 		if r.AccessToken != "" && code.client != "" && code.client != as {
 			w.t.Errorf("%s got tokens by a code of %s", as, code.client)
@@ -183,12 +183,12 @@ func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
 // refreshSomething uses anybody's refresh token, as any client, for any scope.
 func (w *forgedWorld) refreshSomething() {
 	token, as := pick(w, w.refresh[max(0, len(w.refresh)-20):]), w.one(forgedClients...)
-	form := servertest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}})
+	form := authorizetest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}})
 	if w.random.IntN(3) == 0 {
 		form.Set("scope", w.one("launch/patient patient/*.rs", "patient/*.cruds", "system/*.rs", "launch", "user/*.rs", "openid", "launch/patient?x="+w.anyPatient()))
 	}
 	if w.random.IntN(4) == 0 {
-		form.Set("refresh_token", servertest.Altered(token.text+"x"))
+		form.Set("refresh_token", authorizetest.Altered(token.text+"x"))
 	}
 	r := w.redeem(as, form)
 	if r.AccessToken != "" && as != token.client {
@@ -198,7 +198,7 @@ func (w *forgedWorld) refreshSomething() {
 }
 
 // check compares a token response with who may have whom.
-func (w *forgedWorld) check(r servertest.LaunchResponse, user, as string, byCode bool) {
+func (w *forgedWorld) check(r authorizetest.LaunchResponse, user, as string, byCode bool) {
 	if r.AccessToken == "" {
 		return
 	}
@@ -261,7 +261,7 @@ func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Val
 		if by.Patient != "" {
 			return patient == by.Patient
 		}
-		return by.FHIRUser == servertest.FHIRBase+"/Practitioner/"+by.Subject && slices.Contains(mayHave[by.Subject], patient)
+		return by.FHIRUser == authorizetest.FHIRBase+"/Practitioner/"+by.Subject && slices.Contains(mayHave[by.Subject], patient)
 	}
 	patient := func(id string) string { return `{"resourceType":"Patient","id":"` + id + `"}` }
 	visit := func(id string) string {
@@ -300,7 +300,7 @@ type forgedWorld struct {
 	t        *testing.T
 	random   *rand.Rand
 	store    store.Store
-	browsers map[string]*servertest.Browser
+	browsers map[string]*authorizetest.Browser
 	launched map[string]*registeredTruth // by patient
 
 	handles                []string
@@ -313,10 +313,10 @@ var forgedClients = []string{"app", "other", "clinic"}
 func newForgedWorld(t *testing.T) *forgedWorld {
 	t.Helper()
 	w := &forgedWorld{
-		t: t, random: rand.New(rand.NewPCG(12, 34)), browsers: map[string]*servertest.Browser{},
+		t: t, random: rand.New(rand.NewPCG(12, 34)), browsers: map[string]*authorizetest.Browser{},
 		launched: map[string]*registeredTruth{}, came: map[string]int{},
 	}
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Records, c.Users, c.Clients = wards{}, nil, nil
 		for name := range mayHave {
 			c.Users = append(c.Users, people.User{ID: name, PasswordHash: "right", FHIRUser: fhirUsers[name]})
@@ -325,15 +325,15 @@ func newForgedWorld(t *testing.T) *forgedWorld {
 			}
 		}
 		for _, id := range forgedClients {
-			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{servertest.Callback}, Scopes: servertest.LaunchScopes, PKCE: client.PKCEOptional})
+			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{authorizetest.Callback}, Scopes: authorizetest.LaunchScopes, PKCE: client.PKCEOptional})
 		}
-		servertest.SigningFast(c)
+		authorizetest.SigningFast(c)
 		c.Clients[2].Secret = "clinic-secret-0123456789"
 		w.store = c.Store
 	})
 	for name := range mayHave {
-		w.browsers[name] = servertest.NewBrowser(t, server)
-		w.browsers[name].SignIn(servertest.Request(nil), name, "right")
+		w.browsers[name] = authorizetest.NewBrowser(t, server)
+		w.browsers[name].SignIn(authorizetest.Request(nil), name, "right")
 	}
 	return w
 }
@@ -392,7 +392,7 @@ func (w *forgedWorld) register(user, client string) {
 
 // land follows an answer as the browser does, keeps the sealed requests on the way, and returns
 // the code that it ends with, if it does.
-func (w *forgedWorld) land(user string, b *servertest.Browser, r *http.Response) string {
+func (w *forgedWorld) land(user string, b *authorizetest.Browser, r *http.Response) string {
 	for range 4 {
 		u, err := r.Location()
 		if err != nil {
@@ -408,14 +408,14 @@ func (w *forgedWorld) land(user string, b *servertest.Browser, r *http.Response)
 }
 
 // redeem sends a token request as a client.
-func (w *forgedWorld) redeem(as string, form url.Values) servertest.LaunchResponse {
+func (w *forgedWorld) redeem(as string, form url.Values) authorizetest.LaunchResponse {
 	form.Set("client_id", as)
 	if as == "clinic" {
 		form.Set("client_secret", "clinic-secret-0123456789")
 	}
-	r := servertest.NewBrowser(w.t, w.browsers["alice"].Server).Post("/oauth2/token", form)
-	var response servertest.LaunchResponse
-	if err := json.Unmarshal([]byte(servertest.Body(w.t, r)), &response); err != nil {
+	r := authorizetest.NewBrowser(w.t, w.browsers["alice"].Server).Post("/oauth2/token", form)
+	var response authorizetest.LaunchResponse
+	if err := json.Unmarshal([]byte(authorizetest.Body(w.t, r)), &response); err != nil {
 		w.t.Fatal(err)
 	}
 	return response

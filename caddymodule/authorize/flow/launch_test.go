@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // follow follows redirects to our pages, as a browser does.
-func follow(t *testing.T, b *servertest.Browser, r *http.Response) *http.Response {
+func follow(t *testing.T, b *authorizetest.Browser, r *http.Response) *http.Response {
 	t.Helper()
 	for range 5 {
 		location := r.Header.Get("Location")
@@ -52,13 +52,13 @@ func TestPatientOfPerson(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			records := launch.Records(new(servertest.FHIRServer))
+			records := launch.Records(new(authorizetest.FHIRServer))
 			if c.patient == "bob" && strings.Contains(c.scope, "encounter") {
-				records = emptyEncounters{new(servertest.FHIRServer)}
+				records = emptyEncounters{new(authorizetest.FHIRServer)}
 			}
-			b := servertest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
-			answer := servertest.Location(t, follow(t, b, b.SignIn(servertest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
-			if got := servertest.RedeemLaunch(b, answer); got.Patient != c.patient || got.Scope != c.granted {
+			b := authorizetest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
+			answer := authorizetest.Location(t, follow(t, b, b.SignIn(authorizetest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
+			if got := authorizetest.RedeemLaunch(b, answer); got.Patient != c.patient || got.Scope != c.granted {
 				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
 			}
 		})
@@ -66,7 +66,7 @@ func TestPatientOfPerson(t *testing.T) {
 }
 
 // emptyEncounters is a hospital without visits.
-type emptyEncounters struct{ *servertest.FHIRServer }
+type emptyEncounters struct{ *authorizetest.FHIRServer }
 
 func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	if path == "Encounter" {
@@ -77,8 +77,8 @@ func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string,
 
 func TestNobodyToChoose(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "", nil)
-	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "", nil)
+	answer := b.Answer(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
 	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Has("error_description") {
 		t.Errorf("%s", answer)
 	}
@@ -89,12 +89,12 @@ func TestNobodyToChoose(t *testing.T) {
 func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
-		b := servertest.NewLaunching(t, new(servertest.FHIRServer), fhirUser, nil)
-		got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid fhirUser"}})))
+		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), fhirUser, nil)
+		got := b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {"openid fhirUser"}})))
 		if got.Scope != want || (b.Claims(got.IDToken)["fhirUser"] != nil) != (fhirUser != "") {
 			t.Errorf("for %q: scope %q, ID token %v", fhirUser, got.Scope, b.Claims(got.IDToken))
 		}
-		answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"fhirUser"}})))
+		answer := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"fhirUser"}})))
 		if e := answer.Query().Get("error"); (e == "invalid_scope") != (fhirUser == "") {
 			t.Errorf("fhirUser alone for %q: %q", fhirUser, e)
 		}
@@ -104,14 +104,14 @@ func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 // What no record can hold is not asked for: a database may fail on it.
 func TestPickByControlCharacters(t *testing.T) {
 	t.Parallel()
-	h := &servertest.FHIRServer{}
-	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
-	form := b.Get(servertest.Location(t, b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
-	sealed := servertest.Field(t, servertest.Body(t, form), "request")
+	h := &authorizetest.FHIRServer{}
+	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	form := b.Get(authorizetest.Location(t, b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
+	sealed := authorizetest.Field(t, authorizetest.Body(t, form), "request")
 	h.Down = true // it fails whatever it is asked
 	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
 		change.Set("request", sealed)
-		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(servertest.Body(t, r), "Lovelace") {
+		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(authorizetest.Body(t, r), "Lovelace") {
 			t.Errorf("%q: %d", change, r.StatusCode)
 		}
 	}
@@ -120,30 +120,30 @@ func TestPickByControlCharacters(t *testing.T) {
 // A date that is none finds nobody, and an answer that is no Bundle is no answer.
 func TestPickByNoDate(t *testing.T) {
 	t.Parallel()
-	h := new(servertest.FHIRServer)
-	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
-	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	h := new(authorizetest.FHIRServer)
+	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}, "birthdate": {"abc"}}.Encode())
-	if text := servertest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
+	if text := authorizetest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
 	h.Answer = "null"
-	servertest.WantStatus(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}}.Encode()), http.StatusServiceUnavailable)
+	authorizetest.WantStatus(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}}.Encode()), http.StatusServiceUnavailable)
 }
 
 func TestPickPatient(t *testing.T) {
 	t.Parallel()
-	h := new(servertest.FHIRServer)
-	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
-	q := servertest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
+	h := new(authorizetest.FHIRServer)
+	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	q := authorizetest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
 	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "1815-12-10") {
 		t.Errorf("%s", page)
 	}
-	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
+	if h.Last.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
 		t.Errorf("asked as %+v", h.Last)
 	}
-	found := servertest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
+	found := authorizetest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
 	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
 		t.Errorf("searched: %s", found)
 	}
@@ -151,19 +151,19 @@ func TestPickPatient(t *testing.T) {
 	if !strings.Contains(visits, `value="v1"`) || !strings.Contains(visits, "Ada Lovelace") {
 		t.Errorf("%s", visits)
 	}
-	servertest.WantStatus(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}), http.StatusForbidden, "another patient's visit")
-	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
-	got := servertest.RedeemLaunch(b, answer)
+	authorizetest.WantStatus(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}), http.StatusForbidden, "another patient's visit")
+	answer := authorizetest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
+	got := authorizetest.RedeemLaunch(b, answer)
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
 		t.Errorf("%+v", got)
 	}
-	refreshed := servertest.Body(t, b.Post("/oauth2/token", url.Values{
+	refreshed := authorizetest.Body(t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
 	}))
 	if !strings.Contains(refreshed, `"patient":"ada"`) || !strings.Contains(refreshed, `"encounter":"v1"`) {
 		t.Errorf("refreshed: %s", refreshed)
 	}
-	introspected := servertest.Body(t, b.Post("/oauth2/introspect", url.Values{
+	introspected := authorizetest.Body(t, b.Post("/oauth2/introspect", url.Values{
 		"token": {got.AccessToken}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
 	}))
 	if !strings.Contains(introspected, `"active":false`) { // another client's
@@ -173,10 +173,10 @@ func TestPickPatient(t *testing.T) {
 
 func TestPickEncounterNone(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", nil)
-	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
-	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", servertest.Decision(sealed, "none")))
-	if got := servertest.RedeemLaunch(b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Patient/ada", nil)
+	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
+	answer := authorizetest.Location(t, b.Post("/oauth2/select_encounter", authorizetest.Decision(sealed, "none")))
+	if got := authorizetest.RedeemLaunch(b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -196,42 +196,42 @@ func TestPickRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.fhirUser, nil)
-			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), c.fhirUser, nil)
+			_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
 			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
-			servertest.WantStatus(t, r, c.status)
+			authorizetest.WantStatus(t, r, c.status)
 		})
 	}
 }
 
 func TestPickCancelled(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
-	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
-	answer := servertest.Location(t, b.Post("/oauth2/select_patient", servertest.Decision(sealed, "deny")))
-	servertest.WantError(t, answer, "access_denied")
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	answer := authorizetest.Location(t, b.Post("/oauth2/select_patient", authorizetest.Decision(sealed, "deny")))
+	authorizetest.WantError(t, answer, "access_denied")
 }
 
 func TestPickWithoutPrompt(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
-	b.SignIn(servertest.Request(nil), "alice", "right")
-	r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
-	servertest.Equal(t, servertest.Location(t, r).Query().Get("error"), "interaction_required")
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	b.SignIn(authorizetest.Request(nil), "alice", "right")
+	r := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
+	authorizetest.Equal(t, authorizetest.Location(t, r).Query().Get("error"), "interaction_required")
 }
 
 func TestPickWhileDown(t *testing.T) {
 	t.Parallel()
-	h := &servertest.FHIRServer{Down: true}
-	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
-	r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
-	page := b.Get(servertest.Location(t, r).String())
-	if text := servertest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+	h := &authorizetest.FHIRServer{Down: true}
+	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
+	page := b.Get(authorizetest.Location(t, r).String())
+	if text := authorizetest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
 	h.Down = false
 	_, sealed := b.OpenForm(r) // the same page again
-	servertest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
+	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
 }
 
 func TestEHRLaunch(t *testing.T) {
@@ -251,53 +251,53 @@ func TestEHRLaunch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
-			handle := servertest.RegisteredLaunch(t, config, c.change)
-			q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
+			handle := authorizetest.RegisteredLaunch(t, config, c.change)
+			q := authorizetest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
 			r := b.Authorize(q)
 			if r.Header.Get("Location") != "" && strings.HasPrefix(r.Header.Get("Location"), "/oauth2/") {
 				_, sealed := b.OpenForm(r)
 				r = b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
 			}
-			answer := servertest.Location(t, r)
+			answer := authorizetest.Location(t, r)
 			if c.err != "" {
 				if answer.Query().Get("error") != c.err || answer.Query().Get("error_description") == "" {
 					t.Errorf("%s", answer)
 				}
 				return
 			}
-			got := servertest.RedeemLaunch(b, answer)
+			got := authorizetest.RedeemLaunch(b, answer)
 			if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.Tenant != "north" ||
 				!slices.Contains(strings.Fields(got.Scope), "launch") {
 				t.Errorf("%+v", got)
 			}
-			again := servertest.Location(t, b.Authorize(q))
-			servertest.WantError(t, again, "invalid_request", "used twice")
+			again := authorizetest.Location(t, b.Authorize(q))
+			authorizetest.WantError(t, again, "invalid_request", "used twice")
 		})
 	}
 }
 
 func TestLaunchEndpoint(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
-	r := b.Post("/oauth2/launch", servertest.LaunchForm(nil))
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
+	r := b.Post("/oauth2/launch", authorizetest.LaunchForm(nil))
 	var response struct {
 		Launch    string
 		ExpiresIn int    `json:"expires_in"`
 		LaunchURL string `json:"launch_url"`
 	}
-	body := servertest.Body(t, r)
+	body := authorizetest.Body(t, r)
 	if err := json.Unmarshal([]byte(body), &response); err != nil || !strings.Contains(body, "&launch=") || r.StatusCode != http.StatusCreated || response.ExpiresIn != 600 {
 		t.Fatalf("%d %+v %v", r.StatusCode, response, err)
 	}
 	opened, err := url.Parse(response.LaunchURL)
-	if err != nil || opened.Query().Get("launch") != response.Launch || opened.Query().Get("iss") != servertest.FHIRBase || opened.Query().Get("x") != "1" {
+	if err != nil || opened.Query().Get("launch") != response.Launch || opened.Query().Get("iss") != authorizetest.FHIRBase || opened.Query().Get("x") != "1" {
 		t.Errorf("%s, %v", response.LaunchURL, err)
 	}
-	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
-	got := servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right")))
+	q := authorizetest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {authorizetest.FHIRBase}})
+	got := authorizetest.RedeemLaunch(b, authorizetest.Location(t, b.SignIn(q, "alice", "right")))
 	text, err := json.Marshal(got.Context)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	want := `{"patient":"ada","encounter":"v1","fhirContext":[{"reference":"ImagingStudy/7"},` +
 		`{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}],` +
 		`"need_patient_banner":false,"intent":"reconcile","smart_style_url":"https://ehr.example/style.json","tenant":"north"}`
@@ -309,8 +309,8 @@ func TestLaunchEndpoint(t *testing.T) {
 // What cannot be checked is left to the app, as its own requests will fail.
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, &servertest.FHIRServer{Down: true}, "Practitioner/alice", servertest.WithEHR)
-	servertest.WantStatus(t, b.Post("/oauth2/launch", servertest.LaunchForm(nil)), http.StatusCreated)
+	b := authorizetest.NewLaunching(t, &authorizetest.FHIRServer{Down: true}, "Practitioner/alice", authorizetest.WithEHR)
+	authorizetest.WantStatus(t, b.Post("/oauth2/launch", authorizetest.LaunchForm(nil)), http.StatusCreated)
 }
 
 // goWords are of this program and its language, which tell an EHR nothing.
@@ -351,8 +351,8 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
-			if text := servertest.Body(t, b.Post("/oauth2/launch", servertest.LaunchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
+			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
+			if text := authorizetest.Body(t, b.Post("/oauth2/launch", authorizetest.LaunchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
 				t.Errorf("%s", text)
 			}
 		})
@@ -362,18 +362,18 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 // An EHR that names no style has the site's, which scripts of any origin can read.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
-		servertest.WithEHR(c)
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		authorizetest.WithEHR(c)
 		c.Branding.Color = "#7a1fa2"
 	})
-	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"smart_style_url": nil})))
-	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
-	address, err := url.Parse(servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
+	launched := authorizetest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", authorizetest.LaunchForm(url.Values{"smart_style_url": nil})))
+	q := authorizetest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
+	address, err := url.Parse(authorizetest.RedeemLaunch(b, authorizetest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
 	if err != nil || address.Host != "fhir.example.org" {
 		t.Fatalf("%s, %v", address, err)
 	}
 	r := b.Get(address.RequestURI())
-	style := servertest.Decode[map[string]string](t, r)
+	style := authorizetest.Decode[map[string]string](t, r)
 	if style["color_highlight"] != "#7a1fa2" || len(style) != 11 || r.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%v, %v", style, r.Header)
 	}
@@ -381,22 +381,22 @@ func TestSMARTStyle(t *testing.T) {
 
 func TestUnknownLaunch(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
-	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"launch": {"guessed"}})))
-	servertest.WantError(t, answer, "invalid_request")
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	answer := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"launch": {"guessed"}})))
+	authorizetest.WantError(t, answer, "invalid_request")
 }
 
 func TestRefreshAsAnotherPatient(t *testing.T) {
 	t.Parallel()
 	var config authorize.Config
-	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
-	got := servertest.RedeemLaunch(b, b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
+	got := authorizetest.RedeemLaunch(b, b.Answer(authorizetest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
 	config.Users = slices.Clone(config.Users)
 	config.Users[0].FHIRUser = "Patient/bob"
 	s, err := authorize.New(config)
-	servertest.NoError(t, err)
-	r := servertest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
+	authorizetest.NoError(t, err)
+	r := authorizetest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
 	})
-	servertest.WantText(t, servertest.Body(t, r), "invalid_grant")
+	authorizetest.WantText(t, authorizetest.Body(t, r), "invalid_grant")
 }

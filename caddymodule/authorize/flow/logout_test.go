@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func logoutServer(t *testing.T) *authorize.Server {
-	return servertest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout} })
+	return authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout} })
 }
 
 func TestLogout(t *testing.T) {
@@ -29,41 +29,41 @@ func TestLogout(t *testing.T) {
 	}{
 		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
 		{"with a hint and an address", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"a b"}}
-		}, servertest.AfterLogout + "?state=a%20b"},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.AfterLogout}, "state": {"a b"}}
+		}, authorizetest.AfterLogout + "?state=a%20b"},
 		{"with an address and no state", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}}
-		}, servertest.AfterLogout},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
+		}, authorizetest.AfterLogout},
 		{"without a hint", func(string) url.Values {
-			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
 		}, ""},
 		{"with a hint whose key was retired", func(id string) url.Values {
 			_, rest, _ := strings.Cut(id, ".")
 			header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"retired","typ":"JWT"}`))
-			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
 		}, ""},
 		{"with nothing", func(string) url.Values { return nil }, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, logoutServer(t))
+			b := authorizetest.NewBrowser(t, logoutServer(t))
 			idToken := b.Tokens(nil).IDToken
 			r := b.Get("/oauth2/logout?" + tt.q(idToken).Encode())
 			page := ""
 			if r.StatusCode == http.StatusOK {
-				page = servertest.Body(t, r)
+				page = authorizetest.Body(t, r)
 			}
 			switch tt.want {
 			case "":
 				if !strings.Contains(page, "Sign out?") || !b.SignedIn() {
 					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.SignedIn(), page)
 				}
-				sealed := servertest.Field(t, page, "request")
+				sealed := authorizetest.Field(t, page, "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			case "signed out":
-				servertest.WantText(t, page, "You are signed out")
+				authorizetest.WantText(t, page, "You are signed out")
 			default:
-				servertest.Equal(t, r.Header.Get("Location"), tt.want)
+				authorizetest.Equal(t, r.Header.Get("Location"), tt.want)
 			}
 			if b.SignedIn() {
 				t.Error("still signed in")
@@ -82,10 +82,10 @@ func TestLogoutRefused(t *testing.T) {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {"https://evil.example/"}}
 		}},
 		{"a redirect URI that is none for signing out", func(id, _ string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.Callback}}
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.Callback}}
 		}},
 		{"an address without a client", func(_, _ string) url.Values {
-			return url.Values{"post_logout_redirect_uri": {servertest.AfterLogout}}
+			return url.Values{"post_logout_redirect_uri": {authorizetest.AfterLogout}}
 		}},
 		{"a hint that was changed", func(id, _ string) url.Values {
 			return url.Values{"id_token_hint": {id[:len(id)-4] + "AAAA"}}
@@ -101,7 +101,7 @@ func TestLogoutRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, logoutServer(t))
+			b := authorizetest.NewBrowser(t, logoutServer(t))
 			tokens := b.Tokens(nil)
 			r := b.Get("/oauth2/logout?" + tt.q(tokens.IDToken, tokens.AccessToken).Encode())
 			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.SignedIn() {
@@ -116,12 +116,12 @@ func TestLogoutRefused(t *testing.T) {
 func TestLogoutIsNotForged(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)
-	b, other := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
-	b.Answer(servertest.Request(nil))
-	other.Answer(servertest.Request(nil))
-	sealed := servertest.Field(t, servertest.Body(t, other.Get("/oauth2/logout")), "request")
+	b, other := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
+	b.Answer(authorizetest.Request(nil))
+	other.Answer(authorizetest.Request(nil))
+	sealed := authorizetest.Field(t, authorizetest.Body(t, other.Get("/oauth2/logout")), "request")
 	for _, request := range []string{sealed, "x.y"} {
-		servertest.WantStatus(t, b.Post("/oauth2/logout", url.Values{"request": {request}}), http.StatusBadRequest)
+		authorizetest.WantStatus(t, b.Post("/oauth2/logout", url.Values{"request": {request}}), http.StatusBadRequest)
 	}
 	if !b.SignedIn() {
 		t.Error("signed out by another's page")
@@ -132,10 +132,10 @@ func TestLogoutIsNotForged(t *testing.T) {
 func TestLogoutWithHintOfAnother(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)
-	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
-	bob := servertest.NewBrowser(t, server)
-	bob.SignIn(servertest.Request(nil), "bob", "other")
-	if page := servertest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.SignedIn() {
+	hint := authorizetest.NewBrowser(t, server).Tokens(nil).IDToken
+	bob := authorizetest.NewBrowser(t, server)
+	bob.SignIn(authorizetest.Request(nil), "bob", "other")
+	if page := authorizetest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.SignedIn() {
 		t.Errorf("signed in: %t; %s", bob.SignedIn(), page)
 	}
 }
@@ -144,36 +144,36 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 // ends by its hint the one session that the hint names.
 func TestLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
-	bobsBrowser := func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }
+	bobsBrowser := func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }
 	tests := []struct {
 		name  string
-		at    func(*servertest.Browser) // the browser that comes with the hint
+		at    func(*authorizetest.Browser) // the browser that comes with the hint
 		wait  time.Duration
 		ends  bool
-		after func(*servertest.Browser)
+		after func(*authorizetest.Browser)
 	}{
 		{"without a cookie", nil, 0, true, nil},
-		{"with a cookie that leads nowhere", func(b *servertest.Browser) { b.Cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
+		{"with a cookie that leads nowhere", func(b *authorizetest.Browser) { b.Cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
 		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
 		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
-		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *servertest.Browser) {
-			sealed := servertest.Field(b.T, servertest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
+		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *authorizetest.Browser) {
+			sealed := authorizetest.Field(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
 			b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 		}},
-		{"in another session of the same person", func(b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, 0, true, nil},
+		{"in another session of the same person", func(b *authorizetest.Browser) { b.Answer(authorizetest.Request(nil)) }, 0, true, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := logoutServer(t)
-				b, same, by := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
+				b, same, by := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
 				hint := b.Tokens(nil).IDToken
-				same.Answer(servertest.Request(nil))
+				same.Answer(authorizetest.Request(nil))
 				if tt.at != nil {
 					tt.at(by)
 				}
 				time.Sleep(tt.wait)
-				servertest.WantStatus(t, by.Get("/oauth2/logout?id_token_hint="+hint), http.StatusOK)
+				authorizetest.WantStatus(t, by.Get("/oauth2/logout?id_token_hint="+hint), http.StatusOK)
 				if by.Cookies["hint"] = hint; tt.after != nil {
 					tt.after(by)
 				}
@@ -188,15 +188,15 @@ func TestLogoutByHintAlone(t *testing.T) {
 // Whom the hint's session is over for is told, as after each sign-out.
 func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
-	p := servertest.NewParty(t)
-	s, tr := servertest.NewNotifying(t, p)
-	b := servertest.NewBrowser(t, s)
+	p := authorizetest.NewParty(t)
+	s, tr := authorizetest.NewNotifying(t, p)
+	b := authorizetest.NewBrowser(t, s)
 	id := b.Tokens(nil).IDToken
-	servertest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
+	authorizetest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
 	if !b.SignedIn() {
 		t.Fatal("ended by what no browser has followed")
 	}
-	if servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
+	if authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
 		t.Fatal("not signed out, so that nobody is told")
 	}
 	if told := b.Claims(<-p.Tokens); told["sid"] != b.Claims(id)["sid"] {
@@ -212,11 +212,11 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	with := func(change func(*authorize.Config)) *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
 	}
-	b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
+	b := authorizetest.NewBrowser(t, with(func(*authorize.Config) {}))
 	hint := b.Tokens(nil).IDToken
-	servertest.NewBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).Get("/oauth2/logout?id_token_hint=" + hint)
+	authorizetest.NewBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).Get("/oauth2/logout?id_token_hint=" + hint)
 	if !b.SignedIn() {
 		t.Error("signed out")
 	}
@@ -226,11 +226,11 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 // that signed in, and not for whoever comes with a hint.
 func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
-	b := servertest.NewBrowser(t, s)
-	hint := servertest.FederatedTokens(b, nil).IDToken
-	r := servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	b := authorizetest.NewBrowser(t, s)
+	hint := authorizetest.FederatedTokens(b, nil).IDToken
+	r := authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
 	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.SignedIn() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -238,7 +238,7 @@ func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 
 func TestLogoutPosted(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, logoutServer(t))
+	b := authorizetest.NewBrowser(t, logoutServer(t))
 	q := url.Values{"client_id": {"app"}, "state": {"s"}}
 	if r := b.Post("/oauth2/logout", q); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/logout?"+q.Encode() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
@@ -247,16 +247,16 @@ func TestLogoutPosted(t *testing.T) {
 
 func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, logoutServer(t))
-	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"s"}}.Encode())
-	servertest.Equal(t, r.Header.Get("Location"), servertest.AfterLogout+"?state=s")
+	b := authorizetest.NewBrowser(t, logoutServer(t))
+	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}, "state": {"s"}}.Encode())
+	authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.AfterLogout+"?state=s")
 }
 
 // A session is over once its browser signed out: its cookie, should anybody have
 // kept it, leads nowhere.
 func TestSessionIsDeadAfterLogout(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, logoutServer(t))
+	b := authorizetest.NewBrowser(t, logoutServer(t))
 	idToken := b.Tokens(nil).IDToken
 	kept := b.Cookies["__Host-fhir-session"]
 	r := b.Get("/oauth2/logout?id_token_hint=" + idToken)
@@ -275,20 +275,20 @@ func TestUpstreamLogout(t *testing.T) {
 	t.Parallel()
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
 		t.Run(name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.KeepUpstreamToken = keepToken
-				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
+				c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.Callback + "/bye"}
 			}))
-			answer := servertest.FederatedTokens(b, nil)
-			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
+			answer := authorizetest.FederatedTokens(b, nil)
+			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {authorizetest.Callback + "/bye"}, "state": {"z"}}
 			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
-			servertest.Equal(t, r.Header.Get("Location"), servertest.Callback+"/bye?state=z")
-			asked := p.Requests(authorizetest.EndSession)
+			authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.Callback+"/bye?state=z")
+			asked := p.Requests(providertest.EndSession)
 			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
 				t.Errorf("asked %v", asked)
 			}
-			servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login", "still signed in")
+			authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path, "/oauth2/login", "still signed in")
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // Public clients need PKCE unless the operator says otherwise (RFC 9700 §2.1.1).
@@ -27,17 +27,17 @@ func TestWhoNeedsPKCE(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 				c.Clients[0].Secret, c.Clients[0].PKCE = tt.secret, tt.pkce
 			}))
-			if with := b.Answer(servertest.Request(servertest.PKCE())).Query(); !with.Has("code") {
+			if with := b.Answer(authorizetest.Request(authorizetest.PKCE())).Query(); !with.Has("code") {
 				t.Errorf("with PKCE: %v", with)
 			}
-			without := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query()
+			without := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query()
 			if got := without.Get("error") == "invalid_request"; got != tt.needs || without.Has("code") == tt.needs {
 				t.Errorf("without PKCE: %v", without)
 			}
-			if token := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}}))); token.Fragment == "" {
+			if token := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}}))); token.Fragment == "" {
 				t.Errorf("the token flow, which has no code: %s", token)
 			}
 		})
@@ -85,29 +85,29 @@ func TestNativeRedirectURIs(t *testing.T) {
 	for _, native := range []bool{true, false} {
 		for _, tt := range nativeRedirectURIs {
 			t.Run(tt.registered+" "+tt.asked, func(t *testing.T) {
-				config := servertest.Config()
+				config := authorizetest.Config()
 				config.Clients[0].Native, config.Clients[0].RedirectURIs = native, []string{tt.registered}
 				server, err := authorize.New(config)
 				if !native && err != nil {
 					return // see TestRedirectURIsOfNativeAppsAlone
 				}
-				servertest.NoError(t, err)
-				b := servertest.NewBrowser(t, server)
-				answer := b.Authorize(servertest.Request(url.Values{"redirect_uri": {tt.asked}}))
+				authorizetest.NoError(t, err)
+				b := authorizetest.NewBrowser(t, server)
+				answer := b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {tt.asked}}))
 				if answer.StatusCode == http.StatusFound != (tt.ok && (native || tt.asked == tt.registered)) {
 					t.Fatalf("native %t: status %d", native, answer.StatusCode)
 				}
 				if answer.StatusCode != http.StatusFound {
 					return
 				}
-				to := b.SignIn(servertest.Request(url.Values{"redirect_uri": {tt.asked}}), "alice", "right").Header.Get("Location")
+				to := b.SignIn(authorizetest.Request(url.Values{"redirect_uri": {tt.asked}}), "alice", "right").Header.Get("Location")
 				if !strings.HasPrefix(to, tt.asked) {
 					t.Fatalf("sent to %q", to)
 				}
 				u, err := url.Parse(to)
-				servertest.NoError(t, err)
-				form := servertest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
-				servertest.WantStatus(t, b.Post("/oauth2/token", form), http.StatusOK, "token endpoint")
+				authorizetest.NoError(t, err)
+				form := authorizetest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
+				authorizetest.WantStatus(t, b.Post("/oauth2/token", form), http.StatusOK, "token endpoint")
 			})
 		}
 	}
@@ -126,7 +126,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 		{"localhost", "http://localhost:3000/callback", "", always},
 		{"loopback", "http://127.0.0.1:5000/cb", "", always},
 		{"a private-use scheme", "com.example.app:/cb", "", always},
-		{"https", servertest.Callback, "", never},
+		{"https", authorizetest.Callback, "", never},
 		{"https, by an address elsewhere", "https://198.51.100.7/cb", "", never},
 		{"localhost by https", "https://LocalHost.:3000/cb", "", always},
 		{"a name below localhost", "https://app.localhost/cb", "", always},
@@ -139,11 +139,11 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 	for _, tt := range tests {
 		for i, responseType := range []string{"code", "token"} {
 			t.Run(tt.name+", "+responseType, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 					c.Clients[0].Native, c.Clients[0].Secret = true, tt.secret
 					c.Clients[0].RedirectURIs = []string{tt.uri}
 				}))
-				q := servertest.Request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
+				q := authorizetest.Request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
 				given := func(r *http.Response) bool {
 					to := r.Header.Get("Location")
 					return strings.HasPrefix(to, tt.uri) && (strings.Contains(to, "code=") || strings.Contains(to, "access_token="))
@@ -159,7 +159,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 					return
 				}
 				page, sealed := b.OpenForm(r)
-				servertest.WantText(t, page, "The App")
+				authorizetest.WantText(t, page, "The App")
 				if r := b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !given(r) {
 					t.Errorf("who allowed it was sent to %s", r.Header.Get("Location"))
 				}
@@ -175,12 +175,12 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 // A provider that signs somebody in without a page is no click.
 func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	q := servertest.ByProvider("hospital")
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	q := authorizetest.ByProvider("hospital")
 	q.Set("redirect_uri", "http://localhost:3000/callback")
-	r := b.Follow(b.Authorize(servertest.Request(q)))
-	if page := servertest.Body(t, r); r.StatusCode != http.StatusOK || !strings.Contains(page, `action="/oauth2/consent"`) {
+	r := b.Follow(b.Authorize(authorizetest.Request(q)))
+	if page := authorizetest.Body(t, r); r.StatusCode != http.StatusOK || !strings.Contains(page, `action="/oauth2/consent"`) {
 		t.Errorf("status %d, %s", r.StatusCode, page)
 	}
 }
@@ -189,10 +189,10 @@ func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 // answer would.
 func TestNoFormPostToPrivateUse(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb"}
 	}))
-	r := b.Authorize(servertest.Request(url.Values{"redirect_uri": {"com.example.app:/cb"}, "response_mode": {"form_post"}}))
+	r := b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {"com.example.app:/cb"}, "response_mode": {"form_post"}}))
 	if to := r.Header.Get("Location"); !strings.HasPrefix(to, "com.example.app:/cb?error=invalid_request") {
 		t.Errorf("status %d, to %q", r.StatusCode, to)
 	}
@@ -204,10 +204,10 @@ func TestFormActionOfNativeApps(t *testing.T) {
 	for uri, want := range map[string]string{
 		"com.example.app:/cb": "form-action 'self' https: com.example.app:", "http://127.0.0.1:51004/cb": "form-action 'self' https: http://127.0.0.1:51004", "http://[::1]:51004/cb": "form-action 'self' https: http:",
 	} {
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 			c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb", "http://127.0.0.1/cb", "http://[::1]/cb"}
 		}))
-		page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"redirect_uri": {uri}}))).String())
+		page := b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {uri}}))).String())
 		if policy := page.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, want) {
 			t.Errorf("%s: %s", uri, policy)
 		}

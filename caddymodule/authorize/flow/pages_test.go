@@ -12,25 +12,25 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // allPages are all pages that a person sees, by what opens them.
 func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	t.Helper()
-	b := servertest.NewBrowser(t, server)
+	b := authorizetest.NewBrowser(t, server)
 	pages := map[string]*http.Response{
-		"sign-in": b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).String()),
-		"refused": b.SignIn(servertest.Request(nil), "alice", "wrong"),
-		"error":   b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})),
+		"sign-in": b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).String()),
+		"refused": b.SignIn(authorizetest.Request(nil), "alice", "wrong"),
+		"error":   b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})),
 		"expired": b.Get("/oauth2/consent?request=x"),
 	}
-	b.Answer(servertest.Request(nil))
-	pages["consent"] = b.Get(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"prompt": {"consent"}, "scope": {"openid a<script>b"}}))).String())
-	pages["select_account"] = b.Get(servertest.Location(t, b.Authorize(servertest.Request(selectAccount))).String())
-	pages["form_post"] = b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}}))
+	b.Answer(authorizetest.Request(nil))
+	pages["consent"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "scope": {"openid a<script>b"}}))).String())
+	pages["select_account"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(selectAccount))).String())
+	pages["form_post"] = b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}}))
 	pages["sign-out"] = b.Get("/oauth2/logout?client_id=app")
 	return pages
 }
@@ -39,33 +39,33 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 func TestLogo(t *testing.T) {
 	t.Parallel()
 	logo, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
-	servertest.NoError(t, err)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Branding.Logo = logo }))
-	shown := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})))
+	authorizetest.NoError(t, err)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Branding.Logo = logo }))
+	shown := authorizetest.Body(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})))
 	_, address, _ := strings.Cut(shown, `<img src="`)
 	address, _, _ = strings.Cut(address, `"`)
 	if r := b.Get(address); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/svg+xml" || r.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%q: %d %v", address, r.StatusCode, r.Header)
 	}
-	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/logo"), http.StatusNotFound, "without a logo")
+	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/logo"), http.StatusNotFound, "without a logo")
 }
 
 // The pages are in the request's language, and keep it after the redirect to them.
 func TestPagesInTheRequestsLanguage(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	b := servertest.NewBrowser(t, server)
+	server := authorizetest.New(t, nil)
+	b := authorizetest.NewBrowser(t, server)
 	german := url.Values{"ui_locales": {"de-CH"}, "prompt": {"consent"}}
 	pages := map[string]*http.Response{
-		"sign-in": b.Get(servertest.Location(t, b.Authorize(servertest.Request(german))).String()),
-		"refused": b.SignIn(servertest.Request(german), "alice", "wrong"),
-		"error":   b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}, "ui_locales": {"de"}})),
+		"sign-in": b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(german))).String()),
+		"refused": b.SignIn(authorizetest.Request(german), "alice", "wrong"),
+		"error":   b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}, "ui_locales": {"de"}})),
 	}
-	b.Answer(servertest.Request(nil))
-	pages["consent"] = b.Get(servertest.Location(t, b.Authorize(servertest.Request(german))).String())
+	b.Answer(authorizetest.Request(nil))
+	pages["consent"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(german))).String())
 	pages["sign-out"] = b.Get("/oauth2/logout?client_id=app&ui_locales=de")
 	for name, r := range pages {
-		if got := r.Header.Get("Content-Language"); got != "de" || !strings.Contains(servertest.Body(t, r), `<html lang="de">`) {
+		if got := r.Header.Get("Content-Language"); got != "de" || !strings.Contains(authorizetest.Body(t, r), `<html lang="de">`) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -75,13 +75,13 @@ func TestPagesInTheRequestsLanguage(t *testing.T) {
 // that hold markup are shown as text (RFC 9700 §4.16).
 func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) {
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients[0].Name = `<script>alert("client")</script>`
 		c.Clients[0].Scopes = []string{"a<script>b"}
 		c.Users[0].Name = `<img src=x onerror=alert("person")>`
 	})
 	for name, r := range allPages(t, server) {
-		page := servertest.Body(t, r)
+		page := authorizetest.Body(t, r)
 		scripts := 0
 		if strings.Contains(r.Header.Get("Content-Security-Policy"), "; script-src 'sha256-") {
 			scripts = 1
@@ -108,16 +108,16 @@ func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 // 308 would send the form on (RFC 9700 §4.12).
 func TestFormsAreNotSentOn(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	answers := map[string]*http.Response{
-		"authorize": b.Post("/oauth2/authorize", servertest.Request(nil)),
-		"sign-in":   b.SignIn(servertest.Request(nil), "alice", "right"),
+		"authorize": b.Post("/oauth2/authorize", authorizetest.Request(nil)),
+		"sign-in":   b.SignIn(authorizetest.Request(nil), "alice", "right"),
 	}
-	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
-	answers["select_account"] = b.Post("/oauth2/select_account", servertest.Decision(sealed, "other"))
-	_, sealed = b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"consent"}})))
-	answers["consent"] = b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))
-	answers["consent denied"] = b.Post("/oauth2/consent", servertest.Decision(sealed, "deny"))
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
+	answers["select_account"] = b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other"))
+	_, sealed = b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+	answers["consent"] = b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))
+	answers["consent denied"] = b.Post("/oauth2/consent", authorizetest.Decision(sealed, "deny"))
 	for name, r := range answers {
 		if r.StatusCode != http.StatusFound && r.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s: %d", name, r.StatusCode)
@@ -129,14 +129,14 @@ func TestFormsAreNotSentOn(t *testing.T) {
 // configuration and never from the request's host.
 func TestForgedHost(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
-	b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	b.Answer(authorizetest.Request(nil))
 	for _, path := range []string{
-		"/oauth2/authorize?" + servertest.Request(nil).Encode(),
-		"/oauth2/authorize?" + servertest.Request(url.Values{"prompt": {"login"}}).Encode(),
-		"/oauth2/authorize?" + servertest.Request(url.Values{"prompt": {"consent"}}).Encode(),
-		"/oauth2/authorize?" + servertest.Request(selectAccount).Encode(),
-		"/oauth2/authorize?" + servertest.Request(url.Values{"response_mode": {"form_post"}}).Encode(),
+		"/oauth2/authorize?" + authorizetest.Request(nil).Encode(),
+		"/oauth2/authorize?" + authorizetest.Request(url.Values{"prompt": {"login"}}).Encode(),
+		"/oauth2/authorize?" + authorizetest.Request(url.Values{"prompt": {"consent"}}).Encode(),
+		"/oauth2/authorize?" + authorizetest.Request(selectAccount).Encode(),
+		"/oauth2/authorize?" + authorizetest.Request(url.Values{"response_mode": {"form_post"}}).Encode(),
 		"/oauth2/authorize", "/oauth2/logout", "/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration",
 	} {
 		r := httptest.NewRequest(http.MethodGet, "https://evil.example"+path, nil)
@@ -144,7 +144,7 @@ func TestForgedHost(t *testing.T) {
 			r.Header.Set(name, "https://evil.example/")
 		}
 		got := b.Send(r)
-		if page := servertest.Body(t, got); strings.Contains(page, "evil.example") || strings.Contains(got.Header.Get("Location"), "evil.example") {
+		if page := authorizetest.Body(t, got); strings.Contains(page, "evil.example") || strings.Contains(got.Header.Get("Location"), "evil.example") {
 			t.Errorf("%s: Location %q, %s", path, got.Header.Get("Location"), page)
 		}
 	}
@@ -155,49 +155,49 @@ func TestForgedHost(t *testing.T) {
 func TestBackToTheApp(t *testing.T) {
 	t.Parallel()
 	state := url.Values{"state": {"back"}}
-	deny := func(b *servertest.Browser, path, field, value string) *http.Response {
+	deny := func(b *authorizetest.Browser, path, field, value string) *http.Response {
 		return b.Post(path, url.Values{field: {value}, "decision": {"deny"}, "redirect_uri": {"https://evil.example/"}, "username": {"alice"}, "password": {"right"}})
 	}
-	tests := map[string]func(b *servertest.Browser) (page string, response *http.Response){
-		"sign-in": func(b *servertest.Browser) (string, *http.Response) {
-			page, sealed := b.OpenForm(b.Authorize(servertest.Request(state)))
+	tests := map[string]func(b *authorizetest.Browser) (page string, response *http.Response){
+		"sign-in": func(b *authorizetest.Browser) (string, *http.Response) {
+			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(state)))
 			return page, deny(b, "/oauth2/login", "request", sealed)
 		},
-		"second factor": func(b *servertest.Browser) (string, *http.Response) {
-			b.Server = servertest.New(t, servertest.WithTOTP)
-			shown := b.SignIn(servertest.Request(state), "alice", "right")
-			page, factor := servertest.Body(t, b.Get(shown.Header.Get("Location"))), b.OpenSecondFactor(shown)
+		"second factor": func(b *authorizetest.Browser) (string, *http.Response) {
+			b.Server = authorizetest.New(t, authorizetest.WithTOTP)
+			shown := b.SignIn(authorizetest.Request(state), "alice", "right")
+			page, factor := authorizetest.Body(t, b.Get(shown.Header.Get("Location"))), b.OpenSecondFactor(shown)
 			back := deny(b, "/oauth2/login", "factor", factor)
-			servertest.WantStatus(t, b.Get("/oauth2/login?factor="+url.QueryEscape(factor)), http.StatusBadRequest, "the sign-in goes on")
+			authorizetest.WantStatus(t, b.Get("/oauth2/login?factor="+url.QueryEscape(factor)), http.StatusBadRequest, "the sign-in goes on")
 			return page, back
 		},
-		"account": func(b *servertest.Browser) (string, *http.Response) {
-			b.Answer(servertest.Request(nil))
-			page, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"state": {"back"}, "prompt": {"select_account"}})))
+		"account": func(b *authorizetest.Browser) (string, *http.Response) {
+			b.Answer(authorizetest.Request(nil))
+			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"state": {"back"}, "prompt": {"select_account"}})))
 			return page, deny(b, "/oauth2/select_account", "request", sealed)
 		},
 	}
 	for name, open := range tests {
-		page, response := open(servertest.NewBrowser(t, servertest.New(t, nil)))
-		u := servertest.Location(t, response)
+		page, response := open(authorizetest.NewBrowser(t, authorizetest.New(t, nil)))
+		u := authorizetest.Location(t, response)
 		q := u.Query()
-		if !strings.HasPrefix(u.String(), servertest.Callback+"?") || q.Get("error") != "access_denied" || q.Get("state") != "back" || q.Has("code") {
+		if !strings.HasPrefix(u.String(), authorizetest.Callback+"?") || q.Get("error") != "access_denied" || q.Get("state") != "back" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
-		servertest.WantText(t, page, `&amp;decision=deny">Back to The App</a>`)
+		authorizetest.WantText(t, page, `&amp;decision=deny">Back to The App</a>`)
 	}
 }
 
 func TestSignedOutLeadsSomewhere(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	servertest.WantText(t, servertest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
 }
 
 // linkServer is an app's, with its logo and links; asked counts requests.
 func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	var logo bytes.Buffer
-	servertest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
+	authorizetest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
 	asked = new(atomic.Int64)
 	app = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -226,31 +226,31 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
 	app, asked := linkServer(t)
 	with := func(id, logo string) client.Client {
-		return servertest.Newcomer(func(c *client.Client) {
+		return authorizetest.Newcomer(func(c *client.Client) {
 			c.ID, c.PKCE, c.Transport = id, client.PKCEOptional, app.Client().Transport
 			c.Links = client.Links{Logo: app.URL + logo, Policy: app.URL + "/policy?a=b&c", Terms: app.URL + "/terms#new"}
 		})
 	}
 	logos := map[string]int{"/logo.png": http.StatusOK, "/page": http.StatusNotFound, "/elsewhere": http.StatusNotFound, "/none": http.StatusNotFound}
-	newcomers := []client.Client{with(servertest.NewcomerID, "/logo.png")}
+	newcomers := []client.Client{with(authorizetest.NewcomerID, "/logo.png")}
 	for path := range logos {
 		newcomers = append(newcomers, with("registered-"+path[1:], path))
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(newcomers...)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(newcomers...)))
 	shows := func(page string) {
 		t.Helper()
-		servertest.WantText(t, page,
-			`<img class="app" src="/oauth2/client_logo?client_id=`+servertest.NewcomerID+`"`, `href="`+app.URL+`/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
+		authorizetest.WantText(t, page,
+			`<img class="app" src="/oauth2/client_logo?client_id=`+authorizetest.NewcomerID+`"`, `href="`+app.URL+`/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
 			`href="`+app.URL+`/terms#new"`, "Privacy policy of Newcomer", "Terms of use of Newcomer",
 		)
 		if strings.Contains(page, `src="`+app.URL) {
 			t.Error("the browser would ask the app")
 		}
 	}
-	q := servertest.Request(url.Values{"client_id": {servertest.NewcomerID}})
-	signIn := b.Get(servertest.Location(t, b.Authorize(q)).String())
-	servertest.WantText(t, signIn.Header.Get("Content-Security-Policy"), "img-src 'self';")
-	shows(servertest.Body(t, signIn))
+	q := authorizetest.Request(url.Values{"client_id": {authorizetest.NewcomerID}})
+	signIn := b.Get(authorizetest.Location(t, b.Authorize(q)).String())
+	authorizetest.WantText(t, signIn.Header.Get("Content-Security-Policy"), "img-src 'self';")
+	shows(authorizetest.Body(t, signIn))
 	consent, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
 	shows(consent)
 	if asked.Load() != 0 {
@@ -268,5 +268,5 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 			t.Errorf("%s was fetched %d times", path, asked.Load())
 		}
 	}
-	servertest.WantStatus(t, b.Get("/oauth2/client_logo?client_id=app"), http.StatusNotFound, "of a client without one")
+	authorizetest.WantStatus(t, b.Get("/oauth2/client_logo?client_id=app"), http.StatusNotFound, "of a client without one")
 }

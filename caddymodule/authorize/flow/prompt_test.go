@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // What prompt and max_age make of an earlier sign-in, five minutes ago, and of
@@ -38,24 +38,24 @@ func TestPromptAndMaxAge(t *testing.T) {
 		{"max_age 0", "page", "page", url.Values{"max_age": {"0"}}},
 		{"max_age of a minute without a page", "login_required", "login_required", url.Values{"max_age": {"60"}, "prompt": {"none"}}},
 		{"max_age that is no number", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
-		{"identity_provider local", "code", "page", servertest.ByProvider("local")},
+		{"identity_provider local", "code", "page", authorizetest.ByProvider("local")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
-				b.Answer(servertest.Request(nil))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+				b.Answer(authorizetest.Request(nil))
 				time.Sleep(5 * time.Minute)
-				servertest.Equal(t, outcome(t, b, tt.asked), tt.signedIn, "signed in")
-				servertest.Equal(t, outcome(t, servertest.NewBrowser(t, b.Server), tt.asked), tt.signedOut, "signed out")
+				authorizetest.Equal(t, outcome(t, b, tt.asked), tt.signedIn, "signed in")
+				authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, b.Server), tt.asked), tt.signedOut, "signed out")
 			})
 		})
 	}
 }
 
-func outcome(t *testing.T, b *servertest.Browser, asked url.Values) string {
+func outcome(t *testing.T, b *authorizetest.Browser, asked url.Values) string {
 	t.Helper()
-	return outcomeOf(servertest.Location(t, b.Authorize(servertest.Request(asked))))
+	return outcomeOf(authorizetest.Location(t, b.Authorize(authorizetest.Request(asked))))
 }
 
 // outcomeOf says what an answer that leads to u is.
@@ -74,9 +74,9 @@ func outcomeOf(u *url.URL) string {
 // A sign-in that was asked for anew is answered, not asked for again.
 func TestPromptLoginIsAnswered(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	servertest.WantCode(t, b.Answer(servertest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	authorizetest.WantCode(t, b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
 }
 
 // A page that was left open until the sign-in is older than max_age leads to another
@@ -98,13 +98,13 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
-				b.Answer(servertest.Request(nil))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+				b.Answer(authorizetest.Request(nil))
 				time.Sleep(5 * time.Minute)
 				q := url.Values{"prompt": {tt.page}, "max_age": {tt.maxAge}}
-				_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
+				_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
 				time.Sleep(tt.open)
-				servertest.Equal(t, outcomeOf(servertest.Location(t, b.Post("/oauth2/"+tt.page, servertest.Decision(sealed, tt.decision)))), tt.want)
+				authorizetest.Equal(t, outcomeOf(authorizetest.Location(t, b.Post("/oauth2/"+tt.page, authorizetest.Decision(sealed, tt.decision)))), tt.want)
 			})
 		})
 	}
@@ -114,20 +114,20 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 func TestShortMaxAgeIsAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
-		r := b.SignIn(servertest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
+		r := b.SignIn(authorizetest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
 		time.Sleep(4 * time.Minute) // the page is read
-		servertest.WantCode(t, b.Allow(r))
+		authorizetest.WantCode(t, b.Allow(r))
 	})
 }
 
 // Where there is one way to go, the provider decides whether a page is needed.
 func TestPromptNoneIsPassedOn(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	servertest.WantCode(t, servertest.Federate(b, url.Values{"prompt": {"none"}}))
-	if asked := p.Requests(authorizetest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	authorizetest.WantCode(t, authorizetest.Federate(b, url.Values{"prompt": {"none"}}))
+	if asked := p.Requests(providertest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
 		t.Errorf("the provider was asked %v", asked)
 	}
 }
@@ -136,29 +136,29 @@ var selectAccount = url.Values{"prompt": {"select_account"}}
 
 func TestSelectAccount(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	page, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
-	servertest.WantText(t, page, "<strong>The App</strong>", "Continue as Alice Adams <small>alice</small>", "Use another account")
-	servertest.WantCode(t, servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "continue"))))
-	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
-	u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {signIn}, "username": {"bob"}, "password": {"other"}}))
-	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
-	servertest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
+	authorizetest.WantText(t, page, "<strong>The App</strong>", "Continue as Alice Adams <small>alice</small>", "Use another account")
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "continue"))))
+	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
+	u := authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {signIn}, "username": {"bob"}, "password": {"other"}}))
+	answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
+	authorizetest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
 }
 
 // "Use another account" leads to the provider, and it is told why, where there is
 // one way to go, and the provider signs nobody out.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.Metadata = map[string]any{"end_session_endpoint": nil, "prompt_values_supported": []string{"select_account"}}
 	})
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	servertest.Federate(b, nil)
-	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
-	leave := servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
-	if at := servertest.Location(t, b.Get(leave.String())); at.Query().Get("prompt") != "select_account" {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	authorizetest.Federate(b, nil)
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
+	leave := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
+	if at := authorizetest.Location(t, b.Get(leave.String())); at.Query().Get("prompt") != "select_account" {
 		t.Errorf("sent to %s", at)
 	}
 }
@@ -169,29 +169,29 @@ func TestQuestionIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		do   func(b *servertest.Browser, sealed *string)
+		do   func(b *authorizetest.Browser, sealed *string)
 	}{
-		{"in another browser", func(b *servertest.Browser, _ *string) { servertest.BecomeAnother(b) }},
-		{"without cookies", func(b *servertest.Browser, _ *string) { clear(b.Cookies) }},
-		{"signed out", func(b *servertest.Browser, _ *string) { delete(b.Cookies, "__Host-fhir-session") }},
-		{"by the next person at this browser", func(b *servertest.Browser, _ *string) {
-			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"in another browser", func(b *authorizetest.Browser, _ *string) { authorizetest.BecomeAnother(b) }},
+		{"without cookies", func(b *authorizetest.Browser, _ *string) { clear(b.Cookies) }},
+		{"signed out", func(b *authorizetest.Browser, _ *string) { delete(b.Cookies, "__Host-fhir-session") }},
+		{"by the next person at this browser", func(b *authorizetest.Browser, _ *string) {
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}},
-		{"changed", func(_ *servertest.Browser, s *string) { *s = servertest.Altered(*s) }},
-		{"of the sign-in page", func(b *servertest.Browser, s *string) {
-			*s = servertest.Location(b.T, b.Authorize(servertest.Request(url.Values{"prompt": {"login"}}))).Query().Get("request")
+		{"changed", func(_ *authorizetest.Browser, s *string) { *s = authorizetest.Altered(*s) }},
+		{"of the sign-in page", func(b *authorizetest.Browser, s *string) {
+			*s = authorizetest.Location(b.T, b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}}))).Query().Get("request")
 		}},
-		{"missing", func(_ *servertest.Browser, s *string) { *s = "" }},
+		{"missing", func(_ *authorizetest.Browser, s *string) { *s = "" }},
 	}
 	for path, q := range map[string]url.Values{"/oauth2/select_account": selectAccount, "/oauth2/consent": {"prompt": {"consent"}}} {
 		for _, tt := range tests {
 			t.Run(path+"/"+tt.name, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
-				b.Answer(servertest.Request(nil))
-				_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+				b.Answer(authorizetest.Request(nil))
+				_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
 				tt.do(b, &sealed)
 				for _, decision := range []string{"continue", "other", "allow", "deny"} {
-					if r := b.Post(path, servertest.Decision(sealed, decision)); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
+					if r := b.Post(path, authorizetest.Decision(sealed, decision)); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 						t.Errorf("%s: status %d, sent to %q", decision, r.StatusCode, r.Header.Get("Location"))
 					}
 				}
@@ -204,10 +204,10 @@ func TestQuestionIsBound(t *testing.T) {
 func TestQuestionWithoutDecision(t *testing.T) {
 	t.Parallel()
 	for path, q := range map[string]url.Values{"/oauth2/select_account": selectAccount, "/oauth2/consent": {"prompt": {"consent"}}} {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
-		b.Answer(servertest.Request(nil))
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
-		servertest.WantStatus(t, b.Post(path, servertest.Decision(sealed, "")), http.StatusBadRequest, path)
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+		b.Answer(authorizetest.Request(nil))
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
+		authorizetest.WantStatus(t, b.Post(path, authorizetest.Decision(sealed, "")), http.StatusBadRequest, path)
 	}
 }
 
@@ -238,16 +238,16 @@ func TestIDTokenHint(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := servertest.New(t, nil)
-			hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
-			b := servertest.NewBrowser(t, server)
+			server := authorizetest.New(t, nil)
+			hint := authorizetest.NewBrowser(t, server).Tokens(nil).IDToken
+			b := authorizetest.NewBrowser(t, server)
 			if tt.signedIn != "" {
-				b.SignIn(servertest.Request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
+				b.SignIn(authorizetest.Request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
 			}
 			if tt.change != nil {
 				hint = tt.change(hint)
 			}
-			servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}), tt.want)
+			authorizetest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}), tt.want)
 		})
 	}
 }
@@ -255,54 +255,54 @@ func TestIDTokenHint(t *testing.T) {
 func TestExpiredIDTokenHint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 		hint := b.Tokens(nil).IDToken
 		time.Sleep(2 * time.Hour)
-		servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}), "code")
+		authorizetest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}), "code")
 	})
 }
 
 // A hint whose key is no longer kept proves nobody to be that person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	t.Parallel()
-	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		c.Keys = keyring.New(new(authorizetest.Storage), "keys.json", c.Logger)
+	other := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+		c.Keys = keyring.New(new(providertest.Storage), "keys.json", c.Logger)
 	}))
 	hint := url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	servertest.Equal(t, outcome(t, b, hint), "page", "signed in")
-	servertest.WantCode(t, b.Answer(servertest.Request(hint)), "signed in anew")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	authorizetest.Equal(t, outcome(t, b, hint), "page", "signed in")
+	authorizetest.WantCode(t, b.Answer(authorizetest.Request(hint)), "signed in anew")
 }
 
 // An access token is not a hint, and neither is an ID token of another client.
 func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	answer := b.Tokens(nil)
-	servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}), "invalid_request", "access token")
-	q := servertest.Request(servertest.PKCE())
+	authorizetest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}), "invalid_request", "access token")
+	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", "strict")
 	q.Set("id_token_hint", answer.IDToken)
-	servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
+	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
 }
 
 // Issuers that share their keys do not share their people.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
-	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
-	servertest.Equal(t, outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
+	other := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
+	authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
 }
 
 // Whoever signs in, another person than the one asked for is not told to the client.
 func TestAnotherPersonSignsIn(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
+	server := authorizetest.New(t, nil)
 	for name, asked := range map[string]url.Values{
-		"id_token_hint": {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
+		"id_token_hint": {"id_token_hint": {authorizetest.NewBrowser(t, server).Tokens(nil).IDToken}},
 		"claims":        {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
-		u := servertest.Location(t, servertest.NewBrowser(t, server).SignIn(servertest.Request(asked), "bob", "other"))
+		u := authorizetest.Location(t, authorizetest.NewBrowser(t, server).SignIn(authorizetest.Request(asked), "bob", "other"))
 		if q := u.Query(); q.Get("error") != "login_required" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
@@ -312,19 +312,19 @@ func TestAnotherPersonSignsIn(t *testing.T) {
 // The sign-in page begins with the name that is hinted at.
 func TestSignInPageHint(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
+	server := authorizetest.New(t, nil)
 	for name, asked := range map[string]url.Values{
 		"login_hint":            {"login_hint": {"alice"}},
-		"id_token_hint":         {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
+		"id_token_hint":         {"id_token_hint": {authorizetest.NewBrowser(t, server).Tokens(nil).IDToken}},
 		"the sub that is asked": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
-		b := servertest.NewBrowser(t, server)
-		if page, _ := b.OpenForm(b.Authorize(servertest.Request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
+		b := authorizetest.NewBrowser(t, server)
+		if page, _ := b.OpenForm(b.Authorize(authorizetest.Request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
 			t.Errorf("%s: %s", name, page)
 		}
 	}
-	b := servertest.NewBrowser(t, server)
-	if page, _ := b.OpenForm(b.Authorize(servertest.Request(url.Values{"login_hint": {`"><script>x`}}))); strings.Contains(page, "<script>x") {
+	b := authorizetest.NewBrowser(t, server)
+	if page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"login_hint": {`"><script>x`}}))); strings.Contains(page, "<script>x") {
 		t.Error("login_hint is not escaped")
 	}
 }
@@ -332,20 +332,20 @@ func TestSignInPageHint(t *testing.T) {
 const endSession = "https://login.hospital.example/logout"
 
 // sharedPC is a browser in which Alice of a provider is signed in.
-func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*authorizetest.Provider, *servertest.Browser) {
+func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
-	alice := authorizetest.Person{Subject: "1", Claims: map[string]any{"preferred_username": "alice", "email": "alice@hospital.example"}}
-	bob := authorizetest.Person{Subject: "2", Claims: map[string]any{"preferred_username": "bob"}}
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.Metadata, s.People = map[string]any{"end_session_endpoint": endSession}, []authorizetest.Person{alice, bob}
+	alice := providertest.Person{Subject: "1", Claims: map[string]any{"preferred_username": "alice", "email": "alice@hospital.example"}}
+	bob := providertest.Person{Subject: "2", Claims: map[string]any{"preferred_username": "bob"}}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.Metadata, s.People = map[string]any{"end_session_endpoint": endSession}, []providertest.Person{alice, bob}
 	})
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 		if change != nil {
 			change(idp, c)
 		}
 	}))
-	servertest.Federate(b, nil)
+	authorizetest.Federate(b, nil)
 	if !b.SignedIn() {
 		t.Fatal("not signed in")
 	}
@@ -353,17 +353,17 @@ func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Con
 }
 
 // wantAnother checks that a response signs Alice out at the provider and here, and then leads to the provider with a login_hint.
-func wantAnother(t *testing.T, p *authorizetest.Provider, b *servertest.Browser, out *url.URL, hint string) {
+func wantAnother(t *testing.T, p *providertest.Provider, b *authorizetest.Browser, out *url.URL, hint string) {
 	t.Helper()
 	q := out.Query()
-	if !strings.HasPrefix(out.String(), endSession+"?") || q.Get("client_id") == "" || q.Get("post_logout_redirect_uri") != servertest.Issuer+"/oauth2/logout/hospital" {
+	if !strings.HasPrefix(out.String(), endSession+"?") || q.Get("client_id") == "" || q.Get("post_logout_redirect_uri") != authorizetest.Issuer+"/oauth2/logout/hospital" {
 		t.Fatalf("not signed out at the provider: %s", out)
 	}
 	if b.SignedIn() {
 		t.Error("still signed in here")
 	}
 	b.Follow(b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(q.Get("state"))))
-	asked := p.Requests(authorizetest.Authorization)
+	asked := p.Requests(providertest.Authorization)
 	if got := asked[len(asked)-1].Form.Get("login_hint"); got != hint {
 		t.Errorf("login_hint %q, want %q", got, hint)
 	}
@@ -385,9 +385,9 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
-			page, sealed := b.OpenForm(b.Authorize(servertest.Request(tt.asked)))
-			servertest.WantText(t, page, "Continue as alice", "Use another account")
-			wantAnother(t, p, b, servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other"))), tt.hint)
+			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(tt.asked)))
+			authorizetest.WantText(t, page, "Continue as alice", "Use another account")
+			wantAnother(t, p, b, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other"))), tt.hint)
 		})
 	}
 }
@@ -396,14 +396,14 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 func TestLoginHintSignsNobodyOut(t *testing.T) {
 	t.Parallel()
 	p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
-	_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}, "login_hint": {"bob"}})))
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}, "login_hint": {"bob"}})))
 	if !b.SignedIn() {
 		t.Error("signed out")
 	}
-	b.Follow(b.Post("/oauth2/select_account", servertest.Decision(sealed, "continue")))
-	asked := p.Requests(authorizetest.Authorization)
+	b.Follow(b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "continue")))
+	asked := p.Requests(providertest.Authorization)
 	last := asked[len(asked)-1].Form
-	servertest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
+	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
 }
 
 // Who signs in again as themselves is not asked which account, nor is anybody where no page may be shown.
@@ -420,7 +420,7 @@ func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, b := sharedPC(t, nil)
-			to := servertest.Location(t, b.Authorize(servertest.Request(asked)))
+			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(asked)))
 			if to.Path == "/oauth2/select_account" || !b.SignedIn() {
 				t.Errorf("sent to %s", to)
 			}
@@ -433,12 +433,12 @@ func TestTypedAddressOfAnother(t *testing.T) {
 	t.Parallel()
 	p, b := sharedPC(t, nil)
 	next := func(address string) *url.URL {
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}})))
 		to, err := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {address}}).Location()
-		servertest.NoError(t, err)
+		authorizetest.NoError(t, err)
 		return to
 	}
-	servertest.Equal(t, next("alice@hospital.example").Path, "/oauth2/login/hospital")
+	authorizetest.Equal(t, next("alice@hospital.example").Path, "/oauth2/login/hospital")
 	wantAnother(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
 }
 
@@ -446,8 +446,8 @@ func TestTypedAddressOfAnother(t *testing.T) {
 func TestUseAnotherAccountByKeptToken(t *testing.T) {
 	t.Parallel()
 	_, b := sharedPC(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
-	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
-	out := servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
+	out := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
 	if strings.Count(out.Query().Get("id_token_hint"), ".") != 2 {
 		t.Errorf("no hint: %s", out)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -19,14 +19,14 @@ import (
 // the request that was pushed.
 func TestPushedRequest(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	status, answer := servertest.Push(b, servertest.Request(servertest.PKCE()))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	status, answer := authorizetest.Push(b, authorizetest.Request(authorizetest.PKCE()))
 	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
 		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
 		t.Fatalf("%d %+v", status, answer)
 	}
-	q := b.Answer(servertest.Pushed(answer.RequestURI)).Query()
-	form := servertest.CodeForm(q.Get("code"), url.Values{"code_verifier": {servertest.Verifier}})
+	q := b.Answer(authorizetest.Pushed(answer.RequestURI)).Query()
+	form := authorizetest.CodeForm(q.Get("code"), url.Values{"code_verifier": {authorizetest.Verifier}})
 	if got := b.RequestTokens(form); got.AccessToken == "" || q.Get("state") != "s" {
 		t.Errorf("%v, %+v", q, got)
 	}
@@ -36,14 +36,14 @@ func TestPushedRequest(t *testing.T) {
 // further.
 func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	t.Parallel()
-	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := servertest.Push(b, q)
+	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	_, answer := authorizetest.Push(b, q)
 	u := b.Answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
-	servertest.WantCode(t, u)
+	authorizetest.WantCode(t, u)
 	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
 		q.Set("client_secret", secret)
-		if status, answer := servertest.Push(b, q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
+		if status, answer := authorizetest.Push(b, q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
 			t.Errorf("%s: %d %+v", name, status, answer)
 		}
 	}
@@ -53,8 +53,8 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 func TestPushedRequestKeepsNoSecret(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
-	servertest.Push(b, servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
+	authorizetest.Push(b, authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
 	keys, err := store.List(t.Context(), "pushed:")
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%q, %v", keys, err)
@@ -66,10 +66,10 @@ func TestPushedRequestKeepsNoSecret(t *testing.T) {
 
 func TestPushedRequestByBasic(t *testing.T) {
 	t.Parallel()
-	q := servertest.Request(url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
-	r := servertest.PostRequest("/oauth2/par", q)
+	q := authorizetest.Request(url.Values{"client_id": {""}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}})
+	r := authorizetest.PostRequest("/oauth2/par", q)
 	r.SetBasicAuth("confidential", "s3cret/+ %")
-	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Send(r), http.StatusCreated)
+	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Send(r), http.StatusCreated)
 }
 
 // What is wrong with a request is told at once, as JSON.
@@ -84,7 +84,7 @@ func TestPushedRequestRefused(t *testing.T) {
 		{"another redirect URI", url.Values{"redirect_uri": {"https://evil.example/"}}, "invalid_request"},
 		{"no redirect URI", url.Values{"redirect_uri": {""}}, "invalid_request"},
 		{"an unknown scope", url.Values{"scope": {"nonsense"}}, "invalid_scope"},
-		{"plain PKCE", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
+		{"plain PKCE", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}}, "invalid_request"},
 		{"a request object", url.Values{"request": {"eyJ"}}, "request_not_supported"},
 		{"a request_uri", url.Values{"request_uri": {"urn:ietf:params:oauth:request_uri:x"}}, "invalid_request"},
 		{"a parameter twice", url.Values{"scope": {"openid", "email"}}, "invalid_request"},
@@ -92,13 +92,13 @@ func TestPushedRequestRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			status, answer := servertest.Push(servertest.NewBrowser(t, servertest.New(t, nil)), servertest.Request(tt.change))
+			status, answer := authorizetest.Push(authorizetest.NewBrowser(t, authorizetest.New(t, nil)), authorizetest.Request(tt.change))
 			if status < 400 || status > 401 || answer.Error != tt.want || answer.RequestURI != "" {
 				t.Errorf("%d %+v", status, answer)
 			}
 		})
 	}
-	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/par?"+servertest.Request(nil).Encode()), http.StatusMethodNotAllowed, "GET")
+	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/par?"+authorizetest.Request(nil).Encode()), http.StatusMethodNotAllowed, "GET")
 }
 
 // A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
@@ -107,34 +107,34 @@ func TestPushedRequestIsSpent(t *testing.T) {
 	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
 	tests := []struct {
 		name string
-		do   func(b *servertest.Browser, q url.Values)
+		do   func(b *authorizetest.Browser, q url.Values)
 		want int
 	}{
-		{"at once", func(*servertest.Browser, url.Values) {}, http.StatusFound},
-		{"within 90 seconds", func(*servertest.Browser, url.Values) { time.Sleep(89 * time.Second) }, http.StatusFound},
-		{"after 90 seconds", func(*servertest.Browser, url.Values) { time.Sleep(91 * time.Second) }, http.StatusBadRequest},
-		{"a second time", func(b *servertest.Browser, q url.Values) { b.Authorize(q) }, http.StatusBadRequest},
-		{"a second time, later", func(b *servertest.Browser, q url.Values) { b.Authorize(q); time.Sleep(89 * time.Second) }, http.StatusBadRequest},
-		{"a second time, with another end", func(b *servertest.Browser, q url.Values) {
+		{"at once", func(*authorizetest.Browser, url.Values) {}, http.StatusFound},
+		{"within 90 seconds", func(*authorizetest.Browser, url.Values) { time.Sleep(89 * time.Second) }, http.StatusFound},
+		{"after 90 seconds", func(*authorizetest.Browser, url.Values) { time.Sleep(91 * time.Second) }, http.StatusBadRequest},
+		{"a second time", func(b *authorizetest.Browser, q url.Values) { b.Authorize(q) }, http.StatusBadRequest},
+		{"a second time, later", func(b *authorizetest.Browser, q url.Values) { b.Authorize(q); time.Sleep(89 * time.Second) }, http.StatusBadRequest},
+		{"a second time, with another end", func(b *authorizetest.Browser, q url.Values) {
 			b.Authorize(q)
 			set(q, func(uri string) string { return uri + "\n" })
 		}, http.StatusBadRequest},
-		{"by another client", func(_ *servertest.Browser, q url.Values) { q.Set("client_id", "strict") }, http.StatusBadRequest},
-		{"without client_id", func(_ *servertest.Browser, q url.Values) { q.Del("client_id") }, http.StatusBadRequest},
-		{"with two client_ids", func(_ *servertest.Browser, q url.Values) { q.Add("client_id", "strict") }, http.StatusBadRequest},
-		{"with two references", func(_ *servertest.Browser, q url.Values) { q.Add("request_uri", q.Get("request_uri")) }, http.StatusBadRequest},
-		{"another reference", func(_ *servertest.Browser, q url.Values) { set(q, func(uri string) string { return uri + "x" }) }, http.StatusBadRequest},
-		{"another beginning", func(_ *servertest.Browser, q url.Values) {
+		{"by another client", func(_ *authorizetest.Browser, q url.Values) { q.Set("client_id", "strict") }, http.StatusBadRequest},
+		{"without client_id", func(_ *authorizetest.Browser, q url.Values) { q.Del("client_id") }, http.StatusBadRequest},
+		{"with two client_ids", func(_ *authorizetest.Browser, q url.Values) { q.Add("client_id", "strict") }, http.StatusBadRequest},
+		{"with two references", func(_ *authorizetest.Browser, q url.Values) { q.Add("request_uri", q.Get("request_uri")) }, http.StatusBadRequest},
+		{"another reference", func(_ *authorizetest.Browser, q url.Values) { set(q, func(uri string) string { return uri + "x" }) }, http.StatusBadRequest},
+		{"another beginning", func(_ *authorizetest.Browser, q url.Values) {
 			set(q, func(uri string) string { return strings.Replace(uri, "uri:", "uri:A", 1) })
 		}, http.StatusBadRequest},
-		{"cut short", func(_ *servertest.Browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
+		{"cut short", func(_ *authorizetest.Browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
-		for kind, form := range map[string]url.Values{"public": servertest.Request(nil), "confidential": servertest.KnownPush(nil)} {
+		for kind, form := range map[string]url.Values{"public": authorizetest.Request(nil), "confidential": authorizetest.KnownPush(nil)} {
 			t.Run(tt.name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := servertest.NewBrowser(t, servertest.New(t, nil))
-					_, answer := servertest.Push(b, form)
+					b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+					_, answer := authorizetest.Push(b, form)
 					q := url.Values{"client_id": form["client_id"], "request_uri": {answer.RequestURI}}
 					tt.do(b, q)
 					r := b.Authorize(q)
@@ -151,11 +151,11 @@ func TestPushedRequestIsSpent(t *testing.T) {
 // characters it is written: an & alone parts it (URL Standard §5.1).
 func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := servertest.Push(b, servertest.Request(nil))
-	b.Answer(servertest.Request(nil)) // signed in
-	r := b.Get("/oauth2/authorize?" + servertest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
-	if u := servertest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
+	b.Answer(authorizetest.Request(nil)) // signed in
+	r := b.Get("/oauth2/authorize?" + authorizetest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
+	if u := authorizetest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%d to %s", r.StatusCode, u)
 	}
 }
@@ -163,14 +163,14 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 // Of many who use a reference at once, one succeeds.
 func TestPushedRequestUsedOnce(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	_, answer := servertest.Push(servertest.NewBrowser(t, server), servertest.Request(nil))
+	server := authorizetest.New(t, nil)
+	_, answer := authorizetest.Push(authorizetest.NewBrowser(t, server), authorizetest.Request(nil))
 	var used atomic.Int64
 	var tries sync.WaitGroup
 	for range 50 {
-		b := servertest.NewBrowser(t, server)
+		b := authorizetest.NewBrowser(t, server)
 		tries.Go(func() {
-			if b.Authorize(servertest.Pushed(answer.RequestURI)).StatusCode == http.StatusFound {
+			if b.Authorize(authorizetest.Pushed(answer.RequestURI)).StatusCode == http.StatusFound {
 				used.Add(1)
 			}
 		})
@@ -184,15 +184,15 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 // page's address holds it too. Posted, it is the same (SMART's authorize-post).
 func TestLongPushedRequest(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
-	long := servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
-	_, answer := servertest.Push(b, long)
-	reference := servertest.Pushed(answer.RequestURI)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	long := authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
+	_, answer := authorizetest.Push(b, long)
+	reference := authorizetest.Pushed(answer.RequestURI)
 	posted := b.Post("/oauth2/authorize", reference)
 	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
 		t.Errorf("%d to %q", posted.StatusCode, posted.Header.Get("Location"))
 	}
-	page := servertest.Location(t, b.Authorize(reference))
+	page := authorizetest.Location(t, b.Authorize(reference))
 	if page.Path != "/oauth2/login" || len(reference.Encode()) > len(page.RawQuery)+200 {
 		t.Errorf("a reference of %d bytes leads to a page with %d: %.100s", len(reference.Encode()), len(page.RawQuery), page)
 	}
@@ -201,25 +201,25 @@ func TestLongPushedRequest(t *testing.T) {
 // What stands beside the reference was not pushed, and does not count (RFC 9126 §4).
 func TestPushedRequestCannotBeChanged(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := servertest.Push(b, servertest.Request(nil))
-	q := servertest.Pushed(answer.RequestURI)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
+	q := authorizetest.Pushed(answer.RequestURI)
 	q.Set("redirect_uri", "http://localhost:3000/callback")
 	q.Set("scope", "openid user/*.rs")
 	q.Set("state", "evil")
 	u := b.Answer(q)
-	got := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
-	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), servertest.Callback) || got.Scope != "openid" {
+	got := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
+	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), authorizetest.Callback) || got.Scope != "openid" {
 		t.Errorf("%s, %+v", u, got)
 	}
 }
 
 func TestPushedRequestRequired(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
-	servertest.WantError(t, servertest.Location(t, b.Authorize(servertest.Request(nil))), "invalid_request")
-	_, answer := servertest.Push(b, servertest.Request(nil))
-	servertest.WantCode(t, b.Answer(servertest.Pushed(answer.RequestURI)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
+	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "invalid_request")
+	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
+	authorizetest.WantCode(t, b.Answer(authorizetest.Pushed(answer.RequestURI)))
 }
 
 // However many requests are pushed as a public client, they fill nothing: they are in
@@ -227,20 +227,20 @@ func TestPushedRequestRequired(t *testing.T) {
 func TestPushedRequestsFillNothing(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
 	before, _ := store.Size()
 	for range 10_001 {
-		if status, answer := servertest.Push(b, servertest.Request(nil)); status != http.StatusCreated {
+		if status, answer := authorizetest.Push(b, authorizetest.Request(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
 	if n, _ := store.Size(); n != before {
 		t.Errorf("the store holds %d entries", n-before)
 	}
-	strict := servertest.Request(servertest.PKCE())
+	strict := authorizetest.Request(authorizetest.PKCE())
 	strict.Set("client_id", "strict")
-	for _, form := range []url.Values{strict, servertest.KnownPush(nil)} {
-		if status, answer := servertest.Push(b, form); status != http.StatusCreated {
+	for _, form := range []url.Values{strict, authorizetest.KnownPush(nil)} {
+		if status, answer := authorizetest.Push(b, form); status != http.StatusCreated {
 			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
 		}
 	}
@@ -249,16 +249,16 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 // What clients that prove who they are push has its bound, and is in no one else's way.
 func TestPushedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for range 10_000 {
-		if status, answer := servertest.Push(b, servertest.KnownPush(nil)); status != http.StatusCreated {
+		if status, answer := authorizetest.Push(b, authorizetest.KnownPush(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if status, answer := servertest.Push(b, servertest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+	if status, answer := authorizetest.Push(b, authorizetest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
-	if status, answer := servertest.Push(b, servertest.Request(nil)); status != http.StatusCreated {
+	if status, answer := authorizetest.Push(b, authorizetest.Request(nil)); status != http.StatusCreated {
 		t.Errorf("a public client: %d %+v", status, answer)
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // RFC 9700 §4.11.2: a link to this server with an error in it takes nobody on to an app that registered itself. What is no
 // window of a browser, such as a frame of the app's own, is redirected.
 func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(servertest.Newcomer(nil))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
 	ask := func(destination, client string, change url.Values) *http.Response {
-		q := servertest.Request(servertest.PKCE())
+		q := authorizetest.Request(authorizetest.PKCE())
 		q.Set("client_id", client)
 		maps.Copy(q, change)
-		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
+		r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
 		r.Header.Set("Sec-Fetch-Dest", destination)
 		return b.Send(r)
 	}
@@ -31,17 +31,17 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 		"a launch that is known": {"launch": {"unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ask("document", servertest.NewcomerID, change)
-			text := servertest.Body(t, r)
+			r := ask("document", authorizetest.NewcomerID, change)
+			text := authorizetest.Body(t, r)
 			if r.StatusCode/100 == 3 || !strings.Contains(text, "nobody here has checked it") || strings.Contains(text, "<script>") {
 				t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
 			}
-			if !strings.Contains(text, servertest.Callback+"?error=") && !strings.Contains(text, `name="error"`) {
+			if !strings.Contains(text, authorizetest.Callback+"?error=") && !strings.Contains(text, `name="error"`) {
 				t.Errorf("no way on: %s", text)
 			}
 			if change.Get("response_mode") == "" {
-				servertest.WantStatus(t, ask("iframe", servertest.NewcomerID, change), http.StatusFound, "in a frame")
-				servertest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
+				authorizetest.WantStatus(t, ask("iframe", authorizetest.NewcomerID, change), http.StatusFound, "in a frame")
+				authorizetest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
 			}
 		})
 	}
@@ -50,11 +50,11 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 // OpenID Connect Core §3.1.2.1: with prompt=none there is no page.
 func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(servertest.Newcomer(nil))))
-	q := servertest.Request(servertest.PKCE())
-	q.Set("client_id", servertest.NewcomerID)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
+	q := authorizetest.Request(authorizetest.PKCE())
+	q.Set("client_id", authorizetest.NewcomerID)
 	q.Set("prompt", "none")
-	r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
+	r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
 	r.Header.Set("Sec-Fetch-Dest", "document")
 	answer := b.Send(r)
 	if location := answer.Header.Get("Location"); answer.StatusCode != http.StatusFound || !strings.Contains(location, "error=login_required") {
@@ -66,18 +66,18 @@ func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
 	t.Parallel()
 	const after = "https://app.example.org/signed-out"
-	newcomer := servertest.Newcomer(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{after} })
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithNewcomers(newcomer)))
+	newcomer := authorizetest.Newcomer(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{after} })
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(newcomer)))
 	for destination, want := range map[string]int{"document": http.StatusOK, "empty": http.StatusFound} {
-		q := url.Values{"client_id": {servertest.NewcomerID}, "post_logout_redirect_uri": {after}}
-		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/logout?"+q.Encode(), http.NoBody)
+		q := url.Values{"client_id": {authorizetest.NewcomerID}, "post_logout_redirect_uri": {after}}
+		r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/oauth2/logout?"+q.Encode(), http.NoBody)
 		r.Header.Set("Sec-Fetch-Dest", destination)
 		answer := b.Send(r)
-		servertest.WantStatus(t, answer, want, destination)
+		authorizetest.WantStatus(t, answer, want, destination)
 		if want != http.StatusOK {
 			continue
 		}
-		sealed := servertest.Field(t, servertest.Body(t, answer), "request")
+		sealed := authorizetest.Field(t, authorizetest.Body(t, answer), "request")
 		if r := b.Post("/oauth2/logout", url.Values{"request": {sealed}}); r.Header.Get("Location") != after {
 			t.Errorf("confirmed: %d to %q", r.StatusCode, r.Header.Get("Location"))
 		}

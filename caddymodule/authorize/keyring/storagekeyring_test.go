@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 func newKeyring(storage keyring.Storage) *keyring.Keyring {
@@ -21,7 +21,7 @@ func newKeyring(storage keyring.Storage) *keyring.Keyring {
 func TestStoredOpensForYears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		storage := new(authorizetest.Storage)
+		storage := new(providertest.Storage)
 		sealed, err := newKeyring(storage).SealStored(t.Context(), "text", "alice")
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestStoredOpensForYears(t *testing.T) {
 
 func TestStoredIsBound(t *testing.T) {
 	t.Parallel()
-	storage := new(authorizetest.Storage)
+	storage := new(providertest.Storage)
 	ring := newKeyring(storage)
 	sealed, err := ring.SealStored(t.Context(), "text", "alice")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestStoredIsBound(t *testing.T) {
 // A damaged key is not replaced: that would make all that is stored unreadable for good.
 func TestDamagedStorageKeyStays(t *testing.T) {
 	t.Parallel()
-	storage := new(authorizetest.Storage)
+	storage := new(providertest.Storage)
 	if _, err := newKeyring(storage).SealStored(t.Context(), "text", ""); err != nil {
 		t.Fatal(err)
 	}

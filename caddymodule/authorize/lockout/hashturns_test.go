@@ -16,8 +16,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -64,20 +64,20 @@ func TestHashTurns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := &slow{release: make(chan struct{}, 1)}
-				s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
-				ours := servertest.NewBrowser(t, came(s, "198.51.100.1"))
+				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
+				ours := authorizetest.NewBrowser(t, came(s, "198.51.100.1"))
 				if tt.known {
 					compare.release <- struct{}{}
-					ours.Answer(servertest.Request(nil))
+					ours.Answer(authorizetest.Request(nil))
 					compare.begun = nil
 				}
 				var group sync.WaitGroup
 				for try := range 14 * runtime.GOMAXPROCS(0) {
-					group.Go(func() { servertest.Guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
+					group.Go(func() { authorizetest.Guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
 				}
 				synctest.Wait()
 				group.Go(func() {
-					if r := ours.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != http.StatusFound {
+					if r := ours.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != http.StatusFound {
 						t.Errorf("status %d", r.StatusCode)
 					}
 				})
@@ -112,19 +112,19 @@ func TestNoHashTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last atomic.Pointer[audit.Event]
 				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
-				s := servertest.New(t, func(c *authorize.Config) {
+				s := authorizetest.New(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
 					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
 					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
 				})
 				var group sync.WaitGroup
 				for range tt.flood {
-					group.Go(func() { servertest.Guess(t, s, "nobody", "wrong") })
+					group.Go(func() { authorizetest.Guess(t, s, "nobody", "wrong") })
 				}
 				synctest.Wait()
 				start := time.Now()
-				r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "alice", "mine")
-				page := servertest.Body(t, r)
+				r := authorizetest.NewBrowser(t, s).SignIn(authorizetest.Request(nil), "alice", "mine")
+				page := authorizetest.Body(t, r)
 				if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(start) != tt.want {
 					t.Errorf("status %d, Retry-After %q, after %v", r.StatusCode, r.Header.Get("Retry-After"), time.Since(start))
 				}
@@ -139,7 +139,7 @@ func TestNoHashTurn(t *testing.T) {
 				}
 				close(compare.release)
 				group.Wait()
-				if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+				if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 					t.Errorf("afterwards: %d", status)
 				}
 			})
@@ -152,11 +152,11 @@ func TestTriesForOneAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		compare := &slow{release: make(chan struct{})}
-		s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
+		s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
 		statuses := make(chan int, 150)
 		var group sync.WaitGroup
 		for range cap(statuses) {
-			group.Go(func() { statuses <- servertest.Guess(t, s, "alice", "wrong") })
+			group.Go(func() { statuses <- authorizetest.Guess(t, s, "alice", "wrong") })
 		}
 		synctest.Wait()
 		if len(statuses) != 49 {

@@ -19,10 +19,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
@@ -56,15 +56,15 @@ func TestLockout(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := new(counting)
-				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
+				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
 				for range 10 {
-					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := authorizetest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("a free failure: %d", status)
 					}
 				}
 				for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 					before := compare.compared.Load()
-					r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), user, "right")
+					r := authorizetest.NewBrowser(t, s).SignIn(authorizetest.Request(nil), user, "right")
 					if got := r.Header.Get("Retry-After"); r.StatusCode != http.StatusTooManyRequests || got != strconv.Itoa(wait) {
 						t.Fatalf("status %d, Retry-After %q, want %d", r.StatusCode, got, wait)
 					}
@@ -72,13 +72,13 @@ func TestLockout(t *testing.T) {
 						t.Error("the password was compared")
 					}
 					time.Sleep(time.Duration(wait) * time.Second)
-					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := authorizetest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("after %d s: %d", wait, status)
 					}
 				}
 				time.Sleep(time.Minute)
 				want := map[string]int{"alice": http.StatusFound, "nobody": http.StatusForbidden}[user]
-				if status := servertest.Guess(t, s, user, "right"); status != want {
+				if status := authorizetest.Guess(t, s, user, "right"); status != want {
 					t.Errorf("after the wait: %d", status)
 				}
 			})
@@ -91,16 +91,16 @@ func TestLockout(t *testing.T) {
 func TestLockoutPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
+		s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
 		texts := map[string]string{}
 		for _, user := range []string{"alice", "nobody"} {
-			servertest.Guess(t, s, user, "wrong")
-			b := servertest.NewBrowser(t, s)
-			text := servertest.Body(t, b.SignIn(servertest.Request(nil), user, "right"))
-			sealed := servertest.Field(t, text, "request")
+			authorizetest.Guess(t, s, user, "wrong")
+			b := authorizetest.NewBrowser(t, s)
+			text := authorizetest.Body(t, b.SignIn(authorizetest.Request(nil), user, "right"))
+			sealed := authorizetest.Field(t, text, "request")
 			time.Sleep(time.Second)
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
-			if servertest.Location(t, r).Query().Get("code") == "" {
+			if authorizetest.Location(t, r).Query().Get("code") == "" {
 				t.Error("no code after the wait")
 			}
 			text = challenge.ReplaceAllString(text, "")
@@ -116,13 +116,13 @@ func TestLockoutPage(t *testing.T) {
 func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	t.Parallel()
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
-	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
 	for _, name := range spellings {
-		if status := servertest.Guess(t, s, name, "wrong"); status != http.StatusForbidden {
+		if status := authorizetest.Guess(t, s, name, "wrong"); status != http.StatusForbidden {
 			t.Errorf("%q: %d", name, status)
 		}
 	}
-	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -133,29 +133,29 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		before func(t *testing.T, b *servertest.Browser)
+		before func(t *testing.T, b *authorizetest.Browser)
 		want   int
 	}{
-		{"the owner's browser", func(_ *testing.T, b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, http.StatusFound},
-		{"the owner's browser, signed out", func(_ *testing.T, b *servertest.Browser) {
-			b.Answer(servertest.Request(nil))
+		{"the owner's browser", func(_ *testing.T, b *authorizetest.Browser) { b.Answer(authorizetest.Request(nil)) }, http.StatusFound},
+		{"the owner's browser, signed out", func(_ *testing.T, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(nil))
 			delete(b.Cookies, "__Host-fhir-session")
 		}, http.StatusFound},
-		{"one shared with another, who signed in last", func(_ *testing.T, b *servertest.Browser) {
-			b.Answer(servertest.Request(nil))
-			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"one shared with another, who signed in last", func(_ *testing.T, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(nil))
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, http.StatusFound},
-		{"an unknown browser", func(*testing.T, *servertest.Browser) {}, http.StatusTooManyRequests},
-		{"another user's browser", func(_ *testing.T, b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
-		{"a cookie that was made up", func(_ *testing.T, b *servertest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
-		{"a cookie that was changed", func(_ *testing.T, b *servertest.Browser) {
-			b.Answer(servertest.Request(nil))
+		{"an unknown browser", func(*testing.T, *authorizetest.Browser) {}, http.StatusTooManyRequests},
+		{"another user's browser", func(_ *testing.T, b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
+		{"a cookie that was made up", func(_ *testing.T, b *authorizetest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
+		{"a cookie that was changed", func(_ *testing.T, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(nil))
 			b.Cookies["__Host-fhir-device"] += "AA"
 		}, http.StatusTooManyRequests},
-		{"the owner's browser, after failures of its own", func(t *testing.T, b *servertest.Browser) {
-			b.Answer(servertest.Request(nil))
+		{"the owner's browser, after failures of its own", func(t *testing.T, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(nil))
 			for range 3 {
-				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
+				if r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
 					t.Errorf("status %d", r.StatusCode)
 				}
 			}
@@ -164,12 +164,12 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
 				tt.before(t, b)
 				for range 3 {
-					servertest.Guess(t, b.Server, "alice", "wrong")
+					authorizetest.Guess(t, b.Server, "alice", "wrong")
 				}
-				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
+				if r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
 				}
 			})
@@ -180,14 +180,14 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 // A right password starts the count anew.
 func TestLockoutCountsInARow(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
 	for range 4 {
 		for range 2 {
-			if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+			if status := authorizetest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 				t.Errorf("wrong: %d", status)
 			}
 		}
-		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("right: %d", status)
 		}
 	}
@@ -196,19 +196,19 @@ func TestLockoutCountsInARow(t *testing.T) {
 // Who has an account of nearly the same name cannot start the count of another anew.
 func TestLockoutIsNotResetByOthers(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) {
+	s := authorizetest.New(t, func(c *authorize.Config) {
 		c.Lockout.Failures = 4
 		c.Users = append(c.Users, people.User{ID: "Alice", PasswordHash: "mine"})
 	})
 	for range 2 {
 		for range 2 {
-			servertest.Guess(t, s, "alice", "wrong")
+			authorizetest.Guess(t, s, "alice", "wrong")
 		}
-		if status := servertest.Guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
+		if status := authorizetest.Guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
 			t.Errorf("the guesser's own: %d", status)
 		}
 	}
-	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -217,12 +217,12 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 // else's: telephones write names with a capital.
 func TestLockoutForgivesSpellings(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
 	for range 4 {
 		for range 2 {
-			servertest.Guess(t, s, "Alice.Adams", "right")
+			authorizetest.Guess(t, s, "Alice.Adams", "right")
 		}
-		if status := servertest.Guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
+		if status := authorizetest.Guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
 			t.Errorf("status %d", status)
 		}
 	}
@@ -245,7 +245,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
+			s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
 			from := func(address string) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					r.RemoteAddr = address
@@ -254,12 +254,12 @@ func TestLockoutOfAddresses(t *testing.T) {
 				})
 			}
 			for i := range 5 {
-				servertest.Guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
+				authorizetest.Guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
 				if i < 4 {
-					servertest.Guess(t, from(tt.from), "bob", "other")
+					authorizetest.Guess(t, from(tt.from), "bob", "other")
 				}
 			}
-			if status := servertest.Guess(t, from(tt.to), "alice", "right"); status != tt.want {
+			if status := authorizetest.Guess(t, from(tt.to), "alice", "right"); status != tt.want {
 				t.Errorf("status %d, want %d", status, tt.want)
 			}
 		})
@@ -271,12 +271,12 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
 	}
 	s := start()
-	servertest.Guess(t, s, "alice", "wrong")
-	servertest.Guess(t, s, "alice", "wrong")
-	if status := servertest.Guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
+	authorizetest.Guess(t, s, "alice", "wrong")
+	authorizetest.Guess(t, s, "alice", "wrong")
+	if status := authorizetest.Guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -298,12 +298,12 @@ func TestLockoutAtOnce(t *testing.T) {
 		t.Run(tt.password, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := new(counting)
-				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare })
+				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare })
 				var reached atomic.Int32
 				var wg sync.WaitGroup
 				for range 50 {
 					wg.Go(func() {
-						if servertest.Guess(t, s, "alice", tt.password) == tt.status {
+						if authorizetest.Guess(t, s, "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})
@@ -321,7 +321,7 @@ func TestLockoutAtOnce(t *testing.T) {
 func TestLockoutWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, func(c *authorize.Config) {
+		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewIntercepted(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
@@ -330,13 +330,13 @@ func TestLockoutWithFullStore(t *testing.T) {
 				return nil
 			})
 		})
-		servertest.Guess(t, s, "alice", "wrong")
-		servertest.Guess(t, s, "bob", "wrong")
-		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		authorizetest.Guess(t, s, "alice", "wrong")
+		authorizetest.Guess(t, s, "bob", "wrong")
+		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 			t.Errorf("status %d", status)
 		}
 		time.Sleep(2 * time.Second)
-		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("after the wait: %d", status)
 		}
 	})
@@ -346,7 +346,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 func TestSecretsWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, func(c *authorize.Config) {
+		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewIntercepted(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
@@ -357,7 +357,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 		})
 		send := func(secret string) int {
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, servertest.Secure(secretRequest("/oauth2/introspect", "service", secret, true)))
+			s.ServeHTTP(w, authorizetest.Secure(secretRequest("/oauth2/introspect", "service", secret, true)))
 			return w.Code
 		}
 		for i, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
@@ -375,16 +375,16 @@ func TestSecretsWithFullStore(t *testing.T) {
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	s := servertest.New(t, func(c *authorize.Config) {
+	s := authorizetest.New(t, func(c *authorize.Config) {
 		c.Passwords = leaving{leave}
 		c.Lockout.Failures = 1
 		c.Durable = strict{c.Store}
 	})
-	servertest.Guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
-	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	authorizetest.Guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
+	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
-	if status := servertest.Guess(t, s, "bob", "other"); status != http.StatusFound {
+	if status := authorizetest.Guess(t, s, "bob", "other"); status != http.StatusFound {
 		t.Errorf("another: %d", status) // it was not counted as one that could not be counted
 	}
 }
@@ -413,9 +413,9 @@ func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
 
 func TestLockoutOff(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
-		if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+		if status := authorizetest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 			t.Fatalf("status %d", status)
 		}
 	}
@@ -427,9 +427,9 @@ func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 	t.Parallel()
 	compare := new(counting)
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
+		s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
 		for i := range 200 {
-			servertest.Guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
+			authorizetest.Guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
 		}
 	})
 	if !slices.Equal(compare.hashes[:100], compare.hashes[100:]) {
@@ -452,7 +452,7 @@ func TestLockoutSettings(t *testing.T) {
 		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
 		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},
 	} {
-		c := servertest.Config()
+		c := authorizetest.Config()
 		c.Lockout = l
 		if _, err := authorize.New(c); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -464,39 +464,39 @@ func TestLockoutSettings(t *testing.T) {
 func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(c *authorize.Config, other *servertest.Browser)
+		change func(c *authorize.Config, other *authorizetest.Browser)
 		want   int
 	}{
-		"nothing":          {func(*authorize.Config, *servertest.Browser) {}, http.StatusFound},
-		"another password": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
-		"a configured app": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
-		"an app enrolled":  {func(_ *authorize.Config, other *servertest.Browser) { servertest.EnrolApp(other) }, http.StatusTooManyRequests},
-		"a passkey enrolled": {func(_ *authorize.Config, other *servertest.Browser) {
-			servertest.EnrolPasskey(other, servertest.NewAuthenticator())
+		"nothing":          {func(*authorize.Config, *authorizetest.Browser) {}, http.StatusFound},
+		"another password": {func(c *authorize.Config, _ *authorizetest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
+		"a configured app": {func(c *authorize.Config, _ *authorizetest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
+		"an app enrolled":  {func(_ *authorize.Config, other *authorizetest.Browser) { authorizetest.EnrolApp(other) }, http.StatusTooManyRequests},
+		"a passkey enrolled": {func(_ *authorize.Config, other *authorizetest.Browser) {
+			authorizetest.EnrolPasskey(other, authorizetest.NewAuthenticator())
 		}, http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var config authorize.Config
-				before := servertest.New(t, func(c *authorize.Config) {
+				before := authorizetest.New(t, func(c *authorize.Config) {
 					c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3}
 					config = *c
 				})
-				b := servertest.NewBrowser(t, before)
-				b.Answer(servertest.Request(nil))
+				b := authorizetest.NewBrowser(t, before)
+				b.Answer(authorizetest.Request(nil))
 				config.Users = slices.Clone(config.Users)
-				tt.change(&config, servertest.AtAccount(t, before))
+				tt.change(&config, authorizetest.AtAccount(t, before))
 				s, err := authorize.New(config)
 				if err != nil {
 					t.Fatal(err)
 				}
 				b.Server = s
 				for range 3 {
-					servertest.Guess(t, s, "alice", "wrong")
+					authorizetest.Guess(t, s, "alice", "wrong")
 				}
 				password := map[bool]string{true: "other", false: "right"}[name == "another password"]
-				r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", password)
+				r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", password)
 				if r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
 				}
@@ -510,37 +510,37 @@ func TestKnownBrowsersHaveACeiling(t *testing.T) {
 	t.Parallel()
 	for kind, tt := range map[string]struct {
 		secret string
-		guess  func(t *testing.T, b *servertest.Browser) *http.Response
+		guess  func(t *testing.T, b *authorizetest.Browser) *http.Response
 	}{
-		"passwords": {"", func(_ *testing.T, b *servertest.Browser) *http.Response {
-			return b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong")
+		"passwords": {"", func(_ *testing.T, b *authorizetest.Browser) *http.Response {
+			return b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong")
 		}},
-		"codes": {totp.NewSecret(), func(t *testing.T, b *servertest.Browser) *http.Response {
+		"codes": {totp.NewSecret(), func(t *testing.T, b *authorizetest.Browser) *http.Response {
 			t.Helper()
-			r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
-			return b.SendOTP(servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
+			r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+			return b.SendOTP(authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
 		}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.New(t, func(c *authorize.Config) {
+				s := authorizetest.New(t, func(c *authorize.Config) {
 					c.Users[0].TOTPSecret, c.Lockout = tt.secret, lockout.Policy{Failures: 5, AddressFailures: 1000}
 				})
 				var cookies []string
 				for range 20 {
-					b := servertest.NewBrowser(t, s)
-					r := b.SignIn(servertest.Request(nil), "alice", "right")
+					b := authorizetest.NewBrowser(t, s)
+					r := b.SignIn(authorizetest.Request(nil), "alice", "right")
 					if tt.secret != "" {
-						factor := servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
-						b.SendOTP(factor, servertest.OTP(tt.secret, time.Now()))
+						factor := authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+						b.SendOTP(factor, authorizetest.OTP(tt.secret, time.Now()))
 						time.Sleep(time.Minute) // to another code
 					}
 					cookies = append(cookies, b.Cookies["__Host-fhir-device"])
 				}
 				tried := 0
 				for _, cookie := range cookies {
-					b := servertest.NewBrowser(t, s)
+					b := authorizetest.NewBrowser(t, s)
 					for range 5 {
 						b.Cookies["__Host-fhir-device"] = cookie
 						if r := tt.guess(t, b); r.StatusCode == http.StatusForbidden {
@@ -565,7 +565,7 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 		form.Set("client_id", id)
 		form.Set("client_secret", secret)
 	}
-	r := servertest.PostRequest(path, form)
+	r := authorizetest.PostRequest(path, form)
 	if basic {
 		r.SetBasicAuth(id, secret)
 	}
@@ -582,13 +582,13 @@ func TestSecretsAreCounted(t *testing.T) {
 			t.Run(fmt.Sprint(path, " basic ", basic), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var last audit.Event
-					s := servertest.New(t, func(c *authorize.Config) {
+					s := authorizetest.New(t, func(c *authorize.Config) {
 						c.Audit = func(_ context.Context, e audit.Event) { last = e }
 						c.Clients = append(c.Clients, client.Client{ID: "strong", Secret: strongSecret, GrantTypes: []string{"client_credentials"}})
 					})
 					send := func(address, id, secret string) *http.Response {
 						w := httptest.NewRecorder()
-						came(s, address).ServeHTTP(w, servertest.Secure(secretRequest(path, id, secret, basic)))
+						came(s, address).ServeHTTP(w, authorizetest.Secure(secretRequest(path, id, secret, basic)))
 						return w.Result()
 					}
 					for _, id := range []string{"service", "strong"} {
@@ -598,7 +598,7 @@ func TestSecretsAreCounted(t *testing.T) {
 							}
 						}
 						r := send(here, id, "wrong")
-						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || servertest.Decode[servertest.TokenResponse](t, r).Error != "temporarily_unavailable" {
+						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "temporarily_unavailable" {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
 						if last.Kind != audit.Lockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
@@ -635,8 +635,8 @@ func TestSecretsAreCounted(t *testing.T) {
 // takes it back; but people who sign in there are not counted with them.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
-	b := servertest.NewBrowser(t, s)
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
+	b := authorizetest.NewBrowser(t, s)
 	for i := range 20 {
 		if r := b.Send(secretRequest("/oauth2/token", fmt.Sprint("made-up-", i), "wrong", true)); r.StatusCode != http.StatusUnauthorized {
 			t.Fatalf("a free failure: %d", r.StatusCode)
@@ -648,7 +648,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %d", r.StatusCode)
 	}
-	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 		t.Errorf("a person: %d", status)
 	}
 }
@@ -657,7 +657,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 // secret takes none.
 func TestSecretTriesOfOneClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for range 20 {
 		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}})
 		b.Send(secretRequest("/oauth2/token", "service", "", true))
@@ -691,7 +691,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 				compare, shared := new(counting), storetest.NewShared()
 				var gateways []*authorize.Server
 				for range 3 {
-					gateways = append(gateways, servertest.New(t, func(c *authorize.Config) {
+					gateways = append(gateways, authorizetest.New(t, func(c *authorize.Config) {
 						s := shared.Gateway()
 						c.Passwords, c.Store, c.Durable = compare, s, s
 					}))
@@ -700,7 +700,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 50 {
 					all.Go(func() {
-						if servertest.Guess(t, gateways[i%3], "alice", tt.password) == tt.status {
+						if authorizetest.Guess(t, gateways[i%3], "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})

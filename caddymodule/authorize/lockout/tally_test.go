@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -20,8 +20,8 @@ func TestCountersCannotBeForeseen(t *testing.T) {
 	limiter := func(storage keyring.Storage) *Limiter {
 		return &Limiter{Keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
 	}
-	storage := new(authorizetest.Storage)
-	ours, replica, others := limiter(storage), limiter(storage), limiter(new(authorizetest.Storage))
+	storage := new(providertest.Storage)
+	ours, replica, others := limiter(storage), limiter(storage), limiter(new(providertest.Storage))
 	same := 0
 	for i := range 256 {
 		var found [3]counter
@@ -94,7 +94,7 @@ func TestTallyForgives(t *testing.T) {
 func TestFloodOfNamesIsBounded(t *testing.T) {
 	t.Parallel()
 	counts, discard := store.NewMemory(0, 0), slog.New(slog.DiscardHandler)
-	l := &Limiter{Store: counts, Keys: keyring.New(new(authorizetest.Storage), "keys", discard), Logger: discard}
+	l := &Limiter{Store: counts, Keys: keyring.New(new(providertest.Storage), "keys", discard), Logger: discard}
 	if err := l.Complete(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // subjectOf signs in by the provider and returns the sub, or the error.
 func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
-	b := servertest.NewBrowser(t, server)
-	u := servertest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, server)
+	u := authorizetest.Federate(b, nil)
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
-	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
+	answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
 	return b.Claims(answer.IDToken)["sub"].(string)
 }
 
@@ -66,8 +66,8 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
-			if sub := subjectOf(t, servertest.NewFederated(t, p, tt.change)); !tt.want(sub) {
+			p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{{Subject: "s", Claims: tt.claims}} })
+			if sub := subjectOf(t, authorizetest.NewFederated(t, p, tt.change)); !tt.want(sub) {
 				t.Errorf("signed in as %q", sub)
 			}
 		})
@@ -87,7 +87,7 @@ func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Con
 // more does that by another idp, whose rules are others.
 func TestRefusedAccountEnds(t *testing.T) {
 	t.Parallel()
-	clinician := []authorizetest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
+	clinician := []providertest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
 	for _, tt := range []struct {
 		name, subject, groups, idp string
 		lives                      bool
@@ -98,25 +98,25 @@ func TestRefusedAccountEnds(t *testing.T) {
 		{"refused by another idp of the issuer", "s", "visitors", "clinic", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = clinician })
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				servertest.Refreshing(c)
+			p := providertest.Start(t, func(s *providertest.Settings) { s.People = clinician })
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.Refreshing(c)
 				allowing("group", "clinicians")(idp, c)
-				clinic := servertest.Hospital(p)
+				clinic := authorizetest.Hospital(p)
 				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			tokens := servertest.FederatedTokens(b, servertest.OfflineAccess(servertest.ByProvider("hospital")))
-			code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
-			p.Change(func(s *authorizetest.Settings) {
-				s.People = []authorizetest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
+			tokens := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
+			code := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code")
+			p.Change(func(s *providertest.Settings) {
+				s.People = []providertest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
 			})
-			if u := servertest.Federate(servertest.NewBrowser(t, b.Server), servertest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+			if u := authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), authorizetest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
 				t.Fatalf("the second sign-in: %s", u)
 			}
 			lives := map[string]bool{
 				"the session":       b.SignedIn(),
-				"the code":          servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken != "",
+				"the code":          authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).AccessToken != "",
 				"the access token":  b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
 				"the refresh token": b.Refresh(tokens.Refresh, nil).AccessToken != "",
 			}
@@ -132,8 +132,8 @@ func TestRefusedAccountEnds(t *testing.T) {
 // One subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	t.Parallel()
-	one, two := authorizetest.Start(t), authorizetest.Start(t)
-	if a, b := subjectOf(t, servertest.NewFederated(t, one, nil)), subjectOf(t, servertest.NewFederated(t, two, nil)); a == b {
+	one, two := providertest.Start(t), providertest.Start(t)
+	if a, b := subjectOf(t, authorizetest.NewFederated(t, one, nil)), subjectOf(t, authorizetest.NewFederated(t, two, nil)); a == b {
 		t.Errorf("both are %s", a)
 	}
 }
@@ -142,20 +142,20 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 // latest sign-in says what is known of them (OpenID Connect Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := servertest.Hospital(p)
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := authorizetest.Hospital(p)
 		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
-	first := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["sub"]
-	if u := servertest.Federate(b, servertest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
+	first := b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["sub"]
+	if u := authorizetest.Federate(b, authorizetest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
 		t.Errorf("the rules of the one count for the other: %s", u)
 	}
-	p.Change(func(s *authorizetest.Settings) {
+	p.Change(func(s *providertest.Settings) {
 		s.People[0].Claims = map[string]any{"groups": "managers"}
 	})
-	if second := b.Claims(servertest.FederatedTokens(b, servertest.ByProvider("clinic")).IDToken)["sub"]; second != first {
+	if second := b.Claims(authorizetest.FederatedTokens(b, authorizetest.ByProvider("clinic")).IDToken)["sub"]; second != first {
 		t.Errorf("the person is %v, then %v", first, second)
 	}
 }
@@ -164,14 +164,14 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 // (OpenID Connect Core §2).
 func TestStrangeSubjects(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, nil)
+	p := providertest.Start(t)
+	server := authorizetest.NewFederated(t, p, nil)
 	owners := map[string]string{}
 	for _, subject := range []string{
 		"alice", "Alice", "alice ", "service", "app", strings.Repeat("x", 255), strings.Repeat("ü", 127), "a\x00b", "a", "null",
 		"../../x", `"><script>`, "a\r\nb", "\U0001F469\u200d\u2695\ufe0f", "e\u0301", "\u00e9", "1e3", "1000",
 	} {
-		p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: subject}} })
+		p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{{Subject: subject}} })
 		sub := subjectOf(t, server)
 		if len(sub) != 43 || owners[sub] != "" {
 			t.Errorf("%q is %q, who is %q", subject, sub, owners[sub])
@@ -183,17 +183,17 @@ func TestStrangeSubjects(t *testing.T) {
 // What a provider gave ends with the provider: session, code and token.
 func TestRemovedProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, keep))
-	token := servertest.FederatedTokens(b, nil).AccessToken
-	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
-	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, keep))
+	token := authorizetest.FederatedTokens(b, nil).AccessToken
+	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code")
+	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("the code gives %+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
@@ -236,25 +236,25 @@ func TestAccountFollowsSettings(t *testing.T) {
 		{"linked, then another's address", linked, both(linked, allowing("email", "bob@hospital.example")), false},
 		{"linked, then linked to nobody", linked, linking, false},
 		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *people.IdentityProvider, _ *authorize.Config) {
-			idp.Issuer = authorizetest.Start(t).Issuer
+			idp.Issuer = providertest.Start(t).Issuer
 		}), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
+			p, store := providertest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
-				return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-					servertest.Refreshing(c)
+				return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.Store = store
 					if change != nil {
 						change(idp, c)
 					}
 				})
 			}
-			b := servertest.NewBrowser(t, with(tt.before))
-			token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, with(tt.before))
+			token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
 			b.Server = with(tt.after)
-			if sent := servertest.Location(t, b.Authorize(servertest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
+			if sent := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
 				t.Errorf("the session leads to %s", sent)
 			}
 			if got := b.Refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
@@ -267,12 +267,12 @@ func TestAccountFollowsSettings(t *testing.T) {
 // Which record is the person's is what the settings of the moment say.
 func TestFHIRUserFollowsSettings(t *testing.T) {
 	t.Parallel()
-	p, store := authorizetest.Start(t), store.NewMemory(0, 0)
-	p.Change(func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
+	p, store := providertest.Start(t), store.NewMemory(0, 0)
+	p.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
 	})
 	with := func(mapped string, claim map[string]string) *authorize.Server {
-		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			c.Store, idp.Claims = store, claim
 			if mapped != "" {
 				idp.FHIRUsers = map[string]string{"s": mapped}
@@ -280,21 +280,21 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 		})
 	}
 	claimed := map[string]string{"fhirUser": "fhir"}
-	b := servertest.NewBrowser(t, with("Patient/wrong", claimed))
-	servertest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, with("Patient/wrong", claimed))
+	authorizetest.Federate(b, nil)
 	for _, tt := range []struct {
 		mapped string
 		claims map[string]string
 		want   any
 	}{
-		{"Patient/wrong", claimed, servertest.FHIRBase + "/Patient/wrong"},
-		{"Patient/right", nil, servertest.FHIRBase + "/Patient/right"},
-		{"", claimed, servertest.FHIRBase + "/Patient/claimed"},
+		{"Patient/wrong", claimed, authorizetest.FHIRBase + "/Patient/wrong"},
+		{"Patient/right", nil, authorizetest.FHIRBase + "/Patient/right"},
+		{"", claimed, authorizetest.FHIRBase + "/Patient/claimed"},
 		{"", nil, nil},
 	} {
 		b.Server = with(tt.mapped, tt.claims)
-		code := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
-		answer := b.RequestTokens(servertest.CodeForm(code, nil))
+		code := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
+		answer := b.RequestTokens(authorizetest.CodeForm(code, nil))
 		if got := b.Claims(answer.IDToken)["fhirUser"]; got != tt.want {
 			t.Errorf("mapped %q, %v: %v", tt.mapped, tt.claims, got)
 		}
@@ -304,13 +304,13 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 // The same key for another issuer is another provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
-	one, two := authorizetest.Start(t), authorizetest.Start(t)
+	one, two := providertest.Start(t), providertest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, one, keep))
-	servertest.Federate(b, nil)
-	b.Server = servertest.NewFederated(t, two, keep)
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, one, keep))
+	authorizetest.Federate(b, nil)
+	b.Server = authorizetest.NewFederated(t, two, keep)
+	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
 }
@@ -318,14 +318,14 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 // A session that began by a provider ends with it, even that of a local user.
 func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
-	servertest.Federate(b, nil)
-	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
+	authorizetest.Federate(b, nil)
+	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
 }
@@ -335,20 +335,20 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 func TestMappedFHIRUser(t *testing.T) {
 	t.Parallel()
 	for claim, want := range map[string]any{
-		"Practitioner/7":                              servertest.FHIRBase + "/Practitioner/7",
-		servertest.FHIRBase + "/Practitioner/7":       servertest.FHIRBase + "/Practitioner/7",
+		"Practitioner/7": authorizetest.FHIRBase + "/Practitioner/7",
+		authorizetest.FHIRBase + "/Practitioner/7":    authorizetest.FHIRBase + "/Practitioner/7",
 		"https://evil.example/fhir/R4/Practitioner/7": nil,
 		"Device/7":                  nil,
 		"Practitioner/../Patient/1": nil,
 		"https://fhir.example.org/fhir/R4/Patient/1/x": nil,
 	} {
-		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
+		p := providertest.Start(t, func(s *providertest.Settings) {
+			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
 		})
-		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Claims = map[string]string{"fhirUser": "fhir"}
 		}))
-		answer := servertest.FederatedTokens(b, url.Values{"scope": {"openid fhirUser"}})
+		answer := authorizetest.FederatedTokens(b, url.Values{"scope": {"openid fhirUser"}})
 		if got := b.Claims(answer.IDToken)["fhirUser"]; got != want {
 			t.Errorf("%s becomes %v", claim, got)
 		}
@@ -359,15 +359,15 @@ func TestMappedFHIRUser(t *testing.T) {
 // links them is kept as long.
 func TestLinkedUserAfterRestart(t *testing.T) {
 	t.Parallel()
-	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
+	p, durable := providertest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
 		})
 	}
-	b := servertest.NewBrowser(t, start())
-	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, start())
+	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
 	b.Server = start()
 	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
@@ -380,20 +380,20 @@ func TestDisabledUser(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	keep := func(c *authorize.Config) { c.Store = store }
 	disable := func(c *authorize.Config) { c.Store = store; c.Users[0].Disabled = true }
-	b := servertest.NewBrowser(t, servertest.New(t, keep))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, keep))
 	token := b.Tokens(nil).AccessToken
-	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
-	b.Server = servertest.New(t, disable)
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code")
+	b.Server = authorizetest.New(t, disable)
+	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("the code gives %+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo: %d", r.StatusCode)
 	}
-	if r := b.SignIn(servertest.Request(nil), "alice", "right"); r.StatusCode != http.StatusForbidden {
+	if r := b.SignIn(authorizetest.Request(nil), "alice", "right"); r.StatusCode != http.StatusForbidden {
 		t.Errorf("sign-in: %d", r.StatusCode)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // newAccounts returns accounts of one provider, in memory.
@@ -77,7 +77,7 @@ func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
 func TestClaimedPatientsAreIDs(t *testing.T) {
 	t.Parallel()
 	p := &Provider{IdentityProvider: IdentityProvider{Key: "hospital", Claims: map[string]string{"patient": "patients"}}}
-	got := p.Identity(&upstream.Identity{Claims: map[string]any{"patients": []any{"a1", "../x", "", "a b", "Patient/1", "b.2-3", strings.Repeat("x", 65)}}})
+	got := p.Identity(&relyingparty.Identity{Claims: map[string]any{"patients": []any{"a1", "../x", "", "a b", "Patient/1", "b.2-3", strings.Repeat("x", 65)}}})
 	if want := []string{"a1", "b.2-3"}; !slices.Equal(got.user.Patients, want) {
 		t.Errorf("%q, want %q", got.user.Patients, want)
 	}
@@ -101,7 +101,7 @@ func TestLongClaimIsUnread(t *testing.T) {
 		"too long":           {strings.Repeat("x", maxTokenClaim+1), true},
 		"another form":       {map[string]any{}, true},
 	} {
-		claims, unread := p.tokenClaims(&upstream.Identity{Claims: map[string]any{"ward": tt.value}})
+		claims, unread := p.tokenClaims(&relyingparty.Identity{Claims: map[string]any{"ward": tt.value}})
 		if (len(unread) > 0) != tt.unread || (len(claims["ward"]) > 0) == tt.unread {
 			t.Errorf("%s: %d values, unread %q", name, len(claims["ward"]), unread)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
@@ -24,10 +24,10 @@ type Directory struct {
 	// there are no more.
 	Known func(context.Context) error
 
-	users     *persistent.Map[*User]    // by ID
-	names     *persistent.Map[[]string] // IDs by [lockout.CanonicalName]
-	addresses *persistent.Map[[]string] // IDs by lowered e-mail address
-	linked    bool                      // an identity provider links by verified addresses: each is one user's
+	users     *snapshotmap.Map[*User]    // by ID
+	names     *snapshotmap.Map[[]string] // IDs by [lockout.CanonicalName]
+	addresses *snapshotmap.Map[[]string] // IDs by lowered e-mail address
+	linked    bool                       // an identity provider links by verified addresses: each is one user's
 
 	compare PasswordComparer
 	turns   *hashTurns
@@ -53,7 +53,7 @@ var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknow
 // links its people to users by verified e-mail address, which must then be unique.
 func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directory, error) {
 	d := &Directory{
-		users: new(persistent.Map[*User]), names: new(persistent.Map[[]string]), addresses: new(persistent.Map[[]string]),
+		users: new(snapshotmap.Map[*User]), names: new(snapshotmap.Map[[]string]), addresses: new(snapshotmap.Map[[]string]),
 		linked: linked, compare: compare, turns: newHashTurns(),
 	}
 	for _, u := range users {
@@ -107,7 +107,7 @@ func (d *Directory) Remove(id string) {
 // list applies change to the lists of IDs by name and address that a user is in. change must return a new slice: other
 // directories share the one it gets.
 func (d *Directory) list(u *User, change func(ids []string) []string) {
-	set := func(lists *persistent.Map[[]string], key string) {
+	set := func(lists *snapshotmap.Map[[]string], key string) {
 		if ids := change(lists.Get(key)); len(ids) > 0 {
 			lists.Set(key, ids)
 			return

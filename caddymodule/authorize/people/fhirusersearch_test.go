@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -30,7 +30,7 @@ type staff struct {
 func (s *staff) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	s.asked = append(s.asked, by.Scope+" "+path+"?"+query.Encode())
 	if s.down {
-		return nil, servertest.ErrDown
+		return nil, authorizetest.ErrDown
 	}
 	return []byte(`{"resourceType":"Bundle","entry":[` + s.answers[path] + `]}`), nil
 }
@@ -53,36 +53,36 @@ func searching(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
 
 // ward is a hospital with somebody of the number 4|2, and a FHIR server.
 type ward struct {
-	provider *authorizetest.Provider
+	provider *providertest.Provider
 	records  *staff
 	log      bytes.Buffer
-	trail    servertest.AuditTrail
+	trail    authorizetest.AuditTrail
 	stores   [2]store.Store
 	sub      string // of who signed in last
 }
 
 func newWard(t *testing.T, claims map[string]any) *ward {
 	w := &ward{records: &staff{answers: map[string]string{}}, stores: [2]store.Store{store.NewMemory(0, 0), store.NewMemory(0, 0)}}
-	w.provider = authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: claims}} })
+	w.provider = providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{{Subject: "s", Claims: claims}} })
 	return w
 }
 
 // signIn signs the person in at a new gateway, and returns their fhirUser below the base, or the error.
 func (w *ward) signIn(t *testing.T, scope string, change func(*people.IdentityProvider)) string {
 	t.Helper()
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
 		change(idp)
 		c.Records, c.Store, c.Durable = w.records, w.stores[0], w.stores[1]
 		c.Logger, c.Audit = slog.New(slog.NewTextHandler(&w.log, nil)), w.trail.Record
 	}))
-	u := servertest.Federate(b, url.Values{"scope": {scope}})
+	u := authorizetest.Federate(b, url.Values{"scope": {scope}})
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
 	claims := b.Claims(b.Redeem(u).AccessToken)
 	user, _ := claims["fhirUser"].(string)
 	w.sub = claims["sub"].(string)
-	return strings.TrimPrefix(user, servertest.Issuer+"/fhir/R4/")
+	return strings.TrimPrefix(user, authorizetest.Issuer+"/fhir/R4/")
 }
 
 func TestFHIRUserSearch(t *testing.T) {
@@ -115,7 +115,7 @@ func TestFHIRUserSearch(t *testing.T) {
 			t.Parallel()
 			w := newWard(t, tt.claims)
 			w.records.answers["Practitioner"] = tt.entries
-			servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(tt.by...)), tt.want)
+			authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(tt.by...)), tt.want)
 			if log := w.log.String(); !strings.Contains(log, tt.logged) || tt.logged != "" && !strings.Contains(log, "idp=hospital subject=s user=ada") {
 				t.Errorf("logged %q, want %q", log, tt.logged)
 			}
@@ -149,7 +149,7 @@ func TestFamily(t *testing.T) {
 	} {
 		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
 		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
-		servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
+		authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
 		if refused := strings.Contains(w.log.String(), "somebody else has the address"); refused != (tt.want == "") {
 			t.Errorf("%s: logged %q", tt.name, w.log.String())
 		}
@@ -171,8 +171,8 @@ func TestFHIRUserSearchAsks(t *testing.T) {
 		w := newWard(t, claims)
 		w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 		got := w.signIn(t, "openid fhirUser", func(idp *people.IdentityProvider) { searching(byNumber)(idp); tt.change(idp) })
-		servertest.Equal(t, got, tt.want, tt.name)
-		servertest.Equal(t, strings.Join(w.records.asked, "\n"), tt.asked, tt.name)
+		authorizetest.Equal(t, got, tt.want, tt.name)
+		authorizetest.Equal(t, strings.Join(w.records.asked, "\n"), tt.asked, tt.name)
 	}
 }
 
@@ -183,27 +183,27 @@ func TestFHIRUserIsRemembered(t *testing.T) {
 	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	for range 2 {
-		servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+		authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
 	}
-	servertest.Equal(t, len(w.records.asked), 1, "searches")
+	authorizetest.Equal(t, len(w.records.asked), 1, "searches")
 	w.records.answers["Practitioner"] = record("p2", "urn:n", "5", "")
-	w.provider.Change(func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": 5}}}}
+	w.provider.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": 5}}}}
 	})
-	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
 	w.age(t)
-	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
-	servertest.Equal(t, len(w.records.asked), 3, "searches")
-	servertest.Equal(t, w.signIn(t, "openid user/*.rs", searching()), "")
-	servertest.Equal(t, len(w.records.asked), 3, "searches")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
+	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", searching()), "")
+	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
 }
 
 // age makes what was found a day old.
 func (w *ward) age(t *testing.T) {
 	value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	old := regexp.MustCompile(`"at":"[^"]*"`).ReplaceAll(value, []byte(`"at":"`+time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)+`"`))
-	servertest.NoError(t, w.stores[0].Put(t.Context(), "account:"+w.sub, old, time.Hour))
+	authorizetest.NoError(t, w.stores[0].Put(t.Context(), "account:"+w.sub, old, time.Hour))
 }
 
 // TestFHIRUserWhileDown lets people in whose app does not need to know who they are, and only these.
@@ -211,17 +211,17 @@ func TestFHIRUserWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
 	w.records.down = true
-	servertest.Equal(t, w.signIn(t, "openid user/*.rs", searching(byNumber)), "temporarily_unavailable")
-	servertest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", searching(byNumber)), "temporarily_unavailable")
+	authorizetest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
 	w.records.down = false
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
-	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
 	w.records.down = true
 	for _, number := range []string{"4|2", "5"} { // with another number they are somebody else, or nobody
-		w.provider.Change(func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
+		w.provider.Change(func(s *providertest.Settings) {
+			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
 		})
-		servertest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+		authorizetest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
 		value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
 		if kept := strings.Contains(string(value), "Practitioner/p1"); err != nil || kept != (number == "4|2") {
 			t.Errorf("with the number %s kept: %t, %v", number, kept, err)

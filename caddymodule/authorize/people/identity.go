@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // identity is what a provider says of a person, in our claims.
@@ -26,7 +26,7 @@ type identity struct {
 
 // Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
 // email_verified of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
-func (p *Provider) Identity(from *upstream.Identity) identity {
+func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
 	sub, _ := from.Claims[p.Sub].(string)
@@ -57,14 +57,14 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 }
 
 // Label is what pages call a provider's person, whether they may sign in or not.
-func (p *Provider) Label(from *upstream.Identity) Label {
+func (p *Provider) Label(from *relyingparty.Identity) Label {
 	id := p.Identity(from)
 	return id.user.Label()
 }
 
 // claim is the provider's claim for one of ours. If email or phone_number is mapped to
 // another claim, the provider's email_verified is not about that, and must be mapped too.
-func (p *Provider) claim(from *upstream.Identity, name string) any {
+func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return tokenclaim.Find(from.Claims, mapped)
 	}
@@ -101,7 +101,7 @@ func claimText(name string, claim any) (text string) {
 }
 
 // furtherClaims returns the claims for [User].Claims.
-func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
+func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string {
 	var claims map[string]string
 	take := func(name string, claim any) {
 		text := claimText(name, claim)
@@ -131,7 +131,7 @@ const (
 
 // tokenClaims are the further claims that are kept of a person. Those that are too long are left out
 // as a whole: part of a list could mean more than all of it.
-func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]string, unread []string) {
+func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][]string, unread []string) {
 	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
 		values, whole := tokenclaim.Read(from.Claims, p.TokenClaims[ours])
 		switch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 func TestIdentityClaims(t *testing.T) {
@@ -56,7 +56,7 @@ func TestIdentityClaims(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Provider{IdentityProvider: tt.p}
-			got := p.Identity(&upstream.Identity{Issuer: "https://i.example", Subject: "s", Claims: tt.claims}).user
+			got := p.Identity(&relyingparty.Identity{Issuer: "https://i.example", Subject: "s", Claims: tt.claims}).user
 			tt.want.ID = accountID("https://i.example", "s")
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
@@ -84,7 +84,7 @@ func TestGroups(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Provider{IdentityProvider: IdentityProvider{Claims: map[string]string{"groups": "https://hospital.example/groups"}}}
-			from := &upstream.Identity{Claims: map[string]any{"https://hospital.example/groups": tt.claim, "groups": []any{"other"}}}
+			from := &relyingparty.Identity{Claims: map[string]any{"https://hospital.example/groups": tt.claim, "groups": []any{"other"}}}
 			got := p.Identity(from)
 			if unread := slices.Contains(got.user.Unread, "groups"); !reflect.DeepEqual(got.groups, tt.want) || unread != (tt.want == nil && tt.claim != nil) {
 				t.Errorf("%q, want %q; unread: %t", got.groups, tt.want, unread)

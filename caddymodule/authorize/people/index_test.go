@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // personAt is somebody at the provider.
-func personAt(subject string, claims ...any) authorizetest.Person {
-	p := authorizetest.Person{Subject: subject, Claims: map[string]any{}}
+func personAt(subject string, claims ...any) providertest.Person {
+	p := providertest.Person{Subject: subject, Claims: map[string]any{}}
 	for pair := range slices.Chunk(claims, 2) {
 		p.Claims[pair[0].(string)] = pair[1]
 	}
@@ -27,24 +27,24 @@ func personAt(subject string, claims ...any) authorizetest.Person {
 }
 
 // signInAs signs somebody in by the provider, in a browser of their own, and returns their tokens' sub.
-func signInAs(t *testing.T, s *authorize.Server, p *authorizetest.Provider, person authorizetest.Person) string {
+func signInAs(t *testing.T, s *authorize.Server, p *providertest.Provider, person providertest.Person) string {
 	t.Helper()
-	p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{person} })
+	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{person} })
 	return subjectOf(t, s)
 }
 
 // An operator ends what somebody has by any name that means nobody else.
 func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	kept := store.NewMemory(0, 0)
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Store = kept
 		c.Users[1].Email = "bob@home.example"
 	})
 	ward := "ward@hospital.example"
 	subs := map[string]string{"alice": "alice", "bob": "bob"}
-	for _, person := range []authorizetest.Person{
+	for _, person := range []providertest.Person{
 		personAt("Ann", "preferred_username", "Ann.Lee", "email", ward, "email_verified", true),
 		personAt("ben", "preferred_username", "ben", "email", ward, "email_verified", true),
 		personAt("cho", "email", "ann.lee", "email_verified", true, "preferred_username", "cho"),
@@ -115,8 +115,8 @@ func meansOne(t *testing.T, s *authorize.Server, term string) bool {
 // meant.
 func TestRevokeOfNamesakes(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, nil)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, nil)
 	sub := signInAs(t, s, p, personAt("4711", "preferred_username", "alice"))
 	for _, term := range []string{"alice", "ALICE"} {
 		_, err := s.RevokeGrants(t.Context(), term, "")
@@ -134,8 +134,8 @@ func TestRevokeOfNamesakes(t *testing.T) {
 // One name leads to all who have it, however many there are: none pushes another out.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, nil)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, nil)
 	subs := map[string]bool{}
 	for i := range 25 {
 		subs[signInAs(t, s, p, personAt(fmt.Sprint(i), "preferred_username", "ward"))] = true
@@ -151,19 +151,19 @@ func TestNamesakes(t *testing.T) {
 // What one provider calls its people hides nobody of another, nor is a name taken for a subject.
 func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
-	p, public := authorizetest.Start(t), authorizetest.Start(t)
+	p, public := providertest.Start(t), providertest.Start(t)
 	kept := store.NewMemory(0, 0)
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		other := servertest.Hospital(public)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		other := authorizetest.Hospital(public)
 		other.Key, idp.Sub, c.Store = "public", "oid", kept
 		c.IdentityProviders = append(c.IdentityProviders, other)
 	})
 	sub := signInAs(t, s, p, personAt("ann", "oid", "0b1", "preferred_username", "ward"))
 	for i := range 25 {
-		public.Change(func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{personAt(fmt.Sprint(i), "preferred_username", []string{"ward", p.Issuer + "\x00ann"}[i%2])}
+		public.Change(func(s *providertest.Settings) {
+			s.People = []providertest.Person{personAt(fmt.Sprint(i), "preferred_username", []string{"ward", p.Issuer + "\x00ann"}[i%2])}
 		})
-		servertest.FederatedTokens(servertest.NewBrowser(t, s), servertest.ByProvider("public"))
+		authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.ByProvider("public"))
 	}
 	if list, err := s.Sessions(t.Context(), "hospital:ann"); len(list) != 1 || err != nil {
 		t.Errorf("by subject: %+v, %v", list, err)
@@ -183,7 +183,7 @@ func TestTrailNamesPerson(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
-		person   authorizetest.Person
+		person   providertest.Person
 		change   func(*people.IdentityProvider, *authorize.Config)
 		userName string
 		reason   string
@@ -203,15 +203,15 @@ func TestTrailNamesPerson(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var events []audit.Event
-			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{tt.person} })
-			s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{tt.person} })
+			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 				if tt.change != nil {
 					tt.change(idp, c)
 				}
 			})
-			b := servertest.NewBrowser(t, s)
-			back := servertest.Federate(b, nil)
+			b := authorizetest.NewBrowser(t, s)
+			back := authorizetest.Federate(b, nil)
 			want := audit.Person{Provider: "hospital", Subject: "s", UserName: tt.userName}
 			if tt.reason == "" {
 				b.Redeem(back)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // IdentityProvider configures an OpenID Connect provider by which people may sign in.
@@ -92,7 +92,7 @@ type IdentityProvider struct {
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 
 	Timeout       time.Duration     `json:"-"` // of each request to the provider. Default: 10s.
-	Transport     http.RoundTripper `json:"-"` // makes these requests. Default: that of [upstream.Config].
+	Transport     http.RoundTripper `json:"-"` // makes these requests. Default: that of [relyingparty.Config].
 	Google        bool              `json:"-"` // errors have the provider's error code in place of "error getting token"
 	ACRClaim      string            `json:"-"` // what the provider says and takes in place of acr. Default: acr.
 	SelectAccount bool              `json:"-"` // the provider knows prompt=select_account, even if its discovery does not say so
@@ -197,7 +197,7 @@ func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
 // Provider is an identity provider, and our client of it.
 type Provider struct {
 	IdentityProvider
-	Client *upstream.Provider // sends the requests
+	Client *relyingparty.Provider // sends the requests
 }
 
 // subIssuer is the issuer by which accounts are told apart from those of other providers.
@@ -217,7 +217,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 	if err := checkProvider(&c); err != nil {
 		return nil, err
 	}
-	client, err := upstream.New(upstream.Config{
+	client, err := relyingparty.New(relyingparty.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
 		RedirectURI: redirectURI, SelectAccount: c.SelectAccount, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
 		Offline: c.Revalidate.Interval > 0, Google: c.Google, IDTokenAlgorithms: c.IDTokenAlgorithms,
@@ -239,7 +239,7 @@ func checkProvider(c *IdentityProvider) error {
 		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
 	}
 	if c.SubIssuer != "" {
-		errs = append(errs, upstream.CheckIssuer(c.SubIssuer))
+		errs = append(errs, relyingparty.CheckIssuer(c.SubIssuer))
 	}
 	for theirs, class := range c.ACRMap {
 		errs = append(errs, CheckMappedACR(theirs, class))

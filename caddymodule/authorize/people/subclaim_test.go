@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -46,19 +46,19 @@ func TestSubClaim(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, other := authorizetest.Start(t), authorizetest.Start(t)
+			p, other := providertest.Start(t), providertest.Start(t)
 			kept := store.NewMemory(0, 0)
-			s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				byOID(idp, c)
-				clinic := servertest.Hospital(other)
+				clinic := authorizetest.Hospital(other)
 				clinic.Key, clinic.Sub = "clinic", "oid"
 				c.IdentityProviders, c.Store = append(c.IdentityProviders, clinic), kept
 			})
 			signInAs(t, s, p, personAt("first", "oid", "taken"))
-			other.Change(func(s *authorizetest.Settings) {
-				s.People = []authorizetest.Person{personAt("first", "oid", "taken-elsewhere")}
+			other.Change(func(s *providertest.Settings) {
+				s.People = []providertest.Person{personAt("first", "oid", "taken-elsewhere")}
 			})
-			servertest.FederatedTokens(servertest.NewBrowser(t, s), servertest.ByProvider("clinic"))
+			authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.ByProvider("clinic"))
 			oid := tt.oid
 			if oid == "taken elsewhere" {
 				oid = "taken-elsewhere"
@@ -80,19 +80,19 @@ func TestSubClaim(t *testing.T) {
 // Who lost their account, as they were refused or it expired, keeps the sub.
 func TestSubStaysItsOwners(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		byOID(idp, c)
 		allowing("group", "clinicians")(idp, c)
 	})
-	b := servertest.NewBrowser(t, s)
+	b := authorizetest.NewBrowser(t, s)
 	is := func(subject, group string) {
-		p.Change(func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{personAt(subject, "oid", "0b1", "groups", group)}
+		p.Change(func(s *providertest.Settings) {
+			s.People = []providertest.Person{personAt(subject, "oid", "0b1", "groups", group)}
 		})
 	}
 	is("ann", "clinicians")
-	token := servertest.FederatedTokens(b, nil).AccessToken
+	token := authorizetest.FederatedTokens(b, nil).AccessToken
 	is("ann", "visitors")
 	if got := subjectOf(t, s); got != "access_denied" || b.TokenWorks(token) {
 		t.Errorf("refused: %q, the token works: %v", got, b.TokenWorks(token))
@@ -122,21 +122,21 @@ func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSubIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := authorizetest.New("https://login.hospital.example")
-		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+		p := providertest.New("https://login.hospital.example")
+		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			byOID(idp, c)
 			idp.Transport, idp.Revalidate.Interval = transport{p}, -1
 		})
-		signIn := func(subject string) (*servertest.Browser, servertest.TokenResponse) {
-			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt(subject, "oid", "0b1")} })
-			b := servertest.NewBrowser(t, s)
-			there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(servertest.OfflineAccess(servertest.ByProvider("hospital"))))))
+		signIn := func(subject string) (*authorizetest.Browser, authorizetest.TokenResponse) {
+			p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt(subject, "oid", "0b1")} })
+			b := authorizetest.NewBrowser(t, s)
+			there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(authorizetest.ByProvider("hospital"))))))
 			back := b.Get("/oauth2/callback/hospital?" + p.Authorize(t, there.String()).Encode())
 			if at, err := back.Location(); err == nil && at.Query().Has("code") {
 				return b, b.Redeem(at)
 			}
-			return nil, servertest.TokenResponse{}
+			return nil, authorizetest.TokenResponse{}
 		}
 		release := func() {
 			if owned, err := s.ReleaseSub(t.Context(), "0b1"); !owned || err != nil {
@@ -156,7 +156,7 @@ func TestSubIsReleased(t *testing.T) {
 		if ann.SignedIn() {
 			t.Error("the session of before goes on")
 		}
-		servertest.CheckDead(ann, tokens.Refresh, tokens.AccessToken)
+		authorizetest.CheckDead(ann, tokens.Refresh, tokens.AccessToken)
 		if b, _ := signIn("ann"); b != nil {
 			t.Error("it is of two")
 		}
@@ -167,7 +167,7 @@ func TestSubIsReleased(t *testing.T) {
 			t.Error("it is no longer its owner's, who came back")
 		}
 	})
-	if owned, err := servertest.New(t, nil).ReleaseSub(t.Context(), "alice"); owned || err != nil {
+	if owned, err := authorizetest.New(t, nil).ReleaseSub(t.Context(), "alice"); owned || err != nil {
 		t.Errorf("of a local user: %v, %v", owned, err)
 	}
 }
@@ -175,34 +175,34 @@ func TestSubIsReleased(t *testing.T) {
 // What was given under another sub before goes on until it ends, and ends with the person.
 func TestSubClaimIsSetLater(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{personAt("ann", "oid", "0b1", "groups", "clinicians")}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{personAt("ann", "oid", "0b1", "groups", "clinicians")}
 	})
 	kept, inFlight := store.NewMemory(0, 0), store.NewMemory(0, 0)
 	config := func(sub string) func(*people.IdentityProvider, *authorize.Config) {
 		return func(idp *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+			authorizetest.Refreshing(c)
 			allowing("group", "clinicians")(idp, c)
 			idp.Sub, c.Durable, c.Store = sub, kept, inFlight
 		}
 	}
-	old := servertest.NewBrowser(t, servertest.NewFederated(t, p, config("")))
-	before := servertest.FederatedTokens(old, servertest.OfflineAccess(servertest.ByProvider("hospital")))
+	old := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, config("")))
+	before := authorizetest.FederatedTokens(old, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
 	inFlight = store.NewMemory(0, 0) // as after a restart
-	old.Server = servertest.NewFederated(t, p, config("oid"))
-	b := servertest.NewBrowser(t, old.Server)
-	after := servertest.FederatedTokens(b, servertest.OfflineAccess(servertest.ByProvider("hospital")))
+	old.Server = authorizetest.NewFederated(t, p, config("oid"))
+	b := authorizetest.NewBrowser(t, old.Server)
+	after := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
 	if sub := b.Claims(after.AccessToken)["sub"]; sub != "0b1" {
 		t.Fatalf("sub %v", sub)
 	}
 	inFlight = store.NewMemory(0, 0)
-	s := servertest.NewFederated(t, p, config("oid"))
+	s := authorizetest.NewFederated(t, p, config("oid"))
 	old.Server, b.Server = s, s
 	before, after = old.Refresh(before.Refresh, nil), b.Refresh(after.Refresh, nil)
 	if !old.TokenWorks(before.AccessToken) || !b.TokenWorks(after.AccessToken) {
 		t.Error("one of them ended")
 	}
-	p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt("ann", "oid", "0b1")} })
+	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "0b1")} })
 	if got := subjectOf(t, s); got != "access_denied" {
 		t.Errorf("signed in as %q", got)
 	}
@@ -214,14 +214,14 @@ func TestSubClaimIsSetLater(t *testing.T) {
 // A client that gets the name of somebody's sub takes it: nothing given to the one passes for the other's.
 func TestClientNamedLikeSub(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt("ann", "oid", "new-app")} })
+	p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "new-app")} })
 	kept := store.NewMemory(0, 0)
 	config := func(idp *people.IdentityProvider, c *authorize.Config) { idp.Sub, c.Store = "oid", kept }
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, config))
-	token := servertest.FederatedTokens(b, nil).AccessToken
-	b.Server = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, config))
+	token := authorizetest.FederatedTokens(b, nil).AccessToken
+	b.Server = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		config(idp, c)
-		c.Clients = append(c.Clients, client.Client{ID: "new-app", RedirectURIs: []string{servertest.Callback}})
+		c.Clients = append(c.Clients, client.Client{ID: "new-app", RedirectURIs: []string{authorizetest.Callback}})
 	})
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized || b.SignedIn() {
 		t.Errorf("userinfo: %d, signed in: %v", r.StatusCode, b.SignedIn())
@@ -231,8 +231,8 @@ func TestClientNamedLikeSub(t *testing.T) {
 // A linked user stays who they are here.
 func TestSubClaimOfLinkedUser(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { byOID(idp, c); linking(idp, c) })
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { byOID(idp, c); linking(idp, c) })
 	if got := signInAs(t, s, p, personAt("ann", "email", "alice@example.org", "email_verified", true)); got != "alice" {
 		t.Errorf("signed in as %q", got)
 	}
@@ -241,15 +241,15 @@ func TestSubClaimOfLinkedUser(t *testing.T) {
 // An account by a claimed sub, and what it is found by, last as long as the refresh token.
 func TestClaimedAccountIsKept(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")}
 	})
 	kept := store.NewMemory(0, 0)
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		servertest.Refreshing(c)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		idp.Sub, c.Durable, c.Store = "oid", kept, store.NewMemory(0, 0)
 	})
-	servertest.FederatedTokens(servertest.NewBrowser(t, s), servertest.OfflineAccess(nil))
+	authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.OfflineAccess(nil))
 	for kind, want := range map[string]int{"kept-account:": 1, "person:": 2, "sub-owner:": 1} {
 		keys, err := kept.List(t.Context(), kind)
 		if len(keys) != want || err != nil {

@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // OpenID Connect Core §12.2: if the provider refreshes the sign-in of another person, client or issuer, access ends at once, whoever
 // asks.
 func TestAnotherSignInEndsAccess(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*authorizetest.IDToken){
-		"another person": func(token *authorizetest.IDToken) { token.Claims["sub"] = "another" },
-		"another client": authorizetest.WrongAudience,
-		"another issuer": authorizetest.WrongIssuer,
+	for name, change := range map[string]func(*providertest.IDToken){
+		"another person": func(token *providertest.IDToken) { token.Claims["sub"] = "another" },
+		"another client": providertest.WrongAudience,
+		"another issuer": providertest.WrongIssuer,
 	} {
-		for how, ask := range map[string]func(*servertest.Browser, servertest.TokenResponse){
-			"by the sweep": func(*servertest.Browser, servertest.TokenResponse) { after(interval) },
-			"by an app": func(b *servertest.Browser, tokens servertest.TokenResponse) {
+		for how, ask := range map[string]func(*authorizetest.Browser, authorizetest.TokenResponse){
+			"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+			"by an app": func(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 				time.Sleep(11 * time.Second)
 				b.Refresh(tokens.Refresh, nil)
 			},
@@ -29,7 +29,7 @@ func TestAnotherSignInEndsAccess(t *testing.T) {
 				t.Parallel()
 				inHospital(t, 2, nil, func(h *hospital) {
 					b, tokens := h.signIn("offline_access")
-					h.Change(func(s *authorizetest.Settings) { s.IDToken = change })
+					h.Change(func(s *providertest.Settings) { s.IDToken = change })
 					ask(b, tokens)
 					h.wantGone(b, tokens)
 					if left := h.keys("upstream"); len(left) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 const (
@@ -132,7 +132,7 @@ func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, pers
 		}
 	})
 	a.providers.note(p, err)
-	if upstream.Denied(err) {
+	if relyingparty.Denied(err) {
 		return true, nil
 	}
 	if err == nil && identity.Claims != nil {

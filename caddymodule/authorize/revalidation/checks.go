@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 const (
@@ -77,7 +77,7 @@ func resultOf(err error) Result {
 	switch {
 	case isAnswer(err):
 		return Answered
-	case upstream.Rejected(err):
+	case relyingparty.Rejected(err):
 		return Rejected
 	}
 	return Unanswered
@@ -93,5 +93,5 @@ type ProviderState struct {
 
 // isAnswer reports whether a provider answered about one person, even with an invalid ID token or userinfo.
 func isAnswer(err error) bool {
-	return err == nil || upstream.Denied(err) || errors.Is(err, upstream.ErrIDToken) || errors.Is(err, upstream.ErrUserInfo)
+	return err == nil || relyingparty.Denied(err) || errors.Is(err, relyingparty.ErrIDToken) || errors.Is(err, relyingparty.ErrUserInfo)
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func (h *hospital) endSessionOf(b *servertest.Browser, tokens servertest.TokenResponse) {
+func (h *hospital) endSessionOf(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
 	sid, _ := b.Claims(tokens.IDToken)["sid"].(string)
 	n, err := h.servers[0].EndSession(context.Background(), sid)
@@ -31,12 +31,12 @@ func TestRefreshTokenIsGivenBack(t *testing.T) {
 		office, others := h.signIn("online_access")
 		h.endSessionOf(ward, tokens)
 		after(interval)
-		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0, "there is another sign-in")
+		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0, "there is another sign-in")
 		h.wantWorks(office, others)
 		h.endSessionOf(office, others)
 		after(interval)
-		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 1, "of the last")
-		servertest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
+		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 1, "of the last")
+		authorizetest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
 	})
 }
 
@@ -54,7 +54,7 @@ func TestSignInWhileTheLastIsClosed(t *testing.T) {
 			return false
 		})
 		h.signIn("online_access")
-		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0)
+		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0)
 	})
 }
 
@@ -63,22 +63,22 @@ func TestKeptWhileSigningInAgain(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		q := servertest.ByProvider("hospital")
+		q := authorizetest.ByProvider("hospital")
 		q.Set("prompt", "login")
-		there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+		there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 		var once sync.Once
-		var kept servertest.TokenResponse
+		var kept authorizetest.TokenResponse
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "session:") && c.Op == store.Put {
 				once.Do(func() {
-					other := servertest.NewBrowser(t, h.servers[0])
+					other := authorizetest.NewBrowser(t, h.servers[0])
 					other.Cookies = maps.Clone(b.Cookies)
-					kept = other.RequestTokens(servertest.CodeForm(other.CodeOfSession(servertest.OfflineAccess(nil)), nil))
+					kept = other.RequestTokens(authorizetest.CodeForm(other.CodeOfSession(authorizetest.OfflineAccess(nil)), nil))
 				})
 			}
 			return false
 		})
-		servertest.WantCode(t, servertest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
+		authorizetest.WantCode(t, authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
 		h.stored.failing(nil)
 		after(50 * time.Hour) // the session is over, and nothing but the grant is left
 		if kept = b.Refresh(kept.Refresh, nil); kept.AccessToken == "" {
@@ -97,15 +97,15 @@ func TestGrantOutlivesSession(t *testing.T) {
 		after(50 * time.Hour)
 		asked := len(h.asked())
 		after(200 * time.Hour)
-		servertest.Equal(t, len(h.asked()), asked, "while nothing lasts")
+		authorizetest.Equal(t, len(h.asked()), asked, "while nothing lasts")
 		tokens = b.Refresh(tokens.Refresh, nil)
-		servertest.Equal(t, len(h.asked()), asked+1, "at the refresh")
+		authorizetest.Equal(t, len(h.asked()), asked+1, "at the refresh")
 		h.becomes(nil)
 		after(interval)
 		if b.TokenWorks(tokens.AccessToken) {
 			t.Error("the access token goes on")
 		}
-		servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+		authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 	})
 }
 
@@ -134,13 +134,13 @@ func TestSignInAgain(t *testing.T) {
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.signInAgain(b)
-		servertest.Equal(t, len(h.keys("upstream")), 1)
+		authorizetest.Equal(t, len(h.keys("upstream")), 1)
 		tokens = h.wantWorks(b, tokens)
 		h.endSessionOf(b, tokens)
 		after(interval)
-		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0)
+		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0)
 		h.becomes(nil)
 		after(interval)
-		servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+		authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 	})
 }

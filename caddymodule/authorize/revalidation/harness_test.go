@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -22,7 +22,7 @@ const interval, outage = 5 * time.Minute, 8 * time.Hour // the defaults
 
 // hospital is an identity provider without a network, and gateways with one store that sign people in there.
 type hospital struct {
-	*authorizetest.Provider
+	*providertest.Provider
 	t       *testing.T
 	stored  *faultyStore
 	servers []*authorize.Server
@@ -70,8 +70,8 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hospital{Provider: authorizetest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
-		h.Change(func(s *authorizetest.Settings) {
+		h := &hospital{Provider: providertest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
+		h.Change(func(s *providertest.Settings) {
 			s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"} // quick to sign
 			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email", "offline_access"}
 		})
@@ -79,9 +79,9 @@ func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider
 		var running sync.WaitGroup
 		defer func() { end(); running.Wait() }()
 		for range max(gateways, -gateways) {
-			s := servertest.NewFederated(t, h.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
-				servertest.Refreshing(c)
-				servertest.SigningFast(c)
+			s := authorizetest.NewFederated(t, h.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.Refreshing(c)
+				authorizetest.SigningFast(c)
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
 				c.Store, p.Transport = h.stored, h
 				c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
@@ -99,14 +99,14 @@ func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider
 }
 
 // signIn signs Alice in, and returns her browser and tokens that outlive the session, or not.
-func (h *hospital) signIn(lasting string) (*servertest.Browser, servertest.TokenResponse) {
+func (h *hospital) signIn(lasting string) (*authorizetest.Browser, authorizetest.TokenResponse) {
 	h.t.Helper()
-	b := servertest.NewBrowser(h.t, h.servers[0])
-	q := servertest.ByProvider("hospital")
+	b := authorizetest.NewBrowser(h.t, h.servers[0])
+	q := authorizetest.ByProvider("hospital")
 	q.Set("scope", "openid groups user/*.rs "+lasting)
-	there := servertest.Location(h.t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+	there := authorizetest.Location(h.t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 	back := h.Authorize(h.t, there.String())
-	answer := servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+back.Encode()))
+	answer := authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+back.Encode()))
 	tokens := b.Redeem(answer)
 	if tokens.Refresh == "" {
 		h.t.Fatalf("no refresh token: %v", answer)
@@ -116,17 +116,17 @@ func (h *hospital) signIn(lasting string) (*servertest.Browser, servertest.Token
 
 // becomes changes what the provider says of Alice; without claims, she is gone there.
 func (h *hospital) becomes(claims map[string]any) {
-	h.Change(func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "another"}}
+	h.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "another"}}
 		if claims != nil {
-			s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: claims}}
+			s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: claims}}
 		}
 	})
 }
 
 // asked are the refresh tokens that the provider was sent.
 func (h *hospital) asked() (tokens []string) {
-	for _, r := range h.Requests(authorizetest.Token) {
+	for _, r := range h.Requests(providertest.Token) {
 		if token := r.Form.Get("refresh_token"); token != "" {
 			tokens = append(tokens, token)
 		}
@@ -137,7 +137,7 @@ func (h *hospital) asked() (tokens []string) {
 // keys are those of a kind in the store.
 func (h *hospital) keys(kind string) []string {
 	keys, err := h.stored.List(h.t.Context(), kind+":")
-	servertest.NoError(h.t, err)
+	authorizetest.NoError(h.t, err)
 	return keys
 }
 
@@ -145,16 +145,16 @@ func (h *hospital) keys(kind string) []string {
 func after(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
 // wantGone checks that session and tokens are void.
-func (h *hospital) wantGone(b *servertest.Browser, tokens servertest.TokenResponse) {
+func (h *hospital) wantGone(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
 	if b.SignedIn() {
 		h.t.Error("the session goes on")
 	}
-	servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 }
 
 // wantWorks checks that session and access token are good, and returns the next tokens.
-func (h *hospital) wantWorks(b *servertest.Browser, tokens servertest.TokenResponse) servertest.TokenResponse {
+func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.SignedIn() {
 		h.t.Error("the session ended")
@@ -163,7 +163,7 @@ func (h *hospital) wantWorks(b *servertest.Browser, tokens servertest.TokenRespo
 }
 
 // wantServed checks that tokens are good, without a visit of the person, and returns the next tokens.
-func (h *hospital) wantServed(b *servertest.Browser, tokens servertest.TokenResponse) servertest.TokenResponse {
+func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.TokenWorks(tokens.AccessToken) {
 		h.t.Error("the access token ended")
@@ -178,9 +178,9 @@ func (h *hospital) wantServed(b *servertest.Browser, tokens servertest.TokenResp
 // holds reports whether a text is stored anywhere.
 func (h *hospital) holds(text string) bool {
 	keys, err := h.stored.List(h.t.Context(), "")
-	servertest.NoError(h.t, err)
+	authorizetest.NoError(h.t, err)
 	values, err := store.Values(h.t.Context(), h.stored, keys...)
-	servertest.NoError(h.t, err)
+	authorizetest.NoError(h.t, err)
 	for _, value := range values {
 		if strings.Contains(string(value), text) {
 			return true

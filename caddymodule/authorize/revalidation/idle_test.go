@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // inBoundHospital runs a test with a provider whose refresh tokens are bound to the person's session there, and that
@@ -13,10 +13,10 @@ import (
 func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, 2, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email"}
 			if introspects {
-				s.Metadata["introspection_endpoint"] = h.Issuer + string(authorizetest.Introspection)
+				s.Metadata["introspection_endpoint"] = h.Issuer + string(providertest.Introspection)
 			}
 		})
 		test(h)
@@ -29,10 +29,10 @@ func TestBackgroundIsNoActivity(t *testing.T) {
 	for _, introspects := range []bool{true, false} {
 		inBoundHospital(t, introspects, func(h *hospital) {
 			b, tokens := h.signIn("online_access")
-			before := len(h.Requests(authorizetest.Introspection))
+			before := len(h.Requests(providertest.Introspection))
 			after(6 * interval)
-			servertest.Equal(t, len(h.asked()), 0, "refreshed in the background")
-			if got := len(h.Requests(authorizetest.Introspection)) > before; got != introspects {
+			authorizetest.Equal(t, len(h.asked()), 0, "refreshed in the background")
+			if got := len(h.Requests(providertest.Introspection)) > before; got != introspects {
 				t.Errorf("introspected: %v, want %v", got, introspects)
 			}
 			h.wantWorks(b, tokens)
@@ -43,9 +43,9 @@ func TestBackgroundIsNoActivity(t *testing.T) {
 // After activity, one check uses the refresh token.
 func TestActivityReachesProvider(t *testing.T) {
 	t.Parallel()
-	for name, act := range map[string]func(*servertest.Browser, *servertest.TokenResponse){
-		"a visit": func(b *servertest.Browser, _ *servertest.TokenResponse) { b.SignedIn() },
-		"a refresh": func(b *servertest.Browser, tokens *servertest.TokenResponse) {
+	for name, act := range map[string]func(*authorizetest.Browser, *authorizetest.TokenResponse){
+		"a visit": func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.SignedIn() },
+		"a refresh": func(b *authorizetest.Browser, tokens *authorizetest.TokenResponse) {
 			*tokens = b.Refresh(tokens.Refresh, nil)
 		},
 	} {
@@ -77,7 +77,7 @@ func TestInactivePersonEnds(t *testing.T) {
 				t.Error("the access token goes on")
 			}
 			h.wantGone(b, tokens)
-			servertest.Equal(t, len(h.asked()), 0, "refreshed")
+			authorizetest.Equal(t, len(h.asked()), 0, "refreshed")
 		})
 	}
 }

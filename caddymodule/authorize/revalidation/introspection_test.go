@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // inIntrospecting runs a test with a provider that gives no refresh token, and access tokens of an hour that it introspects.
 func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, gateways, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
-			s.Metadata["introspection_endpoint"] = h.Issuer + string(authorizetest.Introspection)
+		h.Change(func(s *providertest.Settings) {
+			s.Metadata["introspection_endpoint"] = h.Issuer + string(providertest.Introspection)
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
 		})
 		test(h)
@@ -37,7 +37,7 @@ func TestInactiveEndsSignIn(t *testing.T) {
 				t.Error("the access token goes on")
 			}
 			h.wantGone(b, tokens)
-			servertest.Equal(t, len(h.keys("upstream")), 0, "left")
+			authorizetest.Equal(t, len(h.keys("upstream")), 0, "left")
 		})
 	}
 }
@@ -48,11 +48,11 @@ func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	inIntrospecting(t, 2, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		after(time.Hour)
-		asked := len(h.Requests(authorizetest.Introspection))
+		asked := len(h.Requests(providertest.Introspection))
 		h.becomes(nil)
 		after(outage - time.Hour - interval)
 		tokens = h.wantServed(b, tokens)
-		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), asked, "asked by an expired token")
+		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), asked, "asked by an expired token")
 		after(interval + time.Hour)
 		if b.SignedIn() {
 			t.Error("the session goes on")
@@ -60,7 +60,7 @@ func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
 			t.Errorf("%+v", got)
 		}
-		h.becomes(authorizetest.Alice.Claims)
+		h.becomes(providertest.Alice.Claims)
 		h.signInAgain(b)
 		h.wantWorks(b, tokens)
 	})
@@ -72,22 +72,22 @@ func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 	inIntrospecting(t, -1, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		h.becomes(nil)
-		time.Sleep(time.Hour - upstream.Leeway - time.Second)
+		time.Sleep(time.Hour - relyingparty.Leeway - time.Second)
 		h.delay = 2 * time.Second
 		if h.wantServed(b, tokens); b.SignedIn() {
 			t.Error("not sent to the provider with an expired access token")
 		}
-		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), 2)
+		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), 2)
 	})
 }
 
 // signInAgain signs Alice in again in the session of a browser.
-func (h *hospital) signInAgain(b *servertest.Browser) {
+func (h *hospital) signInAgain(b *authorizetest.Browser) {
 	h.t.Helper()
-	q := servertest.ByProvider("hospital")
+	q := authorizetest.ByProvider("hospital")
 	q.Set("prompt", "login")
-	there := servertest.Location(h.t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
-	servertest.WantCode(h.t, servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
+	there := authorizetest.Location(h.t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
+	authorizetest.WantCode(h.t, authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
 }
 
 // Failing introspection counts as an outage. If introspection failed at the sign-in too, it is not tried again, and the outage
@@ -96,20 +96,20 @@ func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
-		h.Fail(authorizetest.Introspection, authorizetest.Status(http.StatusForbidden))
+		h.Fail(providertest.Introspection, providertest.Status(http.StatusForbidden))
 		after(2 * interval)
 		tokens = h.wantWorks(b, tokens)
-		h.Fail(authorizetest.Introspection, nil)
+		h.Fail(providertest.Introspection, nil)
 		h.becomes(nil)
 		after(interval)
 		h.wantGone(b, tokens)
 	})
 	inIntrospecting(t, 1, func(h *hospital) {
-		h.Fail(authorizetest.Introspection, authorizetest.JSON(http.StatusOK, map[string]any{"active": false}))
+		h.Fail(providertest.Introspection, providertest.JSON(http.StatusOK, map[string]any{"active": false}))
 		b, tokens := h.signIn("online_access")
 		after(outage - interval)
 		tokens = h.wantServed(b, tokens)
-		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), 1, "asked")
+		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), 1, "asked")
 		after(interval)
 		if got := b.Refresh(tokens.Refresh, nil); b.SignedIn() || got.Error != "invalid_grant" {
 			t.Errorf("served after an outage: %+v", got)
@@ -122,15 +122,15 @@ func TestRefreshTokenStays(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
 		var without func(map[string]any)
-		h.Change(func(s *authorizetest.Settings) { without, s.TokenResponse = s.TokenResponse, nil })
+		h.Change(func(s *providertest.Settings) { without, s.TokenResponse = s.TokenResponse, nil })
 		b, tokens := h.signIn("offline_access")
-		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = without })
+		h.Change(func(s *providertest.Settings) { s.TokenResponse = without })
 		h.signInAgain(b)
-		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = nil })
+		h.Change(func(s *providertest.Settings) { s.TokenResponse = nil })
 		after(2 * time.Hour)
 		h.wantWorks(b, tokens)
-		if len(h.asked()) == 0 || len(h.Requests(authorizetest.Introspection)) > 1 {
-			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(authorizetest.Introspection)))
+		if len(h.asked()) == 0 || len(h.Requests(providertest.Introspection)) > 1 {
+			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(providertest.Introspection)))
 		}
 	})
 }
@@ -142,20 +142,20 @@ func TestDenialOutlastsAccessToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inIntrospecting(t, -1, func(h *hospital) {
-				var all []*servertest.Browser
+				var all []*authorizetest.Browser
 				for i := range 3 {
 					h.admits(fmt.Sprint("person-", i))
 					b, _ := h.signIn("online_access")
 					all = append(all, b)
 				}
-				time.Sleep(time.Hour - upstream.Leeway - time.Minute)
+				time.Sleep(time.Hour - relyingparty.Leeway - time.Minute)
 				asked := 0
-				h.Fail(authorizetest.Introspection, func(w http.ResponseWriter, r *http.Request) {
+				h.Fail(providertest.Introspection, func(w http.ResponseWriter, r *http.Request) {
 					if asked++; silent && asked > 1 {
-						authorizetest.Status(http.StatusBadGateway)(w, r)
+						providertest.Status(http.StatusBadGateway)(w, r)
 						return
 					}
-					authorizetest.JSON(http.StatusOK, map[string]any{"active": false})(w, r)
+					providertest.JSON(http.StatusOK, map[string]any{"active": false})(w, r)
 				})
 				if all[0].SignedIn() {
 					t.Fatal("goes on although denied")

@@ -7,22 +7,22 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // keycloakBrowser is a browser that goes to a provider like Keycloak.
 type keycloakBrowser struct {
-	*servertest.Browser
+	*authorizetest.Browser
 	h *hospital
 }
 
 // request sends an authorization request, and returns where the browser is sent.
 func (b keycloakBrowser) request(scope string) *url.URL {
-	q := servertest.ByProvider("hospital")
+	q := authorizetest.ByProvider("hospital")
 	q.Set("scope", "openid user/*.rs "+scope)
-	at := servertest.Location(b.h.t, b.Authorize(servertest.Request(q)))
+	at := authorizetest.Location(b.h.t, b.Authorize(authorizetest.Request(q)))
 	if at.Host == "" {
-		at = servertest.Location(b.h.t, b.Get(at.String()))
+		at = authorizetest.Location(b.h.t, b.Get(at.String()))
 	}
 	return at
 }
@@ -30,21 +30,21 @@ func (b keycloakBrowser) request(scope string) *url.URL {
 // answer is what the provider answers to a request; returned is where an answer leads.
 func (b keycloakBrowser) answer(at *url.URL) url.Values {
 	ask := *at
-	ask.Path = string(authorizetest.Authorization)
+	ask.Path = string(providertest.Authorization)
 	return b.h.Authorize(b.h.t, ask.String())
 }
 
 func (b keycloakBrowser) returned(answer url.Values) *url.URL {
-	return servertest.Location(b.h.t, b.Get("/oauth2/callback/hospital?"+answer.Encode()))
+	return authorizetest.Location(b.h.t, b.Get("/oauth2/callback/hospital?"+answer.Encode()))
 }
 
 func inKeycloak(t *testing.T, test func(signIn func() keycloakBrowser)) {
 	inHospital(t, -1, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.Metadata["authorization_endpoint"] = "https://login.hospital.example/realms/h/protocol/openid-connect/auth"
 		})
 		test(func() keycloakBrowser {
-			b := keycloakBrowser{servertest.NewBrowser(h.t, h.servers[0]), h}
+			b := keycloakBrowser{authorizetest.NewBrowser(h.t, h.servers[0]), h}
 			at := b.request("online_access")
 			if strings.Contains(at.Query().Get("scope"), "offline_access") {
 				h.t.Errorf("sign-in: %v", at)

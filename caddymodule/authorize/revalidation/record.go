@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // SignIn is one sign-in of a person at a provider.
@@ -30,8 +30,8 @@ type record struct {
 	Tried       time.Time `json:"tried,omitzero"`        // latest renewal that has not succeeded
 	Lapses      time.Time `json:"lapses,omitzero"`       // when the refresh token expires, as far as the provider says so
 	Brief       bool      `json:"brief,omitempty"`       // it ends with the person's session there, and another can be asked for
-	Bound       bool      `json:"bound,omitempty"`       // see [upstream.Held]
-	Introspects bool      `json:"introspects,omitempty"` // see [upstream.Held]
+	Bound       bool      `json:"bound,omitempty"`       // see [relyingparty.Held]
+	Introspects bool      `json:"introspects,omitempty"` // see [relyingparty.Held]
 	Seen        time.Time `json:"seen,omitzero"`         // when the person was last active here, to about seenPrecision
 	SignedIn    time.Time `json:"signed_in,omitzero"`    // when the provider issued the first of these tokens
 	Yes         time.Time `json:"yes"`                   // the provider's latest
@@ -121,7 +121,7 @@ func (rs records) isMute(r *record) bool { return r.Token == "" || rs.hasExpired
 
 // hasExpired reports whether the access token has expired. A refresh token never counts as expired.
 func (rs records) hasExpired(r *record) bool {
-	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-upstream.Leeway))
+	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-relyingparty.Leeway))
 }
 
 // mayRenew reports whether the browser may be redirected to the provider to renew a sign-in whose access token has expired. After
@@ -131,7 +131,7 @@ func (rs records) mayRenew(p *people.Provider, r *record) bool {
 }
 
 // renew replaces the tokens of a record after the provider has confirmed the person.
-func (rs records) renew(r *record, held upstream.Held, sealed string) {
+func (rs records) renew(r *record, held relyingparty.Held, sealed string) {
 	now := rs.now()
 	r.Token, r.Expires, r.Lapses, r.Brief, r.Bound, r.Introspects = sealed, held.Expires, held.RefreshUntil, held.Brief, held.Bound, held.Introspects
 	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // a check by the old token that is still running is discarded

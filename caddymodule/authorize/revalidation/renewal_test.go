@@ -15,14 +15,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // inUnaskable runs a test with a provider that issues access tokens of an hour and no refresh tokens.
 func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	inHospital(t, -2, change, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
 		})
 		test(h)
@@ -38,7 +38,7 @@ type journey struct {
 }
 
 // travel follows redirects, here and at the provider.
-func (h *hospital) travel(b *servertest.Browser, target string) (j journey) {
+func (h *hospital) travel(b *authorizetest.Browser, target string) (j journey) {
 	h.t.Helper()
 	j.path = target
 	for range 10 {
@@ -63,10 +63,10 @@ func (h *hospital) travel(b *servertest.Browser, target string) (j journey) {
 
 // request is a request of the app, by the provider.
 func request(change url.Values) string {
-	q := servertest.ByProvider("hospital")
+	q := authorizetest.ByProvider("hospital")
 	q.Set("scope", "openid user/*.rs online_access")
 	maps.Copy(q, change)
-	return "/oauth2/authorize?" + servertest.Request(q).Encode()
+	return "/oauth2/authorize?" + authorizetest.Request(q).Encode()
 }
 
 // prompts are the prompts of authentication requests.
@@ -78,8 +78,8 @@ func (j journey) prompts() string {
 	return all
 }
 
-func authorizationError(code string) func(*authorizetest.Settings) {
-	return func(s *authorizetest.Settings) { s.AuthorizationError = code }
+func authorizationError(code string) func(*providertest.Settings) {
+	return func(s *providertest.Settings) { s.AuthorizationError = code }
 }
 
 // Without a refresh token, the first visit after the access token has expired sends the browser to the provider with prompt=none.
@@ -88,7 +88,7 @@ func TestRenewal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		after   time.Duration                  // between sign-in and visit. Default: the access token's lifetime
-		change  func(*authorizetest.Settings)  // what is different at the visit
+		change  func(*providertest.Settings)   // what is different at the visit
 		idp     func(*people.IdentityProvider) // the configuration. Default: as it is
 		prompts string                         // of the requests that the provider gets
 		app     string                         // what the app gets: an error, or "" for a code
@@ -105,25 +105,25 @@ func TestRenewal(t *testing.T) {
 		"temporarily_unavailable":    {change: authorizationError("temporarily_unavailable"), prompts: "[none]"},
 		"server_error":               {change: authorizationError("server_error"), prompts: "[none]"},
 		"an invalid ID token": {
-			change: func(s *authorizetest.Settings) {
-				s.IDToken = func(token *authorizetest.IDToken) { delete(token.Claims, "iss") }
+			change: func(s *providertest.Settings) {
+				s.IDToken = func(token *providertest.IDToken) { delete(token.Claims, "iss") }
 			},
 			prompts: "[none]",
 		},
-		"another person": {change: func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+		"another person": {change: func(s *providertest.Settings) {
+			s.People = []providertest.Person{{Subject: "another", Claims: providertest.Alice.Claims}}
 		}, prompts: "[none][]", ends: true},
 		"no longer admitted": {
 			idp: func(p *people.IdentityProvider) {
 				p.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 			},
-			change: func(s *authorizetest.Settings) {
-				s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: map[string]any{"groups": []any{"visitors"}}}}
+			change: func(s *providertest.Settings) {
+				s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"groups": []any{"visitors"}}}}
 			}, prompts: "[none][]", app: "access_denied", ends: true,
 		},
 		"another session there": {
-			change: func(s *authorizetest.Settings) {
-				s.IDToken = func(token *authorizetest.IDToken) { token.Claims["sid"] = "second" }
+			change: func(s *providertest.Settings) {
+				s.IDToken = func(token *providertest.IDToken) { token.Claims["sid"] = "second" }
 			},
 			prompts: "[none][]",
 		},
@@ -142,10 +142,10 @@ func TestRenewal(t *testing.T) {
 					h.Change(tt.change)
 				}
 				j := h.travel(b, request(nil))
-				servertest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
+				authorizetest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
 				if j.page != nil { // for people who may not sign in
-					servertest.WantStatus(t, j.page, http.StatusForbidden)
-					j = h.travel(b, servertest.ReadForm(servertest.Body(t, j.page)).Action+"&decision=deny")
+					authorizetest.WantStatus(t, j.page, http.StatusForbidden)
+					j = h.travel(b, authorizetest.ReadForm(authorizetest.Body(t, j.page)).Action+"&decision=deny")
 				}
 				if j.app.Get("error") != tt.app || j.app.Has("code") != (tt.app == "") {
 					t.Errorf("the app gets %v", j.app)
@@ -170,10 +170,10 @@ func TestRenewedUntilNextExpiry(t *testing.T) {
 		}{{time.Hour, "[none]"}, {50 * time.Minute, ""}, {10 * time.Minute, "[none]"}, {outage - time.Hour, "[none]"}, {outage - time.Hour, "[none]"}} {
 			after(want.after)
 			j := h.travel(b, request(nil))
-			servertest.Equal(t, j.prompts(), want.prompts, "prompts at the provider")
-			again := b.RequestTokens(servertest.CodeForm(j.app.Get("code"), nil))
-			servertest.Equal(t, b.Claims(again.IDToken)["auth_time"], signedInAt, "auth_time")
-			servertest.Equal(t, b.Claims(again.IDToken)["sid"], b.Claims(tokens.IDToken)["sid"], "sid")
+			authorizetest.Equal(t, j.prompts(), want.prompts, "prompts at the provider")
+			again := b.RequestTokens(authorizetest.CodeForm(j.app.Get("code"), nil))
+			authorizetest.Equal(t, b.Claims(again.IDToken)["auth_time"], signedInAt, "auth_time")
+			authorizetest.Equal(t, b.Claims(again.IDToken)["sid"], b.Claims(tokens.IDToken)["sid"], "sid")
 		}
 		h.wantWorks(b, tokens)
 	})
@@ -183,13 +183,13 @@ func TestRenewedUntilNextExpiry(t *testing.T) {
 func TestRenewalOfShortTokens(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 120 }
 		})
 		b, _ := h.signIn("online_access")
 		for range 3 {
 			after(2 * time.Minute)
-			servertest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
+			authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
 		}
 	})
 }
@@ -200,16 +200,16 @@ func TestRenewalIsTriedOnce(t *testing.T) {
 	inUnaskable(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
 		after(time.Hour)
-		if at := servertest.Location(t, b.Get(request(nil))); at.Query().Get("prompt") != "none" {
+		if at := authorizetest.Location(t, b.Get(request(nil))); at.Query().Get("prompt") != "none" {
 			t.Fatalf("not sent to the provider: %v", at)
 		}
 		for _, prompts := range []string{"", "[none]", ""} { // the second time, it answers with an expired token
 			j := h.travel(b, request(nil))
-			servertest.Equal(t, j.prompts(), prompts, "prompts at the provider")
+			authorizetest.Equal(t, j.prompts(), prompts, "prompts at the provider")
 			if !j.app.Has("code") {
 				t.Errorf("the app gets %v", j.app)
 			}
-			h.Change(func(s *authorizetest.Settings) {
+			h.Change(func(s *providertest.Settings) {
 				s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }
 			})
 			if prompts == "" {
@@ -225,7 +225,7 @@ func TestRenewalDuringOutage(t *testing.T) {
 	inUnaskable(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
 		after(time.Hour)
-		h.Fail(authorizetest.Discovery, authorizetest.Status(http.StatusServiceUnavailable))
+		h.Fail(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
 		b.Server = h.servers[1] // has not discovered the provider
 		if j := h.travel(b, "/oauth2/account"); j.page == nil || j.path != "/oauth2/account" {
 			t.Errorf("the account page: %+v", j)
@@ -247,14 +247,14 @@ func TestRenewalOfPages(t *testing.T) {
 				b, _ := h.signIn("online_access")
 				after(time.Hour)
 				first, second := h.travel(b, target), h.travel(b, target)
-				servertest.Equal(t, first.prompts(), "[none]", "prompts at the provider")
-				servertest.Equal(t, second.prompts(), "", "prompts at the provider, again")
-				servertest.Equal(t, first.path, second.path, "the page")
-				servertest.Equal(t, first.page.StatusCode, second.page.StatusCode, "the page")
+				authorizetest.Equal(t, first.prompts(), "[none]", "prompts at the provider")
+				authorizetest.Equal(t, second.prompts(), "", "prompts at the provider, again")
+				authorizetest.Equal(t, first.path, second.path, "the page")
+				authorizetest.Equal(t, first.page.StatusCode, second.page.StatusCode, "the page")
 				after(time.Hour)
 				h.Change(authorizationError("login_required"))
 				last := h.travel(b, target)
-				servertest.Equal(t, last.prompts(), "[none]", "prompts at the provider, signed out there")
+				authorizetest.Equal(t, last.prompts(), "[none]", "prompts at the provider, signed out there")
 				if last.page == nil || !hasPassword(t, last.page) {
 					t.Errorf("no sign-in page: %+v", last)
 				}
@@ -269,8 +269,8 @@ func TestRenewalUsesPushedRequest(t *testing.T) {
 	inUnaskable(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
 		after(time.Hour)
-		_, pushed := servertest.Push(b, servertest.Request(servertest.ByProvider("hospital")))
-		target := "/oauth2/authorize?" + servertest.Pushed(pushed.RequestURI).Encode()
+		_, pushed := authorizetest.Push(b, authorizetest.Request(authorizetest.ByProvider("hospital")))
+		target := "/oauth2/authorize?" + authorizetest.Pushed(pushed.RequestURI).Encode()
 		if j := h.travel(b, target); j.prompts() != "[none]" || !j.app.Has("code") {
 			t.Errorf("the app gets %v", j.app)
 		}
@@ -286,7 +286,7 @@ func TestRenewalLosesNoForm(t *testing.T) {
 	inUnaskable(t, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		after(50 * time.Minute)
-		form := url.Values{"request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}, "action": {"end_apps"}}
+		form := url.Values{"request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}, "action": {"end_apps"}}
 		after(10 * time.Minute)
 		if r := b.Post("/oauth2/account", form); r.Header.Get("Location") != "/oauth2/account?done=end_apps" {
 			t.Errorf("%d %s", r.StatusCode, r.Header.Get("Location"))
@@ -298,20 +298,20 @@ func TestRenewalLosesNoForm(t *testing.T) {
 }
 
 func hasPassword(t *testing.T, r *http.Response) bool {
-	return servertest.ReadForm(servertest.Body(t, r)).Fields.Has("password")
+	return authorizetest.ReadForm(authorizetest.Body(t, r)).Fields.Has("password")
 }
 
 // An app that wants no page gets none.
 func TestRenewalWithoutPages(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change       func(*authorizetest.Settings)
+		change       func(*providertest.Settings)
 		prompts, app string
 	}{
-		"confirmed":      {func(*authorizetest.Settings) {}, "[none]", ""},
+		"confirmed":      {func(*providertest.Settings) {}, "[none]", ""},
 		"login_required": {authorizationError("login_required"), "[none][none]", "login_required"},
-		"another person": {func(s *authorizetest.Settings) {
-			s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+		"another person": {func(s *providertest.Settings) {
+			s.People = []providertest.Person{{Subject: "another", Claims: providertest.Alice.Claims}}
 		}, "[none][none]", "login_required"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +321,7 @@ func TestRenewalWithoutPages(t *testing.T) {
 				after(time.Hour)
 				h.Change(tt.change)
 				j := h.travel(b, request(url.Values{"prompt": {"none"}, "id_token_hint": {tokens.IDToken}}))
-				servertest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
+				authorizetest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
 				if j.page != nil || j.app.Get("error") != tt.app || j.app.Has("code") != (tt.app == "") {
 					t.Errorf("%+v", j)
 				}
@@ -336,17 +336,17 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 	for _, code := range []string{"", "login_required", "server_error"} {
 		inUnaskable(t, nil, func(h *hospital) {
 			b, _ := h.signIn("online_access")
-			h.Change(func(s *authorizetest.Settings) {
-				s.People = []authorizetest.Person{{Subject: "another", Claims: authorizetest.Alice.Claims}}
+			h.Change(func(s *providertest.Settings) {
+				s.People = []providertest.Person{{Subject: "another", Claims: providertest.Alice.Claims}}
 			})
 			other, tokens := h.signIn("online_access")
-			h.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{authorizetest.Alice} })
+			h.Change(func(s *providertest.Settings) { s.People = []providertest.Person{providertest.Alice} })
 			after(time.Hour)
-			at := servertest.Location(t, b.Get(request(nil)))
+			at := authorizetest.Location(t, b.Get(request(nil)))
 			h.Change(authorizationError(code))
 			back := h.Authorize(t, at.String())
 			b.Cookies[browser.SessionCookie] = other.Cookies[browser.SessionCookie]
-			if at := servertest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode())); at.Query().Has("code") {
+			if at := authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode())); at.Query().Has("code") {
 				t.Errorf("%q: continues with another session: %v", code, at)
 			}
 			if !b.TokenWorks(tokens.AccessToken) {
@@ -362,10 +362,10 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 	inUnaskable(t, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		after(time.Hour)
-		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = nil })
-		servertest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
+		h.Change(func(s *providertest.Settings) { s.TokenResponse = nil })
+		authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
 		after(2 * time.Hour)
-		servertest.Equal(t, h.travel(b, request(nil)).prompts(), "", "prompts at the provider, with a refresh token")
+		authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "", "prompts at the provider, with a refresh token")
 		h.wantWorks(b, tokens)
 		if len(h.asked()) == 0 {
 			t.Error("not asked by the refresh token")
@@ -382,7 +382,7 @@ func TestNoRenewalInFrames(t *testing.T) {
 			after(time.Hour)
 			r := httptest.NewRequest(http.MethodGet, request(url.Values{"prompt": {"none"}}), nil)
 			r.Header.Set("Sec-Fetch-Dest", dest)
-			at := servertest.Location(t, b.Send(r))
+			at := authorizetest.Location(t, b.Send(r))
 			if sent := at.Host == "login.hospital.example"; sent != renews || at.Query().Has("code") == renews {
 				t.Errorf("%q: %v", dest, at)
 			}
@@ -397,7 +397,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 		b, _ := h.signIn("online_access")
 		after(time.Hour)
 		j := h.travel(b, request(url.Values{"prompt": {"select_account"}}))
-		servertest.Equal(t, j.prompts(), "[none]", "prompts at the provider")
+		authorizetest.Equal(t, j.prompts(), "[none]", "prompts at the provider")
 		if j.page == nil || !strings.HasPrefix(j.path, "/oauth2/select_account") {
 			t.Errorf("%s, and the app gets %v", j.path, j.app)
 		}
@@ -409,11 +409,11 @@ func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
 		sessions := 0
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }
-			s.IDToken = func(token *authorizetest.IDToken) { sessions++; token.Claims["sid"] = fmt.Sprint(sessions) }
+			s.IDToken = func(token *providertest.IDToken) { sessions++; token.Claims["sid"] = fmt.Sprint(sessions) }
 		})
 		b, _ := h.signIn("online_access")
-		servertest.Equal(t, h.travel(b, "/oauth2/account").path, "/oauth2/account", "the page")
+		authorizetest.Equal(t, h.travel(b, "/oauth2/account").path, "/oauth2/account", "the page")
 	})
 }

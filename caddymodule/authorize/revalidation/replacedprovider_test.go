@@ -10,19 +10,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // A provider that replaced another one under the same key is never sent the refresh tokens of the other.
 func TestReplacedProviderGetsNoToken(t *testing.T) {
 	t.Parallel()
-	for how, ask := range map[string]func(*hospital, *servertest.Browser, servertest.TokenResponse){
-		"session": func(_ *hospital, b *servertest.Browser, _ servertest.TokenResponse) { b.SignedIn() },
-		"refresh": func(_ *hospital, b *servertest.Browser, tokens servertest.TokenResponse) {
+	for how, ask := range map[string]func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse){
+		"session": func(_ *hospital, b *authorizetest.Browser, _ authorizetest.TokenResponse) { b.SignedIn() },
+		"refresh": func(_ *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 			b.Refresh(tokens.Refresh, nil)
 		},
-		"sweep": func(*hospital, *servertest.Browser, servertest.TokenResponse) { after(interval) },
-		"sweep after the session": func(h *hospital, b *servertest.Browser, tokens servertest.TokenResponse) {
+		"sweep": func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+		"sweep after the session": func(h *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 			h.endSessionOf(b, tokens)
 			after(48 * time.Hour)
 		},
@@ -42,7 +42,7 @@ func TestReplacedProviderGetsNoToken(t *testing.T) {
 						running.Go(func() { h.servers[0].Run(ctx) })
 					}
 					ask(h, b, tokens)
-					for _, e := range []authorizetest.Endpoint{authorizetest.Token, authorizetest.Introspection, authorizetest.UserInfo, authorizetest.Revocation} {
+					for _, e := range []providertest.Endpoint{providertest.Token, providertest.Introspection, providertest.UserInfo, providertest.Revocation} {
 						if sent := successor.Requests(e); len(sent) > 0 {
 							t.Errorf("%s: %d requests, the first with %v", e, len(sent), sent[0].Form)
 						}
@@ -85,14 +85,14 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 
 // replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store, and perhaps the
 // subs of an issuer.
-func replaceProvider(h *hospital, subIssuer string) *authorizetest.Provider {
-	successor := &hospital{Provider: authorizetest.New("https://successor.example"), t: h.t}
-	successor.Change(func(s *authorizetest.Settings) {
+func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
+	successor := &hospital{Provider: providertest.New("https://successor.example"), t: h.t}
+	successor.Change(func(s *providertest.Settings) {
 		s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"}
 	})
-	h.servers = []*authorize.Server{servertest.NewFederated(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
-		servertest.Refreshing(c)
-		servertest.SigningFast(c)
+	h.servers = []*authorize.Server{authorizetest.NewFederated(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.Refreshing(c)
+		authorizetest.SigningFast(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
 		c.Store, p.Transport, p.SubIssuer = h.stored, successor, subIssuer
 		c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -32,9 +32,9 @@ func TestNoEndsSignIn(t *testing.T) {
 		"gone": nil, "without the group": {"groups": []any{"visitors"}},
 	} {
 		for _, lasting := range []string{"offline_access", "online_access"} {
-			for how, ask := range map[string]func(*servertest.Browser, servertest.TokenResponse){
-				"by the sweep": func(*servertest.Browser, servertest.TokenResponse) { after(interval) },
-				"by an app": func(b *servertest.Browser, tokens servertest.TokenResponse) {
+			for how, ask := range map[string]func(*authorizetest.Browser, authorizetest.TokenResponse){
+				"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+				"by an app": func(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 					time.Sleep(11 * time.Second)
 					b.Refresh(tokens.Refresh, nil)
 				},
@@ -73,8 +73,8 @@ func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	}, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		for i := range others {
-			code := b.CodeOfSession(servertest.OfflineAccess(id(i)))
-			if got := b.RequestTokens(servertest.CodeForm(code, id(i))); got.Refresh == "" {
+			code := b.CodeOfSession(authorizetest.OfflineAccess(id(i)))
+			if got := b.RequestTokens(authorizetest.CodeForm(code, id(i))); got.Refresh == "" {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -99,7 +99,7 @@ func TestGrantWithoutSignInEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+		if r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("%d", r.StatusCode)
 		}
 	})
@@ -140,7 +140,7 @@ func TestYesBringsClaims(t *testing.T) {
 		h.becomes(map[string]any{"groups": []any{"clinicians", "surgeons"}})
 		after(interval)
 		h.wantWorks(b, tokens)
-		servertest.WantText(t, servertest.Body(t, b.Userinfo(tokens.AccessToken)), "surgeons")
+		authorizetest.WantText(t, authorizetest.Body(t, b.Userinfo(tokens.AccessToken)), "surgeons")
 	})
 }
 
@@ -149,23 +149,23 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
-		for _, fault := range []authorizetest.Fault{
-			authorizetest.Status(http.StatusBadGateway), authorizetest.ErrorResponse(http.StatusUnauthorized, "invalid_client"),
-			authorizetest.Silent, authorizetest.HTML, authorizetest.ErrorResponse(http.StatusTooManyRequests, "access_denied"),
+		for _, fault := range []providertest.Fault{
+			providertest.Status(http.StatusBadGateway), providertest.ErrorResponse(http.StatusUnauthorized, "invalid_client"),
+			providertest.Silent, providertest.HTML, providertest.ErrorResponse(http.StatusTooManyRequests, "access_denied"),
 		} {
-			h.Fail(authorizetest.Token, fault)
+			h.Fail(providertest.Token, fault)
 			after(time.Hour)
 			tokens = h.wantWorks(b, tokens)
 		}
 		after(outage - 5*time.Hour)
-		r := b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil))
-		if body := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporarily_unavailable") {
+		r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil))
+		if body := authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporarily_unavailable") {
 			t.Errorf("%d %s", r.StatusCode, body)
 		}
 		if b.SignedIn() {
 			t.Error("the session goes on")
 		}
-		h.Fail(authorizetest.Token, nil)
+		h.Fail(providertest.Token, nil)
 		after(interval)
 		h.wantWorks(b, tokens)
 	})
@@ -178,14 +178,14 @@ func TestAccessTokensAskNothing(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(2 * interval)
 		h.delay = time.Second
-		start, asked := time.Now(), len(h.Requests(authorizetest.Token))
+		start, asked := time.Now(), len(h.Requests(providertest.Token))
 		for range 1000 {
 			if !b.TokenWorks(tokens.AccessToken) {
 				t.Fatal("the access token ended")
 			}
 		}
-		if waited := time.Since(start); waited > 0 || len(h.Requests(authorizetest.Token)) > asked {
-			t.Errorf("waited %v, asked %d times", waited, len(h.Requests(authorizetest.Token))-asked)
+		if waited := time.Since(start); waited > 0 || len(h.Requests(providertest.Token)) > asked {
+			t.Errorf("waited %v, asked %d times", waited, len(h.Requests(providertest.Token))-asked)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestSilentProviderDelaysFew(t *testing.T) {
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(10 * time.Second)
-		h.Fail(authorizetest.Token, authorizetest.Silent)
+		h.Fail(providertest.Token, providertest.Silent)
 		start := time.Now()
 		for range 20 {
 			tokens = h.wantWorks(b, tokens)
@@ -214,16 +214,16 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 	inHospital(t, 3, nil, func(h *hospital) {
 		h.delay = 2 * time.Second
 		type app struct {
-			*servertest.Browser
-			servertest.TokenResponse
+			*authorizetest.Browser
+			authorizetest.TokenResponse
 		}
 		var apps []app
 		first, tokens := h.signIn("offline_access")
 		for i := range 12 {
-			b := servertest.NewBrowser(t, h.servers[i%3])
+			b := authorizetest.NewBrowser(t, h.servers[i%3])
 			b.Cookies = maps.Clone(first.Cookies)
 			apps = append(apps, app{b, tokens})
-			tokens = first.RequestTokens(servertest.CodeForm(first.CodeOfSession(servertest.OfflineAccess(nil)), nil))
+			tokens = first.RequestTokens(authorizetest.CodeForm(first.CodeOfSession(authorizetest.OfflineAccess(nil)), nil))
 		}
 		for range 10 {
 			time.Sleep(interval * 9 / 10)
@@ -251,13 +251,13 @@ func TestAnswerOfOtherGateway(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -2, nil, func(h *hospital) {
 		b, _ := h.signIn("offline_access")
-		other := servertest.NewBrowser(t, h.servers[1])
+		other := authorizetest.NewBrowser(t, h.servers[1])
 		other.Cookies = maps.Clone(b.Cookies)
 		h.becomes(nil)
 		time.Sleep(interval)
 		h.delay = 2 * time.Second
 		var both sync.WaitGroup
-		for _, b := range []*servertest.Browser{b, other} {
+		for _, b := range []*authorizetest.Browser{b, other} {
 			both.Go(func() {
 				if b.SignedIn() {
 					t.Error("the session goes on")
@@ -265,7 +265,7 @@ func TestAnswerOfOtherGateway(t *testing.T) {
 			})
 		}
 		both.Wait()
-		servertest.Equal(t, len(h.asked()), 1)
+		authorizetest.Equal(t, len(h.asked()), 1)
 	})
 }
 
@@ -290,10 +290,10 @@ func TestAnswerNotStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inHospital(t, 2, nil, func(h *hospital) {
-				h.Change(func(s *authorizetest.Settings) { s.KeepRefreshToken = tt.keeps })
+				h.Change(func(s *providertest.Settings) { s.KeepRefreshToken = tt.keeps })
 				b, tokens := h.signIn("offline_access")
 				var once sync.Once
-				h.Change(func(s *authorizetest.Settings) {
+				h.Change(func(s *providertest.Settings) {
 					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(upstreamRecord) }) }
 				})
 				after(interval - 30*time.Second) // the sweep asks
@@ -319,15 +319,15 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 	inHospital(t, 2, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		var once sync.Once
-		h.Fail(authorizetest.UserInfo, func(w http.ResponseWriter, r *http.Request) {
+		h.Fail(providertest.UserInfo, func(w http.ResponseWriter, r *http.Request) {
 			once.Do(func() { h.stored.failing(upstreamRecord) })
-			authorizetest.Silent(w, r)
+			providertest.Silent(w, r)
 		})
 		after(interval - 30*time.Second) // the sweep asks
-		servertest.Equal(t, len(h.asked()), 1)
+		authorizetest.Equal(t, len(h.asked()), 1)
 		time.Sleep(2 * time.Minute) // until the claim is over
 		h.stored.failing(nil)
-		h.Fail(authorizetest.UserInfo, nil)
+		h.Fail(providertest.UserInfo, nil)
 		after(2 * interval)
 		h.wantWorks(b, tokens)
 	})
@@ -346,7 +346,7 @@ func TestNoNotStored(t *testing.T) {
 		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
 			t.Errorf("%+v", got)
 		}
-		h.Fail(authorizetest.Token, authorizetest.Status(http.StatusBadGateway))
+		h.Fail(providertest.Token, providertest.Status(http.StatusBadGateway))
 		if b.SignedIn() {
 			t.Error("the session goes on")
 		}
@@ -360,18 +360,18 @@ func TestNoNotStored(t *testing.T) {
 func TestNothingToAskBy(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
 		})
 		b, tokens := h.signIn("online_access offline_access")
-		servertest.Equal(t, tokens.Scope, "openid groups user/*.rs online_access")
+		authorizetest.Equal(t, tokens.Scope, "openid groups user/*.rs online_access")
 		h.becomes(nil)
 		after(2 * interval)
 		h.wantWorks(b, tokens)
-		servertest.Equal(t, len(h.asked()), 0)
-		only := servertest.ByProvider("hospital")
+		authorizetest.Equal(t, len(h.asked()), 0)
+		only := authorizetest.ByProvider("hospital")
 		only.Set("scope", "offline_access")
-		servertest.WantError(t, servertest.Location(t, b.Authorize(servertest.Request(only))), "invalid_scope")
+		authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(only))), "invalid_scope")
 	})
 }
 
@@ -382,8 +382,8 @@ func TestOff(t *testing.T) {
 		h.becomes(nil)
 		after(2 * interval)
 		h.wantWorks(b, tokens)
-		servertest.Equal(t, len(h.asked())+len(h.keys("upstream")), 0)
-		servertest.Equal(t, h.Requests(authorizetest.Authorization)[0].Form.Get("scope"), "openid profile email")
+		authorizetest.Equal(t, len(h.asked())+len(h.keys("upstream")), 0)
+		authorizetest.Equal(t, h.Requests(providertest.Authorization)[0].Form.Get("scope"), "openid profile email")
 	})
 }
 
@@ -392,7 +392,7 @@ func TestSealedAtRest(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
 		var given []string
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { given = append(given, answer["refresh_token"].(string)) }
 		})
 		h.signIn("offline_access")

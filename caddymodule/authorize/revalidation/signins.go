@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // Config is what [New] needs.
@@ -65,10 +65,10 @@ func (s *SignIns) Accept(ctx context.Context, provider string) error {
 
 // Begun is a sign-in that begins.
 type Begun struct {
-	SignIn               // whose
-	upstream.Held        // what the provider can be asked by
-	Subject       string // the sub there
-	Again         bool   // the session is one of before
+	SignIn                   // whose
+	relyingparty.Held        // what the provider can be asked by
+	Subject           string // the sub there
+	Again             bool   // the session is one of before
 }
 
 var errSilent = &oauth2.Error{
@@ -146,7 +146,7 @@ func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, err
 
 // Renew replaces the tokens of a sign-in after the provider has confirmed the person again. An access token never replaces a
 // refresh token.
-func (s *SignIns) Renew(ctx context.Context, sid, provider string, held upstream.Held) error {
+func (s *SignIns) Renew(ctx context.Context, sid, provider string, held relyingparty.Held) error {
 	key := name(sid, provider)
 	sealed, err := s.asker.records.seal(ctx, key, cmp.Or(held.RefreshToken, held.AccessToken))
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // member is somebody who has signed in at the hospital.
 type member struct {
 	subject string
-	*servertest.Browser
-	servertest.TokenResponse
+	*authorizetest.Browser
+	authorizetest.TokenResponse
 }
 
 // staff signs people in, at one gateway after the other.
@@ -36,13 +36,13 @@ func (h *hospital) staff(n int) (all []*member) {
 
 // admits makes the provider admit these people, the first of whom signs in next, and nobody else.
 func (h *hospital) admits(subjects ...string) {
-	h.Change(func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "another"}}
+	h.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "another"}}
 		for i, subject := range subjects {
 			if i == 0 {
 				s.People = nil
 			}
-			s.People = append(s.People, authorizetest.Person{Subject: subject, Claims: authorizetest.Alice.Claims})
+			s.People = append(s.People, providertest.Person{Subject: subject, Claims: providertest.Alice.Claims})
 		}
 	})
 }
@@ -57,16 +57,16 @@ func subjects(of []*member) (all []string) {
 // mistakes are what makes a provider deny everybody, and the repair.
 var mistakes = map[string]func(*hospital) (repair func()){
 	"another host name": func(h *hospital) func() {
-		h.Change(func(s *authorizetest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
-		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
+		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		return func() {
-			h.Change(func(s *authorizetest.Settings) { s.Metadata["issuer"] = h.Issuer })
-			h.Fail(authorizetest.Token, nil)
+			h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = h.Issuer })
+			h.Fail(providertest.Token, nil)
 		}
 	},
 	"another key": func(h *hospital) func() {
-		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		return func() { h.Fail(authorizetest.Token, nil) }
+		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		return func() { h.Fail(providertest.Token, nil) }
 	},
 }
 
@@ -110,8 +110,8 @@ func (m *member) wantSuspended(t *testing.T) {
 // wantRetry checks that apps are told to try again.
 func (m *member) wantRetry(t *testing.T) {
 	t.Helper()
-	r := m.Post("/oauth2/token", servertest.RefreshForm(m.TokenResponse.Refresh, nil))
-	if servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+	r := m.Post("/oauth2/token", authorizetest.RefreshForm(m.TokenResponse.Refresh, nil))
+	if authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: %d", m.subject, r.StatusCode)
 	}
 }
@@ -161,7 +161,7 @@ func TestMistakeAtSmallSite(t *testing.T) {
 func TestSignInAtSuspendedProvider(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) { s.KeepRefreshToken = true })
+		h.Change(func(s *providertest.Settings) { s.KeepRefreshToken = true })
 		all := h.staff(4)
 		h.admits("new")
 		after(interval)
@@ -193,7 +193,7 @@ func TestAcceptDenials(t *testing.T) {
 		h.admits()
 		after(interval)
 		all[0].wantSuspended(t)
-		servertest.NoError(t, h.servers[1].AcceptDenials(t.Context(), "hospital"))
+		authorizetest.NoError(t, h.servers[1].AcceptDenials(t.Context(), "hospital"))
 		after(interval)
 		for _, m := range all {
 			h.wantGone(m.Browser, m.TokenResponse)
@@ -210,10 +210,10 @@ func TestDenialInDoubt(t *testing.T) {
 	inHospital(t, -1, nil, func(h *hospital) {
 		all := h.staff(3)
 		time.Sleep(11 * time.Second)
-		h.Fail(authorizetest.UserInfo, authorizetest.Status(http.StatusBadGateway)) // after a refresh
+		h.Fail(providertest.UserInfo, providertest.Status(http.StatusBadGateway)) // after a refresh
 		h.admits(subjects(all[1:])...)
 		all[0].wantRetry(t)
-		h.Fail(authorizetest.UserInfo, nil)
+		h.Fail(providertest.UserInfo, nil)
 		time.Sleep(time.Minute)
 		h.wantGone(all[0].Browser, all[0].TokenResponse)
 		h.wantWorks(all[1].Browser, all[1].TokenResponse)
@@ -224,11 +224,11 @@ func TestDenialInDoubt(t *testing.T) {
 func TestExpiredTokensAreNoMistake(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { answer["refresh_expires_in"] = 1800 }
 		})
 		all := h.staff(4)
-		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
 		for _, m := range all {
 			h.wantGone(m.Browser, m.TokenResponse)
@@ -241,7 +241,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		answered := 0
-		h.Change(func(s *authorizetest.Settings) {
+		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) {
 				if answered++; answered == 1 {
 					answer["refresh_expires_in"] = 1800
@@ -249,7 +249,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 			}
 		})
 		all := h.staff(4)
-		h.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
 		h.wantGone(all[0].Browser, all[0].TokenResponse)
 		all[1].wantSuspended(t)

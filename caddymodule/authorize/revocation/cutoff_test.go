@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -35,17 +35,17 @@ func TestEndingWithinOneSecond(t *testing.T) {
 		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
 			t.Run(name+" after "+into.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := servertest.New(t, servertest.Refreshing)
-					b := servertest.NewBrowser(t, s)
+					s := authorizetest.New(t, authorizetest.Refreshing)
+					b := authorizetest.NewBrowser(t, s)
 					before := b.Tokens(nil).AccessToken
 					time.Sleep(into)
 					if err := end(s); err != nil || b.TokenWorks(before) {
 						t.Fatalf("error %v, or the earlier token works", err)
 					}
-					if after := servertest.NewBrowser(t, s).Tokens(servertest.OfflineAccess(nil)); !b.TokenWorks(after.AccessToken) || !b.TokenWorks(b.Refresh(after.Refresh, nil).AccessToken) {
+					if after := authorizetest.NewBrowser(t, s).Tokens(authorizetest.OfflineAccess(nil)); !b.TokenWorks(after.AccessToken) || !b.TokenWorks(b.Refresh(after.Refresh, nil).AccessToken) {
 						t.Error("a later token does not work")
 					}
-					last := servertest.NewBrowser(t, s).Tokens(nil).AccessToken
+					last := authorizetest.NewBrowser(t, s).Tokens(nil).AccessToken
 					time.Sleep(time.Millisecond)
 					if err := end(s); err != nil || b.TokenWorks(last) {
 						t.Errorf("error %v, or the second ending did not count", err)
@@ -60,28 +60,28 @@ func TestEndingWithinOneSecond(t *testing.T) {
 func TestEndedGrantsStayEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, servertest.Refreshing)
-		b := servertest.NewBrowser(t, s)
-		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+		s := authorizetest.New(t, authorizetest.Refreshing)
+		b := authorizetest.NewBrowser(t, s)
+		token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
-		servertest.CheckDead(b, token)
+		authorizetest.CheckDead(b, token)
 	})
 }
 
 func TestClientCredentialsEnd(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
 	s := b.Server.(*authorize.Server)
 	get := func() string {
-		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 		r.SetBasicAuth("service", "hush")
-		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
 	}
 	active := func(token string) bool {
-		return servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+		return authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
 	}
 	before := get()
 	if !active(before) {
@@ -95,19 +95,19 @@ func TestClientCredentialsEnd(t *testing.T) {
 // Of others nothing ends, whatever their names are made of.
 func TestEndGrantsOfOthersStay(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	s := authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
-		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: c.Clients[0].Scopes})
+		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{authorizetest.Callback}, Scopes: c.Clients[0].Scopes})
 	})
-	b := servertest.NewBrowser(t, s)
-	q := servertest.Request(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, s)
+	q := authorizetest.Request(authorizetest.OfflineAccess(nil))
 	b.SignIn(q, "alicea", "x")
-	other := servertest.TokensOfSession(b)
+	other := authorizetest.TokensOfSession(b)
 	b.Cookies = map[string]string{}
-	b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
-	code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
-	same := b.RequestTokens(servertest.CodeForm(code, url.Values{"client_id": {"aapp"}}))
+	b.Answer(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
+	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
+	same := b.RequestTokens(authorizetest.CodeForm(code, url.Values{"client_id": {"aapp"}}))
 	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -119,7 +119,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 // Misspelt names are found out.
 func TestEndGrantsOfNobody(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
+	s := authorizetest.New(t, nil)
 	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
 		if _, err := s.RevokeGrants(t.Context(), tt.user, tt.client); err == nil {
 			t.Errorf("%+v", tt)
@@ -134,9 +134,9 @@ func TestEndGrantsOfNobody(t *testing.T) {
 // session is over.
 func TestClientIsToldOfEndedGrants(t *testing.T) {
 	t.Parallel()
-	p := servertest.NewParty(t)
-	s, _ := servertest.NewNotifying(t, p)
-	b := servertest.NewBrowser(t, s)
+	p := authorizetest.NewParty(t)
+	s, _ := authorizetest.NewNotifying(t, p)
+	b := authorizetest.NewBrowser(t, s)
 	id := b.Claims(b.Tokens(nil).IDToken)
 	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.SignedIn() {
 		t.Fatalf("%v", err)
@@ -150,14 +150,14 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 func TestEndingThatFails(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := servertest.Failing(&broken)
-	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
-	b := servertest.NewBrowser(t, s)
-	tokens := b.Tokens(servertest.OfflineAccess(nil))
+	durable := authorizetest.Failing(&broken)
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable })
+	b := authorizetest.NewBrowser(t, s)
+	tokens := b.Tokens(authorizetest.OfflineAccess(nil))
 	broken = true
 	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
-	if !errors.Is(err, servertest.ErrBroken) || !errors.Is(err2, servertest.ErrBroken) {
+	if !errors.Is(err, authorizetest.ErrBroken) || !errors.Is(err2, authorizetest.ErrBroken) {
 		t.Errorf("%v, %v", err, err2)
 	}
 	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
@@ -175,7 +175,7 @@ func TestSignOutWithFullStore(t *testing.T) {
 	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
 		t.Run(name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
 			tokens := b.Tokens(nil)
 			entries, _ := store.Size()
 			store.SetMaxEntries(entries)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -111,12 +111,12 @@ func (l *lossyGateways) happen(ctx context.Context, t *testing.T, event string) 
 
 // earlier returns keys made when time begins in a bubble, the same each time: to make an RSA key takes longer than what is
 // tested with it.
-func earlier() *authorizetest.Storage {
-	return &authorizetest.Storage{Files: maps.Clone(earlierKeys())}
+func earlier() *providertest.Storage {
+	return &providertest.Storage{Files: maps.Clone(earlierKeys())}
 }
 
 var earlierKeys = sync.OnceValue(func() map[string][]byte {
-	storage := new(authorizetest.Storage)
+	storage := new(providertest.Storage)
 	if _, err := ring(storage, slog.DiscardHandler).SealStored(context.Background(), "", ""); err != nil {
 		panic(err) // nothing fails in memory
 	}

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
@@ -182,7 +182,7 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 // used by all.
 func TestEarlierKeysAreTakenOver(t *testing.T) {
 	t.Parallel()
-	earlier := [2]*authorizetest.Storage{{}, {}} // of gateways that had keys of their own
+	earlier := [2]*providertest.Storage{{}, {}} // of gateways that had keys of their own
 	var sets [2]string
 	for i, e := range earlier {
 		sets[i] = jwks(t, ring(e, slog.DiscardHandler))
@@ -192,7 +192,7 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := storetest.NewShared()
-	for i, e := range []*authorizetest.Storage{earlier[0], earlier[1], {}} {
+	for i, e := range []*providertest.Storage{earlier[0], earlier[1], {}} {
 		k := ring(&sealedstorage.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: e}, slog.DiscardHandler)
 		if jwks(t, k) != sets[0] {
 			t.Errorf("gateway %d has other keys than the first", i)
@@ -210,7 +210,7 @@ func TestEarlierKeysAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	var sets [5]string
 	for i := range sets {
-		earlier := new(authorizetest.Storage)
+		earlier := new(providertest.Storage)
 		jwks(t, ring(earlier, slog.DiscardHandler))
 		all.Go(func() {
 			sets[i] = jwks(t, ring(&sealedstorage.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: earlier}, slog.DiscardHandler))

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // MaxUpstreamSession bounds a provider's sid, in bytes, also in its logout tokens.
@@ -45,13 +45,13 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 	audit.NoteSessionEndReason(ctx, "signed out at the identity provider")
 	token, err := p.Client.VerifyLogoutToken(ctx, form.Get("logout_token"))
 	switch {
-	case errors.Is(err, upstream.ErrLogoutToken):
+	case errors.Is(err, relyingparty.ErrLogoutToken):
 		return &oauth2.Error{Code: "invalid_request", Description: "logout_token is none of this provider for this client, or is over", Err: err}
 	case err != nil:
 		return err
 	}
 	// Only the provider can make us look at all sessions.
-	lasting := max(time.Until(token.Expiry)+upstream.Leeway, time.Second)
+	lasting := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
 	first, err := store.Once(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
 		return b.Sessions.EndUpstream(ctx, p, token.Subject, token.Session)
 	})

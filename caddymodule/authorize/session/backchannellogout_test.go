@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-func saying(name string, value any) func(*authorizetest.IDToken) {
-	return func(t *authorizetest.IDToken) {
+func saying(name string, value any) func(*providertest.IDToken) {
+	return func(t *providertest.IDToken) {
 		if t.Claims[name] = value; value == nil {
 			delete(t.Claims, name)
 		}
@@ -29,42 +29,42 @@ func saying(name string, value any) func(*authorizetest.IDToken) {
 // provider is signed out of what began there, and of nothing else.
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
-	s := servertest.NewFederated(t, p, nil)
-	one, two, local, none := servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s)
-	begin := func() map[string]*servertest.Browser {
-		all := map[string]*servertest.Browser{"one": one, "two": two, "local": local, "none": none}
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = saying("sid", "one") })
+	s := authorizetest.NewFederated(t, p, nil)
+	one, two, local, none := authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s)
+	begin := func() map[string]*authorizetest.Browser {
+		all := map[string]*authorizetest.Browser{"one": one, "two": two, "local": local, "none": none}
 		for sid, b := range all {
 			b.Cookies = map[string]string{}
 			if sid == "local" {
-				b.Answer(servertest.Request(nil))
+				b.Answer(authorizetest.Request(nil))
 				continue
 			}
-			p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", sid) })
+			p.Change(func(s *providertest.Settings) { s.IDToken = saying("sid", sid) })
 			if sid == "none" {
-				p.Change(func(s *authorizetest.Settings) { s.IDToken = nil })
+				p.Change(func(s *providertest.Settings) { s.IDToken = nil })
 			}
-			servertest.Federate(b, nil)
+			authorizetest.Federate(b, nil)
 		}
 		return all
 	}
 	for _, tt := range []struct {
 		name string
-		says []func(*authorizetest.IDToken)
+		says []func(*providertest.IDToken)
 		ends string
 	}{
 		{"by sub", nil, "one two none"},
-		{"by sid", []func(*authorizetest.IDToken){saying("sub", nil), saying("sid", "one")}, "one"},
-		{"by both", []func(*authorizetest.IDToken){saying("sid", "one")}, "one none"},
-		{"another person", []func(*authorizetest.IDToken){saying("sub", "another")}, ""},
-		{"another person's session", []func(*authorizetest.IDToken){saying("sub", "another"), saying("sid", "one")}, ""},
-		{"another session", []func(*authorizetest.IDToken){saying("sub", nil), saying("sid", "three")}, ""},
+		{"by sid", []func(*providertest.IDToken){saying("sub", nil), saying("sid", "one")}, "one"},
+		{"by both", []func(*providertest.IDToken){saying("sid", "one")}, "one none"},
+		{"another person", []func(*providertest.IDToken){saying("sub", "another")}, ""},
+		{"another person's session", []func(*providertest.IDToken){saying("sub", "another"), saying("sid", "one")}, ""},
+		{"another session", []func(*providertest.IDToken){saying("sub", nil), saying("sid", "three")}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := begin()
-			r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken(tt.says...))
+			r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(tt.says...))
 			if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("%d %v: %s", r.StatusCode, r.Header, servertest.Body(t, r))
+				t.Errorf("%d %v: %s", r.StatusCode, r.Header, authorizetest.Body(t, r))
 			}
 			for name, b := range all {
 				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.SignedIn() == ended {
@@ -78,21 +78,21 @@ func TestSignedOutAtProvider(t *testing.T) {
 // A provider has its say about its own sign-ins alone, whatever their sub and sid.
 func TestSignedOutAtOneProvider(t *testing.T) {
 	t.Parallel()
-	p, other := authorizetest.Start(t), authorizetest.Start(t)
-	for _, provider := range []*authorizetest.Provider{p, other} {
-		provider.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
+	p, other := providertest.Start(t), providertest.Start(t)
+	for _, provider := range []*providertest.Provider{p, other} {
+		provider.Change(func(s *providertest.Settings) { s.IDToken = saying("sid", "one") })
 	}
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := servertest.Hospital(other)
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := authorizetest.Hospital(other)
 		clinic.Key = "clinic"
 		c.IdentityProviders = []people.IdentityProvider{clinic}
 	})
-	b := servertest.NewBrowser(t, s)
-	servertest.Federate(b, servertest.ByProvider("clinic"))
-	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
+	b := authorizetest.NewBrowser(t, s)
+	authorizetest.Federate(b, authorizetest.ByProvider("clinic"))
+	if r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
 		t.Errorf("%d", r.StatusCode)
 	}
-	if r := servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("by its own: %d", r.StatusCode)
 	}
 }
@@ -100,25 +100,25 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 // What is said by another provider, or for another, or twice, ends nothing, and is 400.
 func TestSignedOutAtProviderRefused(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	store := store.NewMemory(0, 0)
-	var trail servertest.AuditTrail
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.Record })
-	b := servertest.NewBrowser(t, s)
+	var trail authorizetest.AuditTrail
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.Record })
+	b := authorizetest.NewBrowser(t, s)
 	used := p.LogoutToken()
-	servertest.NotifyBackchannelLogout(t, s, used)
-	servertest.Federate(b, nil)
+	authorizetest.NotifyBackchannelLogout(t, s, used)
+	authorizetest.Federate(b, nil)
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x", "used before": used,
-		"of another provider": authorizetest.Start(t).LogoutToken(),
-		"for another client":  p.LogoutToken(authorizetest.WrongAudience),
-		"an unsigned one":     p.LogoutToken(authorizetest.AlgorithmNone),
-		"another's key":       p.LogoutToken(authorizetest.ForeignKey),
+		"of another provider": providertest.Start(t).LogoutToken(),
+		"for another client":  p.LogoutToken(providertest.WrongAudience),
+		"an unsigned one":     p.LogoutToken(providertest.AlgorithmNone),
+		"another's key":       p.LogoutToken(providertest.ForeignKey),
 		"with a nonce":        p.LogoutToken(saying("nonce", "n")),
 	} {
 		trail.Take()
-		r := servertest.NotifyBackchannelLogout(t, s, token)
-		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
+		r := authorizetest.NotifyBackchannelLogout(t, s, token)
+		if got := authorizetest.Decode[authorizetest.TokenResponse](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 		if got := trail.Take(); got != "sign-out invalid_request hospital user= client= scope=" {
@@ -128,10 +128,10 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	if !b.SignedIn() {
 		t.Error("signed out")
 	}
-	if r := servertest.NewBrowser(t, s).Get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.SignedIn() {
 		t.Errorf("GET: %d", r.StatusCode)
 	}
-	if r := servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.SignedIn() {
 		t.Errorf("a provider that is none: %d", r.StatusCode)
 	}
 }
@@ -139,12 +139,12 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 // A logout that fails is 400 too (§2.8), and the token counts when it comes again.
 func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
-	if r := servertest.NotifyBackchannelLogout(t, servertest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" {
+	p := providertest.Start(t)
+	p.Fail(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
+	if r := authorizetest.NotifyBackchannelLogout(t, authorizetest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
-	p.Fail(authorizetest.Keys, nil)
+	p.Fail(providertest.Keys, nil)
 	fails := false
 	store := storetest.NewIntercepted(func(_, key string) error {
 		if fails && strings.HasPrefix(key, "upstream-sessions:") {
@@ -152,15 +152,15 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 		}
 		return nil
 	})
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
-	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
-	servertest.Federate(b, nil)
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b, token := authorizetest.NewBrowser(t, s), p.LogoutToken()
+	authorizetest.Federate(b, nil)
 	fails = true
-	if r := servertest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
+	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
 	}
 	fails = false
-	if r := servertest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
+	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("when it is back: %d", r.StatusCode)
 	}
 }
@@ -169,7 +169,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 // person signed out: the provider sends it again, perhaps to another gateway.
 func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
 		store := storetest.NewIntercepted(func(string, string) error {
@@ -178,13 +178,13 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 			}
 			return errors.New("the gateway is dead")
 		})
-		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
-		b, token := servertest.NewBrowser(t, s), p.LogoutToken()
-		servertest.Federate(b, nil)
+		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+		b, token := authorizetest.NewBrowser(t, s), p.LogoutToken()
+		authorizetest.Federate(b, nil)
 		calls, alive = 0, false
-		servertest.NotifyBackchannelLogout(t, s, token)
+		authorizetest.NotifyBackchannelLogout(t, s, token)
 		died, alive = calls >= at, true
-		r := servertest.NotifyBackchannelLogout(t, s, token)
+		r := authorizetest.NotifyBackchannelLogout(t, s, token)
 		if used := r.StatusCode == http.StatusBadRequest; b.SignedIn() || used == died {
 			t.Errorf("dead at call %d, and sent again: %d, signed in %v", at, r.StatusCode, b.SignedIn())
 		}
@@ -194,15 +194,15 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 // A store that is full keeps nobody signed in.
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	store := store.NewMemory(100, 0)
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
-	b := servertest.NewBrowser(t, s)
-	servertest.Federate(b, nil)
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b := authorizetest.NewBrowser(t, s)
+	authorizetest.Federate(b, nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
 	}
-	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
-		t.Errorf("%d: %s", r.StatusCode, servertest.Body(t, r))
+	if r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
+		t.Errorf("%d: %s", r.StatusCode, authorizetest.Body(t, r))
 	}
 	if sessions, err := s.Sessions(t.Context(), ""); err != nil || len(sessions) != 0 {
 		t.Errorf("%+v, %v", sessions, err)
@@ -212,13 +212,13 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 // Our own clients are told in turn.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 	t.Parallel()
-	p, client := authorizetest.Start(t), servertest.NewParty(t)
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p, client := providertest.Start(t), authorizetest.NewParty(t)
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].BackchannelLogoutURI = client.URI
 	})
-	b := servertest.NewBrowser(t, s)
-	sid := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["sid"]
-	servertest.NotifyBackchannelLogout(t, s, p.LogoutToken())
+	b := authorizetest.NewBrowser(t, s)
+	sid := b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["sid"]
+	authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken())
 	if got := b.Claims(<-client.Tokens); got["sid"] != sid || sid == nil {
 		t.Errorf("told of %v, not of %v", got["sid"], sid)
 	}

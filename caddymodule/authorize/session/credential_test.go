@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -16,12 +16,12 @@ func TestSessionOfAnotherPassword(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
 	server := func(change func(*authorize.Config)) http.Handler {
-		return servertest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
 	}
-	b := servertest.NewBrowser(t, server(func(*authorize.Config) {}))
+	b := authorizetest.NewBrowser(t, server(func(*authorize.Config) {}))
 	signIn := func(password string) any {
-		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", password)
-		return b.Claims(servertest.TokensOfSession(b).IDToken)["sid"]
+		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", password)
+		return b.Claims(authorizetest.TokensOfSession(b).IDToken)["sid"]
 	}
 	first := signIn("right")
 	b.Server = server(func(c *authorize.Config) { c.Users[0].PasswordHash = c.Users[1].PasswordHash })

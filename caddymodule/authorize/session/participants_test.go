@@ -15,8 +15,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -26,13 +26,13 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	tokens := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
 	t.Cleanup(server.Close)
-	tr := make(servertest.Trail, 100)
-	s := servertest.New(t, func(c *authorize.Config) {
+	tr := make(authorizetest.Trail, 100)
+	s := authorizetest.New(t, func(c *authorize.Config) {
 		c.Audit = tr.Record
 		c.Clients[0].BackchannelLogoutURI = server.URL
 		c.Clients[0].Transport = server.Client().Transport
 	})
-	servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+	authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 func TestLogoutTokenAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"", "RS256", "ES256"} {
-		p := servertest.NewParty(t)
-		s := servertest.New(t, func(c *authorize.Config) {
+		p := authorizetest.NewParty(t)
+		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Clients[0].BackchannelLogoutURI, c.Clients[0].IDTokenAlgorithm = p.URI, algorithm
 		})
-		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+		authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
@@ -66,27 +66,27 @@ func TestClientsAreTold(t *testing.T) {
 	tests := []struct {
 		name string
 		q    url.Values
-		end  func(t *testing.T, s *authorize.Server, b *servertest.Browser)
+		end  func(t *testing.T, s *authorize.Server, b *authorizetest.Browser)
 		told bool
 	}{
-		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
+		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *authorizetest.Browser) {
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
-		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
-			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *authorizetest.Browser) {
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, true},
-		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
-			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
+		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}}))
 		}, false},
-		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *servertest.Browser) {
-			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
+		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *authorizetest.Browser) {
+			b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}}))
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
-		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
+		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *authorizetest.Browser) {
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
@@ -94,14 +94,14 @@ func TestClientsAreTold(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := servertest.NewParty(t)
-			s, tr := servertest.NewNotifying(t, p)
-			b := servertest.NewBrowser(t, s)
-			b.Answer(servertest.Request(tt.q))
+			p := authorizetest.NewParty(t)
+			s, tr := authorizetest.NewNotifying(t, p)
+			b := authorizetest.NewBrowser(t, s)
+			b.Answer(authorizetest.Request(tt.q))
 			tt.end(t, s, b)
 			// Bob is told of last, so that what is not to be told had time to be.
-			bob := servertest.NewBrowser(t, s)
-			bob.SignIn(servertest.Request(nil), "bob", "other")
+			bob := authorizetest.NewBrowser(t, s)
+			bob.SignIn(authorizetest.Request(nil), "bob", "other")
 			if tt.told {
 				if sub := b.Claims(<-p.Tokens)["sub"]; sub != "alice" {
 					t.Errorf("told of %v", sub)
@@ -121,20 +121,20 @@ func TestClientsAreTold(t *testing.T) {
 // Each client of a session is told, also those that came at the same moment.
 func TestAllClientsAreTold(t *testing.T) {
 	t.Parallel()
-	p := servertest.NewParty(t)
+	p := authorizetest.NewParty(t)
 	names := []string{"a", "b", "c", "d", "e"}
-	s := servertest.New(t, func(c *authorize.Config) {
+	s := authorizetest.New(t, func(c *authorize.Config) {
 		for _, name := range names {
-			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, BackchannelLogoutURI: p.URI})
+			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{authorizetest.Callback}, BackchannelLogoutURI: p.URI})
 		}
 	})
-	b := servertest.NewBrowser(t, s)
-	b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, s)
+	b.Answer(authorizetest.Request(nil))
 	var wg sync.WaitGroup
 	for _, name := range names {
-		same := servertest.NewBrowser(t, s)
+		same := authorizetest.NewBrowser(t, s)
 		same.Cookies["__Host-fhir-session"] = b.Cookies["__Host-fhir-session"]
-		wg.Go(func() { same.Authorize(servertest.Request(url.Values{"client_id": {name}})) })
+		wg.Go(func() { same.Authorize(authorizetest.Request(url.Values{"client_id": {name}})) })
 	}
 	wg.Wait()
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
@@ -153,10 +153,10 @@ func TestAllClientsAreTold(t *testing.T) {
 func TestClientRefusesLogoutToken(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
-		p := servertest.NewParty(t)
+		p := authorizetest.NewParty(t)
 		p.Status.Store(int32(status))
-		s, tr := servertest.NewNotifying(t, p)
-		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
+		s, tr := authorizetest.NewNotifying(t, p)
+		authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestClientIsToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string
-		s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		s, tr := authorizetest.NewNotifying(t, &authorizetest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			tokens = append(tokens, r.PostFormValue("logout_token"))
 			status := http.StatusServiceUnavailable
 			if len(tokens) > 1 {
@@ -183,8 +183,8 @@ func TestClientIsToldAgain(t *testing.T) {
 			}
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
 		})})
-		b := servertest.NewBrowser(t, s)
-		b.Answer(servertest.Request(nil))
+		b := authorizetest.NewBrowser(t, s)
+		b.Answer(authorizetest.Request(nil))
 		before := time.Now()
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.SignedIn() {
 			t.Errorf("error %v", err)
@@ -206,7 +206,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	t.Parallel()
 	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
-		c := servertest.Config()
+		c := authorizetest.Config()
 		c.Clients[0].BackchannelLogoutURI = uri
 		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "backchannel_logout_uri") {
 			t.Errorf("%s: %v", uri, err)
@@ -221,12 +221,12 @@ func TestTellingAClientIsApart(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		synctest.Test(t, func(t *testing.T) {
 			answer := make(chan int)
-			s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			s, tr := authorizetest.NewNotifying(t, &authorizetest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
 			})})
-			b := servertest.NewBrowser(t, s)
+			b := authorizetest.NewBrowser(t, s)
 			b.Tokens(nil)
-			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
 			for len(tr) > 0 {
 				<-tr
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // SignedIn is a person who is signed in.
@@ -62,7 +62,7 @@ type Session struct {
 	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	upstream.Held // is kept apart from the session, sealed (package revalidation)
+	relyingparty.Held // is kept apart from the session, sealed (package revalidation)
 
 	SID string `json:"-"` // part of the store's key
 

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
@@ -33,14 +33,14 @@ func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
 func TestSessionsAreListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b := servertest.NewBrowser(t, s)
+		s := authorizetest.New(t, nil)
+		b := authorizetest.NewBrowser(t, s)
 		id := b.Claims(b.Tokens(nil).IDToken)
 		began := time.Now()
 		time.Sleep(time.Minute)
-		b.Authorize(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
-		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
-		servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "bob", "other")
+		b.Authorize(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
+		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+		authorizetest.NewBrowser(t, s).SignIn(authorizetest.Request(nil), "bob", "other")
 		list := sessions(t, s, "alice")
 		if len(list) != 1 || len(sessions(t, s, "")) != 2 || len(sessions(t, s, "nobody")) != 0 {
 			t.Fatalf("%d of alice, %d of all", len(list), len(sessions(t, s, "")))
@@ -58,11 +58,11 @@ func TestSessionsAreListed(t *testing.T) {
 func TestSessionKeepsClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, nil)
-		b := servertest.NewBrowser(t, s)
-		b.Answer(servertest.Request(nil))
+		s := authorizetest.New(t, nil)
+		b := authorizetest.NewBrowser(t, s)
+		b.Answer(authorizetest.Request(nil))
 		time.Sleep(7 * time.Hour)
-		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {servertest.S256(servertest.Verifier)}}), "alice", "right")
+		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}}), "alice", "right")
 		time.Sleep(7 * time.Hour)
 		if list := sessions(t, s, "alice"); len(list) != 1 || len(list[0].Clients) != 2 {
 			t.Errorf("%+v", list)
@@ -72,12 +72,12 @@ func TestSessionKeepsClients(t *testing.T) {
 
 func TestUserAgentIsCut(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
-	b := servertest.NewBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := authorizetest.New(t, nil)
+	b := authorizetest.NewBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("User-Agent", strings.Repeat("a", 10_000))
 		s.ServeHTTP(w, r)
 	}))
-	b.Answer(servertest.Request(nil))
+	b.Answer(authorizetest.Request(nil))
 	if got := sessions(t, s, "alice")[0].UserAgent; len(got) != 200 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -86,16 +86,16 @@ func TestUserAgentIsCut(t *testing.T) {
 // Sessions are ended from here, one or all of a person's.
 func TestSessionsAreEnded(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, nil)
-	var browsers []*servertest.Browser
+	s := authorizetest.New(t, nil)
+	var browsers []*authorizetest.Browser
 	for range 3 {
-		b := servertest.NewBrowser(t, s)
-		b.Answer(servertest.Request(nil))
+		b := authorizetest.NewBrowser(t, s)
+		b.Answer(authorizetest.Request(nil))
 		browsers = append(browsers, b)
 	}
-	bob := servertest.NewBrowser(t, s)
-	bob.SignIn(servertest.Request(nil), "bob", "other")
-	sid, _ := browsers[0].Claims(servertest.TokensOfSession(browsers[0]).IDToken)["sid"].(string)
+	bob := authorizetest.NewBrowser(t, s)
+	bob.SignIn(authorizetest.Request(nil), "bob", "other")
+	sid, _ := browsers[0].Claims(authorizetest.TokensOfSession(browsers[0]).IDToken)["sid"].(string)
 	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].SignedIn() || !browsers[1].SignedIn() {
 		t.Errorf("one ended: %v", err)
 	}
@@ -116,8 +116,8 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 		"new password": func(c *authorize.Config) { c.Users[0].PasswordHash = "new" },
 	} {
 		store := store.NewMemory(0, 0)
-		servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store })).Answer(servertest.Request(nil))
-		after := servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
+		authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store })).Answer(authorizetest.Request(nil))
+		after := authorizetest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
 		if list := sessions(t, after, ""); len(list) != 0 {
 			t.Errorf("%s: %+v", name, list)
 		}
@@ -128,20 +128,20 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 // in another's place under another sid.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
 	first := b.Claims(b.Tokens(nil).IDToken)["sid"]
 	old := b.Cookies["__Host-fhir-session"]
 	again := b.Claims(b.Tokens(url.Values{"prompt": {"login"}}).IDToken)["sid"]
 	if first == nil || again != first || b.Cookies["__Host-fhir-session"] == old {
 		t.Errorf("sid %v, then %v", first, again)
 	}
-	thief := servertest.NewBrowser(t, b.Server)
+	thief := authorizetest.NewBrowser(t, b.Server)
 	thief.Cookies["__Host-fhir-session"] = old
 	if thief.SignedIn() {
 		t.Error("the old cookie still signs in")
 	}
-	b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
-	if sid := b.Claims(servertest.TokensOfSession(b).IDToken)["sid"]; sid == first {
+	b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
+	if sid := b.Claims(authorizetest.TokensOfSession(b).IDToken)["sid"]; sid == first {
 		t.Error("bob has alice's sid")
 	}
 }
@@ -149,14 +149,14 @@ func TestSignInAgain(t *testing.T) {
 // The sid is public, and signs nobody in; nor does a cookie in part.
 func TestSessionCookieIsWhole(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
 	sid, secret, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
 	if len(sid) < 43 || len(secret) < 43 {
 		t.Errorf("%d and %d characters", len(sid), len(secret))
 	}
 	for _, cookie := range []string{sid, sid + ".", sid + "." + secret[:42], sid + "." + secret + "A", "." + secret, secret, "." + sid, sid + "." + sid, ""} {
-		other := servertest.NewBrowser(t, b.Server)
+		other := authorizetest.NewBrowser(t, b.Server)
 		other.Cookies["__Host-fhir-session"] = cookie
 		if other.SignedIn() {
 			t.Errorf("signed in by %q", cookie)
@@ -169,24 +169,24 @@ func TestSessionCookieIsWhole(t *testing.T) {
 // not who came by a provider. Signing out after it is told to the apps from before.
 func TestSessionsOutliveRestart(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	for name, signIn := range map[string]func(*servertest.Browser) string{
-		"here":          func(b *servertest.Browser) string { return b.Answer(online()).Query().Get("code") },
-		"by a provider": func(b *servertest.Browser) string { return servertest.Federate(b, online()).Query().Get("code") },
+	p := providertest.Start(t)
+	for name, signIn := range map[string]func(*authorizetest.Browser) string{
+		"here":          func(b *authorizetest.Browser) string { return b.Answer(online()).Query().Get("code") },
+		"by a provider": func(b *authorizetest.Browser) string { return authorizetest.Federate(b, online()).Query().Get("code") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, durable := servertest.NewParty(t), store.NewMemory(0, 0)
+			client, durable := authorizetest.NewParty(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
-				return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-					servertest.Refreshing(c)
+				return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.Store, c.Durable = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.URI
 				})
 			}
-			b := servertest.NewBrowser(t, start())
-			before := b.RequestTokens(servertest.CodeForm(signIn(b), nil))
+			b := authorizetest.NewBrowser(t, start())
+			before := b.RequestTokens(authorizetest.CodeForm(signIn(b), nil))
 			b.Server = start()
-			if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
+			if q := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query(); q.Get("code") == "" {
 				t.Fatalf("signed out of the browser: %v", q)
 			}
 			after := b.Refresh(before.Refresh, nil)
@@ -202,7 +202,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 	}
 }
 
-func online() url.Values { return servertest.Request(url.Values{"scope": {"openid online_access"}}) }
+func online() url.Values { return authorizetest.Request(url.Values{"scope": {"openid online_access"}}) }
 
 // Each write to the durable store is waited for. Who is signed in causes none, however
 // often an app asks.
@@ -215,11 +215,11 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 		}
 		return nil
 	})
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Durable = durable }))
 	b.Tokens(nil)
 	signedIn := writes
 	for range 3 {
-		b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code"), nil))
+		b.Post("/oauth2/token", authorizetest.CodeForm(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code"), nil))
 	}
 	if signedIn == 0 || writes != signedIn {
 		t.Errorf("%d writes to sign in, %d after it", signedIn, writes-signedIn)
@@ -230,11 +230,11 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 // a later sign-in does not shorten that for their refresh tokens.
 func TestAccountsOutliveRestart(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+		return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})
 	}
@@ -253,19 +253,19 @@ func TestAccountsOutliveRestart(t *testing.T) {
 		}
 		return account.Until
 	}
-	b := servertest.NewBrowser(t, start())
-	servertest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, start())
+	authorizetest.Federate(b, nil)
 	b.Server = start()
-	if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
+	if q := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query(); q.Get("code") == "" {
 		t.Errorf("signed out: %v", q)
 	}
 	session := kept()
-	servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
 	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
 		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
 	}
 	grant := kept()
-	servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
+	authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
 	if again := kept(); again.Before(grant) {
 		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
 	}
@@ -275,20 +275,20 @@ const sessionCookie = "__Host-fhir-session"
 
 // damagedSession is a session of alice whose record became unreadable.
 type damagedSession struct {
-	*servertest.Browser
+	*authorizetest.Browser
 	server *authorize.Server
-	party  *servertest.Party
+	party  *authorizetest.Party
 	sid    string
-	tokens servertest.TokenResponse
+	tokens authorizetest.TokenResponse
 	ends   []audit.Event // of the session
 }
 
 func newDamagedSession(t *testing.T, record string) *damagedSession {
 	t.Helper()
-	d := &damagedSession{party: servertest.NewParty(t)}
+	d := &damagedSession{party: authorizetest.NewParty(t)}
 	durable := store.NewMemory(0, 0)
-	d.server = servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	d.server = authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Durable = durable
 		c.Clients[0].BackchannelLogoutURI = d.party.URI
 		c.Audit = func(_ context.Context, e audit.Event) {
@@ -297,7 +297,7 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 			}
 		}
 	})
-	d.Browser = servertest.NewBrowser(t, d.server)
+	d.Browser = authorizetest.NewBrowser(t, d.server)
 	d.tokens = d.Redeem(d.Answer(online()))
 	d.sid = d.Claims(d.tokens.IDToken)["sid"].(string)
 	if err := durable.Put(t.Context(), "session:"+d.sid, []byte(record), time.Hour); err != nil {
@@ -313,7 +313,7 @@ func (d *damagedSession) ended() bool {
 
 // agree gives the answer of the page that asks whether to sign out.
 func (d *damagedSession) agree(t *testing.T, r *http.Response) {
-	d.Post("/oauth2/logout", url.Values{"request": {servertest.Field(t, servertest.Body(t, r), "request")}})
+	d.Post("/oauth2/logout", url.Values{"request": {authorizetest.Field(t, authorizetest.Body(t, r), "request")}})
 }
 
 // Whoever may end a session can do so when its record is malformed, and so far as it is known
@@ -332,14 +332,14 @@ func TestUnreadableSessionEnds(t *testing.T) {
 			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
 		}, "alice", "signed out in its browser"},
 		"by its hint alone": {func(t *testing.T, d *damagedSession) {
-			servertest.NewBrowser(t, d.server).Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
+			authorizetest.NewBrowser(t, d.server).Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
 		}, "alice", "signed out by an ID token of it, from elsewhere"},
 		"by its hint and a cookie that proves nothing": {func(_ *testing.T, d *damagedSession) {
 			d.Cookies[sessionCookie] = d.sid + ".x"
 			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
 		}, "alice", "signed out by an ID token of it, from elsewhere"},
 		"by signing in again": {func(_ *testing.T, d *damagedSession) {
-			d.Answer(servertest.Request(nil))
+			d.Answer(authorizetest.Request(nil))
 		}, "", "somebody signed in in its place in the same browser"},
 		"with all of its person, by an operator": {func(t *testing.T, d *damagedSession) {
 			if n, err := d.server.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
@@ -393,7 +393,7 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 			d.Cookies[sessionCookie] = cookie(d)
 			target := "/oauth2/logout"
 			if strings.HasSuffix(name, "hint") {
-				target += "?id_token_hint=" + servertest.NewBrowser(t, d.server).Tokens(nil).IDToken
+				target += "?id_token_hint=" + authorizetest.NewBrowser(t, d.server).Tokens(nil).IDToken
 			}
 			if r := d.Get(target); r.StatusCode != http.StatusOK {
 				t.Errorf("status %d", r.StatusCode)
@@ -410,8 +410,8 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 
 // another is the cookie of another session, without its sid.
 func (d *damagedSession) another() string {
-	b := servertest.NewBrowser(d.T, d.server)
-	b.Answer(servertest.Request(nil))
+	b := authorizetest.NewBrowser(d.T, d.server)
+	b.Answer(authorizetest.Request(nil))
 	_, proof, _ := strings.Cut(b.Cookies[sessionCookie], ".")
 	return "." + proof
 }
@@ -421,13 +421,13 @@ func (d *damagedSession) another() string {
 func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, "{")
-	bob := servertest.NewBrowser(t, d.server)
-	bob.SignIn(servertest.Request(nil), "bob", "other")
+	bob := authorizetest.NewBrowser(t, d.server)
+	bob.SignIn(authorizetest.Request(nil), "bob", "other")
 	if n, err := d.server.EndSessions(t.Context(), "bob"); n != 1 || err != nil || bob.SignedIn() {
 		t.Errorf("bob's: %d, %v", n, err)
 	}
-	alice := servertest.NewBrowser(t, d.server)
-	alice.Answer(servertest.Request(nil))
+	alice := authorizetest.NewBrowser(t, d.server)
+	alice.Answer(authorizetest.Request(nil))
 	if r := alice.Get("/oauth2/account"); r.StatusCode != http.StatusOK {
 		t.Errorf("the account page of its person: %d", r.StatusCode)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // Start signs a user in at this browser. The secret is always new, to prevent session
@@ -59,7 +59,7 @@ func (s *Session) begun(again bool) revalidation.Begun {
 	begun := revalidation.Begun{
 		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held, Again: again,
 	}
-	s.Held = upstream.Held{}
+	s.Held = relyingparty.Held{}
 	return begun
 }
 

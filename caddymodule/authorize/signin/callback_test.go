@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // What a provider may send the browser back with (RFC 6749 §4.1.2.1, OpenID
@@ -59,20 +59,20 @@ func TestProviderAnswers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-			back := servertest.ProviderAnswer(b)
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+			back := authorizetest.ProviderAnswer(b)
 			q := back.Query()
 			tt.change(q)
 			r := b.Get(back.Path + "?" + q.Encode())
 			if tt.want == "page" {
-				if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "access_denied") {
+				if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "access_denied") {
 					t.Errorf("status %d, sent to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
 				}
 				return
 			}
-			got := servertest.Location(t, r).Query()
-			if got.Get("error") != tt.want || (got.Get("code") != "") != (tt.want == "") || got.Get("state") != "s" || got.Get("iss") != servertest.Issuer {
+			got := authorizetest.Location(t, r).Query()
+			if got.Get("error") != tt.want || (got.Get("code") != "") != (tt.want == "") || got.Get("state") != "s" || got.Get("iss") != authorizetest.Issuer {
 				t.Errorf("sent with %v", got)
 			}
 			if (b.Cookies["__Host-fhir-session"] != "") != (tt.want == "") {
@@ -94,22 +94,22 @@ func declines(code string) func(url.Values) {
 // sites can post one (OAuth 2.0 Form Post Response Mode §4).
 func TestPostedCallback(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := servertest.ProviderAnswer(b)
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	back := authorizetest.ProviderAnswer(b)
 	if r := b.Post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
-	servertest.WantCode(t, servertest.Location(t, b.Get(back.RequestURI())), "spent by it")
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Get(back.RequestURI())), "spent by it")
 }
 
 // The errors of providers go to the redirect URI's query for each flow of the
 // interface, with state and iss, once (interface §7, RFC 9207 §2).
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Token, authorizetest.Status(http.StatusInternalServerError))
-	server := servertest.NewFederated(t, p, nil)
+	p := providertest.Start(t)
+	p.Fail(providertest.Token, providertest.Status(http.StatusInternalServerError))
+	server := authorizetest.NewFederated(t, p, nil)
 	for name, change := range map[string]url.Values{
 		"code":                        nil,
 		"token":                       {"response_type": {"token"}},
@@ -118,13 +118,13 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 		"no state":                    {"state": {""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := servertest.Request(servertest.ByProvider("hospital"))
+			asked := authorizetest.Request(authorizetest.ByProvider("hospital"))
 			maps.Copy(asked, change)
-			b := servertest.NewBrowser(t, server)
-			u := servertest.Location(t, b.Follow(b.Authorize(asked)))
+			b := authorizetest.NewBrowser(t, server)
+			u := authorizetest.Location(t, b.Follow(b.Authorize(asked)))
 			want := url.Values{
 				"error": {"invalid_request"}, "error_description": {"General Hospital Error - 500 error getting token"},
-				"iss": {servertest.Issuer}, "state": asked["state"],
+				"iss": {authorizetest.Issuer}, "state": asked["state"],
 			}
 			if asked.Get("state") == "" {
 				want.Del("state")
@@ -140,13 +140,13 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 // linked person's second factor needs one (OpenID Connect Core §3.1.2.1).
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	var trail servertest.AuditTrail
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	var trail authorizetest.AuditTrail
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.LinkEmail, c.Audit = true, trail.Record
-		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret
+		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", authorizetest.TOTPSecret
 	}))
-	got := servertest.Federate(b, url.Values{"prompt": {"none"}}).Query()
+	got := authorizetest.Federate(b, url.Values{"prompt": {"none"}}).Query()
 	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("sent with %v", got)
 	}
@@ -159,21 +159,21 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 // the provider does not know, nor an error, nor a browser that leaves.
 func TestMadeUpAnswersAreNotKept(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, nil)
+	p := providertest.Start(t)
+	server := authorizetest.NewFederated(t, p, nil)
 	for i, change := range []func(url.Values){
 		declines("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
 	} {
-		b := servertest.NewBrowser(t, server)
-		back := servertest.ProviderAnswer(b)
+		b := authorizetest.NewBrowser(t, server)
+		back := authorizetest.ProviderAnswer(b)
 		before := maps.Clone(b.Cookies)
 		q := back.Query()
 		change(q)
-		servertest.Location(t, b.Get(back.Path+"?"+q.Encode()))
+		authorizetest.Location(t, b.Get(back.Path+"?"+q.Encode()))
 		b.Cookies = before
-		servertest.WantCode(t, servertest.Location(t, b.Get(back.RequestURI())), i)
+		authorizetest.WantCode(t, authorizetest.Location(t, b.Get(back.RequestURI())), i)
 		b.Cookies = before
-		servertest.WantStatus(t, b.Get(back.RequestURI()), http.StatusBadRequest, "the right answer once more")
+		authorizetest.WantStatus(t, b.Get(back.RequestURI()), http.StatusBadRequest, "the right answer once more")
 	}
 }
 
@@ -181,30 +181,30 @@ func TestMadeUpAnswersAreNotKept(t *testing.T) {
 // ours.
 func TestBrowserLeaves(t *testing.T) {
 	t.Parallel()
-	for name, endpoint := range map[string]authorizetest.Endpoint{
-		"on the way there": authorizetest.Discovery, "on the way back": authorizetest.Token,
+	for name, endpoint := range map[string]providertest.Endpoint{
+		"on the way there": providertest.Discovery, "on the way back": providertest.Token,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			var trail servertest.AuditTrail
-			server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record })
-			b := servertest.NewBrowser(t, server)
-			next := servertest.Location(t, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
-			if endpoint == authorizetest.Token {
-				next = servertest.ProviderAnswer(b)
+			p := providertest.Start(t)
+			var trail authorizetest.AuditTrail
+			server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record })
+			b := authorizetest.NewBrowser(t, server)
+			next := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+			if endpoint == providertest.Token {
+				next = authorizetest.ProviderAnswer(b)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			p.Fail(endpoint, func(w http.ResponseWriter, r *http.Request) {
 				cancel()
-				authorizetest.Silent(w, r)
+				providertest.Silent(w, r)
 			})
 			b.Send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
-			servertest.Equal(t, trail.Take(), "")
-			if endpoint != authorizetest.Token {
+			authorizetest.Equal(t, trail.Take(), "")
+			if endpoint != providertest.Token {
 				return
 			}
 			p.Fail(endpoint, nil)
-			servertest.WantCode(t, servertest.Location(t, b.Get(next.RequestURI())))
+			authorizetest.WantCode(t, authorizetest.Location(t, b.Get(next.RequestURI())))
 		})
 	}
 }
@@ -214,47 +214,47 @@ func TestBrowserLeaves(t *testing.T) {
 // word.
 func TestFederatedErrors(t *testing.T) {
 	t.Parallel()
-	type change = func(*testing.T, *authorizetest.Provider)
-	fail := func(at authorizetest.Endpoint, fault authorizetest.Fault) change {
-		return func(_ *testing.T, p *authorizetest.Provider) { p.Fail(at, fault) }
+	type change = func(*testing.T, *providertest.Provider)
+	fail := func(at providertest.Endpoint, fault providertest.Fault) change {
+		return func(_ *testing.T, p *providertest.Provider) { p.Fail(at, fault) }
 	}
-	tamper := func(with func(*authorizetest.IDToken)) change {
-		return func(_ *testing.T, p *authorizetest.Provider) {
-			p.Change(func(s *authorizetest.Settings) { s.IDToken = with })
+	tamper := func(with func(*providertest.IDToken)) change {
+		return func(_ *testing.T, p *providertest.Provider) {
+			p.Change(func(s *providertest.Settings) { s.IDToken = with })
 		}
 	}
 	declined := func(code string) change {
-		return func(_ *testing.T, p *authorizetest.Provider) {
-			p.Change(func(s *authorizetest.Settings) { s.AuthorizationError = code })
+		return func(_ *testing.T, p *providertest.Provider) {
+			p.Change(func(s *providertest.Settings) { s.AuthorizationError = code })
 		}
 	}
-	const token, keys = authorizetest.Token, authorizetest.Keys
+	const token, keys = providertest.Token, providertest.Keys
 	tests := []struct {
 		name               string
 		change             change
 		error, description string
 	}{
-		{"SYN dropped", func(t *testing.T, p *authorizetest.Provider) { p.Drop(t, token) }, "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-		{"accepted and silent", fail(token, authorizetest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-		{"JWKS hanging", fail(keys, authorizetest.Silent), "invalid_request", "Timeout in calling jwks uri"},
-		{"JWKS stalled", fail(keys, authorizetest.Stall), "invalid_request", "Timeout in calling jwks uri"},
-		{"500", fail(token, authorizetest.Status(500)), "invalid_request", "General Hospital Error - 500 error getting token"},
-		{"400 with JSON error", fail(token, authorizetest.ErrorResponse(400, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
-		{"HTML instead of JSON", fail(token, authorizetest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
-		{"RST at once", fail(token, authorizetest.ResetAtOnce), "invalid_request", "Connection reset"},
-		{"RST in the middle", fail(token, authorizetest.Reset), "invalid_request", "Connection reset"},
-		{"body stalled", fail(token, authorizetest.Stall), "invalid_request", "Read timed out"},
-		{"10 MB of JSON", fail(token, authorizetest.Huge), "server_error", ""},
-		{"discovery down", fail(authorizetest.Discovery, authorizetest.Status(503)), "server_error", ""},
-		{"discovery reset", fail(authorizetest.Discovery, authorizetest.ResetAtOnce), "invalid_request", "Connection reset"},
-		{"unknown kid", tamper(authorizetest.UnknownKey), "server_error", ""},
-		{"alg none", tamper(authorizetest.AlgorithmNone), "server_error", ""},
-		{"HS256 with the public key", tamper(authorizetest.HS256WithPublicKey), "server_error", ""},
-		{"wrong nonce", tamper(authorizetest.WrongNonce), "server_error", ""},
-		{"wrong audience", tamper(authorizetest.WrongAudience), "server_error", ""},
-		{"wrong issuer", tamper(authorizetest.WrongIssuer), "server_error", ""},
-		{"expired", tamper(authorizetest.Expired), "server_error", ""},
-		{"azp of another", tamper(authorizetest.OtherAuthorizedParty), "server_error", ""},
+		{"SYN dropped", func(t *testing.T, p *providertest.Provider) { p.Drop(t, token) }, "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+		{"accepted and silent", fail(token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+		{"JWKS hanging", fail(keys, providertest.Silent), "invalid_request", "Timeout in calling jwks uri"},
+		{"JWKS stalled", fail(keys, providertest.Stall), "invalid_request", "Timeout in calling jwks uri"},
+		{"500", fail(token, providertest.Status(500)), "invalid_request", "General Hospital Error - 500 error getting token"},
+		{"400 with JSON error", fail(token, providertest.ErrorResponse(400, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
+		{"HTML instead of JSON", fail(token, providertest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
+		{"RST at once", fail(token, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
+		{"RST in the middle", fail(token, providertest.Reset), "invalid_request", "Connection reset"},
+		{"body stalled", fail(token, providertest.Stall), "invalid_request", "Read timed out"},
+		{"10 MB of JSON", fail(token, providertest.Huge), "server_error", ""},
+		{"discovery down", fail(providertest.Discovery, providertest.Status(503)), "server_error", ""},
+		{"discovery reset", fail(providertest.Discovery, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
+		{"unknown kid", tamper(providertest.UnknownKey), "server_error", ""},
+		{"alg none", tamper(providertest.AlgorithmNone), "server_error", ""},
+		{"HS256 with the public key", tamper(providertest.HS256WithPublicKey), "server_error", ""},
+		{"wrong nonce", tamper(providertest.WrongNonce), "server_error", ""},
+		{"wrong audience", tamper(providertest.WrongAudience), "server_error", ""},
+		{"wrong issuer", tamper(providertest.WrongIssuer), "server_error", ""},
+		{"expired", tamper(providertest.Expired), "server_error", ""},
+		{"azp of another", tamper(providertest.OtherAuthorizedParty), "server_error", ""},
 		{"the person said no", declined("access_denied"), "access_denied", ""},
 		{"prompt none, and not signed in there", declined("login_required"), "login_required", ""},
 		{"an error about us", declined("invalid_scope"), "server_error", ""},
@@ -263,15 +263,15 @@ func TestFederatedErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := authorizetest.Start(t)
+			p := providertest.Start(t)
 			tt.change(t, p)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
 					idp.Timeout = time.Second // the case waits for it
 				}
 			}))
-			q := servertest.Federate(b, nil).Query()
+			q := authorizetest.Federate(b, nil).Query()
 			if q.Get("error") != tt.error || q.Get("error_description") != tt.description || len(q["error_description"]) > 1 {
 				t.Errorf("error %q, description %q; want %q, %q", q.Get("error"), q["error_description"], tt.error, tt.description)
 			}
@@ -285,21 +285,21 @@ func TestFederatedErrors(t *testing.T) {
 // "<provider name> Error - <status code> <provider error code>"
 func TestGoogleError(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Token, authorizetest.ErrorResponse(400, "invalid_grant"))
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	p := providertest.Start(t)
+	p.Fail(providertest.Token, providertest.ErrorResponse(400, "invalid_grant"))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
-	servertest.Equal(t, servertest.Federate(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
+	authorizetest.Equal(t, authorizetest.Federate(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
 }
 
 // "The <provider name> is the idp's name, or its key where it has none."
 func TestProviderWithoutName(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Token, authorizetest.Status(502))
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
-	servertest.Equal(t, servertest.Federate(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
+	p := providertest.Start(t)
+	p.Fail(providertest.Token, providertest.Status(502))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
+	authorizetest.Equal(t, authorizetest.Federate(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there
@@ -308,7 +308,7 @@ func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(untrusted.Close)
-	silent, failing := failingIssuer(t, authorizetest.ResetAtOnce), failingIssuer(t, authorizetest.Status(http.StatusBadGateway))
+	silent, failing := failingIssuer(t, providertest.ResetAtOnce), failingIssuer(t, providertest.Status(http.StatusBadGateway))
 	tests := []struct {
 		name    string
 		issuer  string
@@ -322,25 +322,25 @@ func TestProviderDown(t *testing.T) {
 		{"beside another provider", silent, []string{"down", "hospital"}, nil, true},
 		{"by the domain of an address", silent, nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
 		{"the client allows no other", silent, []string{"down"}, nil, false},
-		{"the request wants no other", silent, nil, servertest.ByProvider("down"), false},
+		{"the request wants no other", silent, nil, authorizetest.ByProvider("down"), false},
 		{"the request wants no page", silent, nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t)
+			p := providertest.Start(t)
 			down := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				c.IdentityProviders = []people.IdentityProvider{down, servertest.Hospital(p)}
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				c.IdentityProviders = []people.IdentityProvider{down, authorizetest.Hospital(p)}
 				c.Clients[0].IdentityProviders = tt.idps
 			}))
-			to := servertest.Location(t, b.Authorize(servertest.Request(tt.request)))
+			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.request)))
 			if to.Path == "/oauth2/login" {
 				to.Path = "/oauth2/login/down" // the link on the page
 			}
 			response := b.Get(to.String())
-			page := servertest.Body(t, response)
+			page := authorizetest.Body(t, response)
 			if !tt.page {
-				if to := servertest.Location(t, response); !strings.HasPrefix(to.String(), servertest.Callback) || to.Query().Get("error") == "" {
+				if to := authorizetest.Location(t, response); !strings.HasPrefix(to.String(), authorizetest.Callback) || to.Query().Get("error") == "" {
 					t.Errorf("sent to %s", to)
 				}
 				return
@@ -351,17 +351,17 @@ func TestProviderDown(t *testing.T) {
 			if tt.idps != nil {
 				return
 			}
-			sealed := servertest.Field(t, page, "request")
-			u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}}))
-			servertest.WantCode(t, u, "by a password")
+			sealed := authorizetest.Field(t, page, "request")
+			u := authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}}))
+			authorizetest.WantCode(t, u, "by a password")
 		})
 	}
 }
 
 // failingIssuer is an issuer that tells nobody where its endpoints are.
-func failingIssuer(t *testing.T, fault authorizetest.Fault) string {
+func failingIssuer(t *testing.T, fault providertest.Fault) string {
 	t.Helper()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Discovery, fault)
+	p := providertest.Start(t)
+	p.Fail(providertest.Discovery, fault)
 	return p.Issuer
 }

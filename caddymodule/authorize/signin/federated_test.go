@@ -14,22 +14,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestFederatedSignIn(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
-		idp.FHIRUsers = map[string]string{authorizetest.Alice.Subject: "Practitioner/aa"}
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+		idp.FHIRUsers = map[string]string{providertest.Alice.Subject: "Practitioner/aa"}
 	}))
-	answer := servertest.FederatedTokens(b, url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
+	answer := authorizetest.FederatedTokens(b, url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
 	id := b.Claims(answer.IDToken)
-	if id["iss"] != servertest.Issuer || id["nonce"] != "n" || id["sub"] == authorizetest.Alice.Subject || id["fhirUser"] != servertest.FHIRBase+"/Practitioner/aa" {
+	if id["iss"] != authorizetest.Issuer || id["nonce"] != "n" || id["sub"] == providertest.Alice.Subject || id["fhirUser"] != authorizetest.FHIRBase+"/Practitioner/aa" {
 		t.Errorf("ID token %v", id)
 	}
-	info := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))
+	info := authorizetest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))
 	if info["sub"] != id["sub"] || info["name"] != "Alice Adams" || info["email"] != "alice@hospital.example" || info["email_verified"] != true {
 		t.Errorf("userinfo %v", info)
 	}
@@ -38,29 +38,29 @@ func TestFederatedSignIn(t *testing.T) {
 			t.Errorf("userinfo shows %s", name)
 		}
 	}
-	again := servertest.FederatedTokens(b, url.Values{"prompt": {"x"}})
-	servertest.Equal(t, b.Claims(again.IDToken)["sub"], id["sub"])
+	again := authorizetest.FederatedTokens(b, url.Values{"prompt": {"x"}})
+	authorizetest.Equal(t, b.Claims(again.IDToken)["sub"], id["sub"])
 }
 
 // What the provider is asked: with state, nonce and PKCE of its own for each
 // sign-in, and with what the client asked to be passed on.
 func TestFederatedRequest(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	servertest.Federate(b, url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
-	servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
-	asked := p.Requests(authorizetest.Authorization)
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	authorizetest.Federate(b, url.Values{"login_hint": {providertest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
+	authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
+	asked := p.Requests(providertest.Authorization)
 	if len(asked) != 2 {
 		t.Fatalf("%d requests", len(asked))
 	}
 	first, second := asked[0].Form, asked[1].Form
 	for name, want := range map[string]string{
-		"login_hint": authorizetest.Alice.Subject, "prompt": "login", "max_age": "60",
+		"login_hint": providertest.Alice.Subject, "prompt": "login", "max_age": "60",
 		"ui_locales": "de-AT de", "acr_values": "urn:mace:incommon:iap:silver",
-		"code_challenge_method": "S256", "redirect_uri": servertest.Issuer + "/oauth2/callback/hospital",
+		"code_challenge_method": "S256", "redirect_uri": authorizetest.Issuer + "/oauth2/callback/hospital",
 	} {
-		servertest.Equal(t, first.Get(name), want, name)
+		authorizetest.Equal(t, first.Get(name), want, name)
 	}
 	for _, name := range []string{"state", "nonce", "code_challenge"} {
 		if v := first.Get(name); len(v) < 43 || v == "ours" || v == second.Get(name) {
@@ -75,51 +75,51 @@ func TestCallbackIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		do   func(t *testing.T, b *servertest.Browser, back *url.URL) *http.Response
+		do   func(t *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response
 		want int
 	}{
-		{"as it was", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"as it was", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			return b.Get(back.RequestURI())
 		}, 302},
-		{"without cookies", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"without cookies", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			clear(b.Cookies)
 			return b.Get(back.RequestURI())
 		}, 400},
-		{"in another browser", func(t *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
-			other := servertest.NewBrowser(t, b.Server)
-			other.Authorize(servertest.Request(servertest.ByProvider("hospital")))
+		{"in another browser", func(t *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
+			other := authorizetest.NewBrowser(t, b.Server)
+			other.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))
 			return other.Get(back.RequestURI())
 		}, 400},
-		{"with the cookie of another sign-in", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"with the cookie of another sign-in", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			q := back.Query()
 			q.Set("state", strings.Repeat("x", 43))
 			return b.Get(back.Path + "?" + q.Encode())
 		}, 400},
-		{"a second time", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"a second time", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			b.Get(back.RequestURI())
 			return b.Get(back.RequestURI())
 		}, 400},
-		{"at another provider's address", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"at another provider's address", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			return b.Get("/oauth2/callback/clinic?" + back.RawQuery)
 		}, 400},
-		{"when the provider has another issuer by now", func(t *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
-			b.Server = servertest.NewFederated(t, authorizetest.Start(t), nil)
+		{"when the provider has another issuer by now", func(t *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
+			b.Server = authorizetest.NewFederated(t, providertest.Start(t), nil)
 			return b.Get(back.RequestURI())
 		}, 400},
-		{"without a state", func(_ *testing.T, b *servertest.Browser, back *url.URL) *http.Response {
+		{"without a state", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			return b.Get(back.Path + "?code=x")
 		}, 400},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-				clinic := servertest.Hospital(p)
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+				clinic := authorizetest.Hospital(p)
 				clinic.Key = "clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			r := tt.do(t, b, servertest.ProviderAnswer(b))
-			servertest.WantStatus(t, r, tt.want)
+			r := tt.do(t, b, authorizetest.ProviderAnswer(b))
+			authorizetest.WantStatus(t, r, tt.want)
 		})
 	}
 }
@@ -127,13 +127,13 @@ func TestCallbackIsBound(t *testing.T) {
 // Two answers to one sign-in at once sign in once: the code is used up.
 func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := servertest.ProviderAnswer(b).RequestURI()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	back := authorizetest.ProviderAnswer(b).RequestURI()
 	var all sync.WaitGroup
 	codes := make([]string, 2)
 	for i := range codes {
-		twin := servertest.NewBrowser(t, b.Server)
+		twin := authorizetest.NewBrowser(t, b.Server)
 		maps.Copy(twin.Cookies, b.Cookies)
 		all.Go(func() {
 			if u, err := twin.Get(back).Location(); err == nil {
@@ -150,26 +150,26 @@ func TestDoubleCallback(t *testing.T) {
 // A provider that takes a code twice does not make us take its answer twice.
 func TestReplayedCallback(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	var answer *httptest.ResponseRecorder
-	p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) {
+	p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) {
 		if answer == nil {
 			answer = httptest.NewRecorder()
-			p.Fail(authorizetest.Token, nil)
+			p.Fail(providertest.Token, nil)
 			p.ServeHTTP(answer, r)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer.Body.Bytes())
 	})
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := servertest.ProviderAnswer(b).RequestURI()
-	twin := servertest.NewBrowser(t, b.Server)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	back := authorizetest.ProviderAnswer(b).RequestURI()
+	twin := authorizetest.NewBrowser(t, b.Server)
 	maps.Copy(twin.Cookies, b.Cookies)
-	if u := servertest.Location(t, b.Get(back)); u.Query().Get("code") == "" {
+	if u := authorizetest.Location(t, b.Get(back)); u.Query().Get("code") == "" {
 		t.Fatalf("sent to %s", u)
 	}
 	replay := answer
-	p.Fail(authorizetest.Token, func(w http.ResponseWriter, _ *http.Request) {
+	p.Fail(providertest.Token, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(replay.Body.Bytes())
 	})
@@ -181,13 +181,13 @@ func TestReplayedCallback(t *testing.T) {
 // The client's list of providers is that of the moment the browser comes back.
 func TestProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := servertest.ProviderAnswer(b).RequestURI()
-	b.Server = servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	back := authorizetest.ProviderAnswer(b).RequestURI()
+	b.Server = authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	})
-	if u := servertest.Location(t, b.Get(back)); u.Query().Has("code") {
+	if u := authorizetest.Location(t, b.Get(back)); u.Query().Has("code") {
 		t.Errorf("sent to %s", u)
 	}
 }
@@ -195,42 +195,42 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 // Neither do refresh tokens go on for people who could not sign in any more.
 func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
-		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+		return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			c.Durable, c.Clients[0].IdentityProviders = durable, ways
 		})
 	}
-	b := servertest.NewBrowser(t, allowing())
-	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, allowing())
+	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil)).Refresh
 	b.Server = allowing("hospital")
 	if token = b.Refresh(token, nil).Refresh; token == "" {
 		t.Fatal("no refresh token, though the provider is allowed")
 	}
 	b.Server = allowing("local")
-	servertest.Equal(t, b.Refresh(token, nil).Error, "invalid_grant")
+	authorizetest.Equal(t, b.Refresh(token, nil).Error, "invalid_grant")
 }
 
 // Two people who sign in at once never become each other.
 func TestParallelFederatedSignIns(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	people := make([]authorizetest.Person, 8)
+	p := providertest.Start(t)
+	people := make([]providertest.Person, 8)
 	for i := range people {
 		name := fmt.Sprintf("person-%d", i)
-		people[i] = authorizetest.Person{Subject: name, Claims: map[string]any{"name": name}}
+		people[i] = providertest.Person{Subject: name, Claims: map[string]any{"name": name}}
 	}
-	p.Change(func(s *authorizetest.Settings) { s.People = people })
-	server := servertest.NewFederated(t, p, nil)
+	p.Change(func(s *providertest.Settings) { s.People = people })
+	server := authorizetest.NewFederated(t, p, nil)
 	var all sync.WaitGroup
 	for _, person := range people {
 		for range 3 {
 			all.Go(func() {
-				b := servertest.NewBrowser(t, server)
-				answer := servertest.FederatedTokens(b, url.Values{"login_hint": {person.Subject}, "scope": {"openid profile"}})
-				servertest.Equal(t, servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))["name"], any(person.Subject))
+				b := authorizetest.NewBrowser(t, server)
+				answer := authorizetest.FederatedTokens(b, url.Values{"login_hint": {person.Subject}, "scope": {"openid profile"}})
+				authorizetest.Equal(t, authorizetest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))["name"], any(person.Subject))
 			})
 		}
 	}
@@ -241,10 +241,10 @@ func TestParallelFederatedSignIns(t *testing.T) {
 // back with a request.
 func TestAbandonedSignIns(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
 	for range 30 {
-		b.Get(servertest.Location(t, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).RequestURI())
+		b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))).RequestURI())
 	}
 	size := 0
 	for name, value := range b.Cookies {
@@ -253,42 +253,42 @@ func TestAbandonedSignIns(t *testing.T) {
 	if size > 13<<10 {
 		t.Errorf("%d bytes of cookies", size)
 	}
-	servertest.WantCode(t, servertest.Federate(b, nil))
+	authorizetest.WantCode(t, authorizetest.Federate(b, nil))
 }
 
 // auth_time is when the person signed in at the provider, if it says so.
 func TestFederatedAuthTime(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	at := time.Now().Add(-time.Hour).Unix()
-	p.Change(func(s *authorizetest.Settings) {
-		s.IDToken = func(token *authorizetest.IDToken) { token.Claims["auth_time"] = at }
+	p.Change(func(s *providertest.Settings) {
+		s.IDToken = func(token *providertest.IDToken) { token.Claims["auth_time"] = at }
 	})
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["auth_time"], any(float64(at)), at)
-	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(url.Values{"max_age": {"60"}}))).Path, "/oauth2/login", "an hour ago is within a minute")
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	authorizetest.Equal(t, b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["auth_time"], any(float64(at)), at)
+	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"max_age": {"60"}}))).Path, "/oauth2/login", "an hour ago is within a minute")
 }
 
 // Raw bytes in a query come back as what they were.
 func TestFederatedRawState(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	q := servertest.Request(servertest.ByProvider("hospital"))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	q := authorizetest.Request(authorizetest.ByProvider("hospital"))
 	q.Del("state")
-	u := servertest.Location(t, b.Follow(b.Get("/oauth2/authorize?"+q.Encode()+"&state=a\xff\xfeb")))
-	servertest.Equal(t, u.Query().Get("state"), "a\xff\xfeb")
+	u := authorizetest.Location(t, b.Follow(b.Get("/oauth2/authorize?"+q.Encode()+"&state=a\xff\xfeb")))
+	authorizetest.Equal(t, u.Query().Get("state"), "a\xff\xfeb")
 }
 
 func TestLongRequestByProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
 	state := strings.Repeat("x", 8<<10)
-	if got := servertest.Federate(b, url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
+	if got := authorizetest.Federate(b, url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
 		t.Errorf("error %q", got.Get("error"))
 	}
-	if got := servertest.Federate(servertest.NewBrowser(t, b.Server), url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
+	if got := authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
 		t.Errorf("a request longer than cookies can hold: %v", got.Get("error"))
 	}
 }
@@ -297,10 +297,10 @@ func TestLongRequestByProvider(t *testing.T) {
 func TestUsedStatesAreBounded(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, authorizetest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, providertest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
 	for range 210 {
 		clear(b.Cookies)
-		servertest.Federate(b, nil)
+		authorizetest.Federate(b, nil)
 	}
 	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
 		t.Errorf("%d used states, %v", len(used), err)

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 var errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
@@ -120,8 +120,8 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 type authenticationResponse struct {
 	pending    pendingSignIn
 	parameters oauth2.Parameters
-	identity   *upstream.Identity // what the code was exchanged for; nil before
-	done       bool               // the sign-in has ended, well or not
+	identity   *relyingparty.Identity // what the code was exchanged for; nil before
+	done       bool                   // the sign-in has ended, well or not
 }
 
 // signIn signs the person of a response in. If that fails through our fault, the same
@@ -196,7 +196,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 
 // exchange exchanges a response for an identity, once for each state. If the sign-in failed
 // here afterwards, the same response yields the same identity again.
-func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*upstream.Identity, error) {
+func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*relyingparty.Identity, error) {
 	state, q := response.pending.Request.State, response.parameters
 	if identity := f.identities.take(state); identity != nil {
 		return identity, nil
@@ -207,7 +207,7 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 	if err := f.store.Add(ctx, used, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
 	}
-	identity, err := p.Client.Exchange(ctx, upstream.Callback{
+	identity, err := p.Client.Exchange(ctx, relyingparty.Callback{
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
@@ -233,14 +233,14 @@ var forwardedErrors = []string{
 // (§7), or with the provider's code. Any other is a server_error, and only logged.
 func clientError(p *people.Provider, err error) error {
 	var own *oauth2.Error
-	var theirs *upstream.Error
+	var theirs *relyingparty.Error
 	if errors.As(err, &own) || !errors.As(err, &theirs) {
 		return err
 	}
 	if text, ok := theirs.Description(p.Name, p.Google); ok {
 		return &oauth2.Error{Code: "invalid_request", Description: text, Shown: true, Err: err}
 	}
-	if theirs.Kind == upstream.Declined && slices.Contains(forwardedErrors, theirs.Code) {
+	if theirs.Kind == relyingparty.Declined && slices.Contains(forwardedErrors, theirs.Code) {
 		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
 	}
 	return err

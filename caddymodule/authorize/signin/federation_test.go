@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // A pending sign-in is kept in as many cookies as it takes, for ten minutes, for this
@@ -39,8 +39,8 @@ func TestPendingSignInCookies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sealer := &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}
-				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
+				sealer := &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}
+				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: relyingparty.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
 				if err := kept.store(sealer, w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil {
 					t.Fatal(err)
@@ -75,7 +75,7 @@ func TestPendingSignInCookies(t *testing.T) {
 // What leads to the page of somebody who was refused has their ID token, and does not last.
 func TestRefusalLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		sealed, err := f.frame.Sealer.Seal(w, r, "refused", `{"provider":"p"}`)
 		if err != nil {
@@ -109,13 +109,13 @@ func replaceCookie(r *http.Request, name, value string) {
 // not remembered, and keep nobody from signing in.
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	t.Parallel()
-	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
+	idp, logger := providertest.Start(t), slog.New(slog.DiscardHandler)
 	accounts := &people.Accounts{
 		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), Durable: store.NewMemory(0, 0),
 		Lifetime: time.Hour, Logger: logger,
 	}
 	if err := accounts.AddProvider(people.IdentityProvider{
-		Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
+		Key: "p", Issuer: idp.Issuer, ClientID: providertest.ClientID, ClientSecret: providertest.ClientSecret,
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := accounts.Providers["p"]
-	pending := pendingSignIn{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
+	pending := pendingSignIn{Provider: "p", Request: relyingparty.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
 	target, err := p.Client.AuthenticationURL(t.Context(), pending.Request)
 	if err != nil {
 		t.Fatal(err)

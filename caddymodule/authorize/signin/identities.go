@@ -5,7 +5,7 @@ import (
 
 	"github.com/patrickmn/go-cache"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 const maxIdentities = 1000 // beyond it, people have to start again
@@ -19,7 +19,7 @@ type identities struct {
 
 func newIdentities() *identities { return &identities{items: cache.New(pendingLifetime, 0)} }
 
-func (i *identities) keep(state string, identity *upstream.Identity) {
+func (i *identities) keep(state string, identity *relyingparty.Identity) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.items.ItemCount() >= maxIdentities {
@@ -31,7 +31,7 @@ func (i *identities) keep(state string, identity *upstream.Identity) {
 }
 
 // take removes and returns the identity of a state, or nil.
-func (i *identities) take(state string) *upstream.Identity {
+func (i *identities) take(state string) *relyingparty.Identity {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	identity, ok := i.items.Get(state)
@@ -39,5 +39,5 @@ func (i *identities) take(state string) *upstream.Identity {
 		return nil
 	}
 	i.items.Delete(state)
-	return identity.(*upstream.Identity)
+	return identity.(*relyingparty.Identity)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // Lasting asks a provider for a refresh token that outlives the person's session there, before an app gets offline_access. Keycloak
@@ -48,7 +48,7 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 
 // returned goes on with the session for which the provider was asked, if this browser still has it and nobody else came back,
 // and reports whether it does.
-func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *upstream.Identity, failed error) bool {
+func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)
 	switch {
 	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.Ways(req.To.Providers).Has(p.Key):
@@ -56,7 +56,7 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	case failed == nil && signedIn.Subject != identity.Subject:
 		return false
 	}
-	var held upstream.Held
+	var held relyingparty.Held
 	if failed == nil && identity.RefreshToken != "" {
 		held = identity.Held
 	}

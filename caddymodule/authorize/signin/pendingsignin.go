@@ -10,18 +10,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie: without
 // that, or with another browser's, we did not ask for the response (RFC 9700 §4.7).
 type pendingSignIn struct {
-	Provider string                         `json:"provider"`
-	Issuer   string                         `json:"issuer"` // the provider's, at that time
-	Request  upstream.AuthenticationRequest `json:"request"`
-	Query    string                         `json:"query"`             // of the authorization request
-	SID      string                         `json:"sid,omitempty"`     // of the session that the provider is asked about ([Lasting], [Renewal])
-	Renewal  bool                           `json:"renewal,omitempty"` // see [Renewal]
+	Provider string                             `json:"provider"`
+	Issuer   string                             `json:"issuer"` // the provider's, at that time
+	Request  relyingparty.AuthenticationRequest `json:"request"`
+	Query    string                             `json:"query"`             // of the authorization request
+	SID      string                             `json:"sid,omitempty"`     // of the session that the provider is asked about ([Lasting], [Renewal])
+	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
 }
 
 var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
@@ -31,7 +31,7 @@ const pendingLifetime = 10 * time.Minute
 
 // newPending is a sign-in that begins at a provider, with what each has of its own.
 func newPending(p *people.Provider, query string) pendingSignIn {
-	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: upstream.AuthenticationRequest{
+	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 	}}
 }

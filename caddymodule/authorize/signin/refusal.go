@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // maxRefusal bounds a refusal, in bytes: it is in our address.
@@ -39,7 +39,7 @@ type refusals struct {
 }
 
 // redirect sends the browser to the page. The app gets its error from there.
-func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *upstream.Identity) {
+func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *relyingparty.Identity) {
 	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
 	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
 		refused.IDToken = ""

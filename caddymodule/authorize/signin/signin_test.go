@@ -13,16 +13,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestSignInPage(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).String())
-	text := servertest.Body(t, page)
-	servertest.WantText(t, text,
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	page := b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).String())
+	text := authorizetest.Body(t, page)
+	authorizetest.WantText(t, text,
 		"<html lang=\"en\">", "name=\"viewport\"", "<strong>The App</strong>", "method=\"post\"",
 		"<label for=\"username\">", "autocomplete=\"username\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
 	)
@@ -54,18 +54,18 @@ func TestSignInRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
-			r := b.SignIn(servertest.Request(nil), tt.user, tt.password)
-			text := servertest.Body(t, r)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+			r := b.SignIn(authorizetest.Request(nil), tt.user, tt.password)
+			text := authorizetest.Body(t, r)
 			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.Cookies["__Host-fhir-session"] != "" {
 				t.Errorf("status %d, cookies %v", r.StatusCode, b.Cookies)
 			}
 			if !strings.Contains(text, "The user name or the password is wrong.") || strings.Contains(text, "<script>alert") {
 				t.Errorf("page: %s", text)
 			}
-			sealed := servertest.Field(t, text, "request")
+			sealed := authorizetest.Field(t, text, "request")
 			again := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
-			if servertest.Location(t, again).Query().Get("code") == "" {
+			if authorizetest.Location(t, again).Query().Get("code") == "" {
 				t.Error("no code after a second, right try")
 			}
 		})
@@ -74,33 +74,33 @@ func TestSignInRefused(t *testing.T) {
 
 func TestSessionCookie(t *testing.T) {
 	t.Parallel()
-	r := servertest.NewBrowser(t, servertest.New(t, nil)).SignIn(servertest.Request(nil), "alice", "right")
+	r := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).SignIn(authorizetest.Request(nil), "alice", "right")
 	cookie := r.Header.Get("Set-Cookie")
-	servertest.WantText(t, cookie, "__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax")
+	authorizetest.WantText(t, cookie, "__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax")
 }
 
 func TestSessionAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	servertest.WantCode(t, servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {"2"}}))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.Answer(authorizetest.Request(nil))
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"state": {"2"}}))))
 }
 
 func TestSessionRotatesAtSignIn(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	b := servertest.NewBrowser(t, server)
-	b.Answer(servertest.Request(nil))
+	server := authorizetest.New(t, nil)
+	b := authorizetest.NewBrowser(t, server)
+	b.Answer(authorizetest.Request(nil))
 	old := b.Cookies["__Host-fhir-session"]
-	fresh := servertest.NewBrowser(t, server)
-	login := servertest.Location(t, fresh.Authorize(servertest.Request(nil))).String()
+	fresh := authorizetest.NewBrowser(t, server)
+	login := authorizetest.Location(t, fresh.Authorize(authorizetest.Request(nil))).String()
 	fresh.Cookies["__Host-fhir-session"] = old // fixed there by somebody
-	sealed := servertest.Field(t, servertest.Body(t, fresh.Get(login)), "request")
+	sealed := authorizetest.Field(t, authorizetest.Body(t, fresh.Get(login)), "request")
 	fresh.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 	if fresh.Cookies["__Host-fhir-session"] == old {
 		t.Error("the session id stayed")
 	}
-	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login")
+	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path, "/oauth2/login")
 }
 
 func TestSessionEnds(t *testing.T) {
@@ -120,11 +120,11 @@ func TestSessionEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := store.NewMemory(0, 0)
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
-				b.Answer(servertest.Request(nil))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
+				b.Answer(authorizetest.Request(nil))
 				time.Sleep(tt.wait)
-				b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
-				servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path == "/oauth2/login", tt.ends, "ended")
+				b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
+				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path == "/oauth2/login", tt.ends, "ended")
 			})
 		})
 	}
@@ -136,30 +136,30 @@ func TestPendingRequest(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		do   func(t *testing.T, b *servertest.Browser, sealed *string)
+		do   func(t *testing.T, b *authorizetest.Browser, sealed *string)
 		want int
 	}{
-		{"as it was", func(*testing.T, *servertest.Browser, *string) {}, http.StatusFound},
-		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { servertest.BecomeAnother(b) }, http.StatusBadRequest},
-		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
-		{"changed", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = servertest.Altered(*s) }, http.StatusBadRequest},
-		{"cut short", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
-		{"not sealed by us", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
-		{"missing", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "" }, http.StatusBadRequest},
-		{"within the hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
-		{"after more than an hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
-		{"of a client that is gone", func(t *testing.T, b *servertest.Browser, _ *string) {
-			b.Server = servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+		{"as it was", func(*testing.T, *authorizetest.Browser, *string) {}, http.StatusFound},
+		{"in another browser", func(_ *testing.T, b *authorizetest.Browser, _ *string) { authorizetest.BecomeAnother(b) }, http.StatusBadRequest},
+		{"without the cookie", func(_ *testing.T, b *authorizetest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = authorizetest.Altered(*s) }, http.StatusBadRequest},
+		{"cut short", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
+		{"not sealed by us", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
+		{"missing", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = "" }, http.StatusBadRequest},
+		{"within the hour", func(*testing.T, *authorizetest.Browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
+		{"after more than an hour", func(*testing.T, *authorizetest.Browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
+		{"of a client that is gone", func(t *testing.T, b *authorizetest.Browser, _ *string) {
+			b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
 		}, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
-				sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+				sealed := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("request")
 				tt.do(t, b, &sealed)
 				r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
-				servertest.WantStatus(t, r, tt.want)
+				authorizetest.WantStatus(t, r, tt.want)
 			})
 		})
 	}
@@ -167,27 +167,27 @@ func TestPendingRequest(t *testing.T) {
 
 func TestLongRequestCanBeSignedInTo(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	page := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	page := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
 	if length := len(page.String()); length > 15<<10 {
 		t.Errorf("the page's address has %d bytes; Caddy takes 16 KiB of header", length)
 	}
-	u := b.Answer(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
-	servertest.WantCode(t, u)
+	u := b.Answer(authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
+	authorizetest.WantCode(t, u)
 }
 
 func TestSignInWithoutUsers(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users = nil }))
-	servertest.WantError(t, servertest.Location(t, b.Authorize(servertest.Request(nil))), "access_denied")
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Users = nil }))
+	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "access_denied")
 }
 
 // tabs are opened at the very same moment in a browser that has no cookie yet, and
 // get their answers one after the other, all into the same jar.
-func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *servertest.Browser, answers []*http.Response) {
-	b = servertest.NewBrowser(t, server)
+func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizetest.Browser, answers []*http.Response) {
+	b = authorizetest.NewBrowser(t, server)
 	for range n {
-		tab := servertest.NewBrowser(t, server)
+		tab := authorizetest.NewBrowser(t, server)
 		answers = append(answers, tab.Authorize(q))
 		maps.Copy(b.Cookies, tab.Cookies)
 	}
@@ -198,20 +198,22 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *servertest
 // browser, not to the one tab that came last).
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = servertest.TOTPSecret })
+	p := providertest.Start(t)
+	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		c.Users[0].TOTPSecret = authorizetest.TOTPSecret
+	})
 	t.Run("password", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, servertest.Request(nil))
+		b, answers := tabs(t, server, 3, authorizetest.Request(nil))
 		for i, r := range answers {
-			sealed := servertest.Location(t, r).Query().Get("request")
+			sealed := authorizetest.Location(t, r).Query().Get("request")
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
-			servertest.WantStatus(t, r, http.StatusFound, i)
+			authorizetest.WantStatus(t, r, http.StatusFound, i)
 		}
 	})
 	t.Run("second factor", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, servertest.Request(nil))
+		b, answers := tabs(t, server, 2, authorizetest.Request(nil))
 		for i, r := range answers {
-			sealed := servertest.Location(t, r).Query().Get("request")
+			sealed := authorizetest.Location(t, r).Query().Get("request")
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
 			if r.StatusCode != http.StatusSeeOther || b.OpenSecondFactor(r) == "" {
 				t.Errorf("tab %d: status %d", i, r.StatusCode)
@@ -219,19 +221,19 @@ func TestTabsAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("provider", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, servertest.Request(servertest.ByProvider("hospital")))
+		b, answers := tabs(t, server, 3, authorizetest.Request(authorizetest.ByProvider("hospital")))
 		for i, r := range answers {
-			servertest.WantCode(t, servertest.Location(t, b.Follow(r)), i)
+			authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)), i)
 		}
 	})
 	// Both are away before either comes back.
 	t.Run("provider, side by side", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, servertest.Request(servertest.ByProvider("hospital")))
+		b, answers := tabs(t, server, 2, authorizetest.Request(authorizetest.ByProvider("hospital")))
 		for i, r := range answers {
-			answers[i] = servertest.FollowOnce(b, servertest.FollowOnce(b, r))
+			answers[i] = authorizetest.FollowOnce(b, authorizetest.FollowOnce(b, r))
 		}
 		for i, r := range answers {
-			servertest.WantCode(t, servertest.Location(t, b.Follow(r)), i)
+			authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)), i)
 		}
 	})
 }
@@ -239,9 +241,9 @@ func TestTabsAtOnce(t *testing.T) {
 // Whoever has an id gets no other, so that their number stays small.
 func TestBrowserIDStays(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for range 5 {
-		b.Authorize(servertest.Request(nil))
+		b.Authorize(authorizetest.Request(nil))
 	}
 	if len(b.Cookies) != 1 {
 		t.Errorf("cookies %v", b.Cookies)
@@ -251,9 +253,9 @@ func TestBrowserIDStays(t *testing.T) {
 // Where the browser is sent that asks to sign in.
 func TestWayToSignIn(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	two := func(c *authorize.Config) {
-		clinic := servertest.Hospital(p)
+		clinic := authorizetest.Hospital(p)
 		clinic.Key, clinic.Name = "clinic", "Clinic"
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}
@@ -270,10 +272,10 @@ func TestWayToSignIn(t *testing.T) {
 		{"users and a provider: the page", nil, nil, "/oauth2/login"},
 		{"no users and one provider: straight there", []func(*authorize.Config){noUsers}, nil, "/oauth2/login/hospital"},
 		{"no users and two providers: the page", []func(*authorize.Config){noUsers, two}, nil, "/oauth2/login"},
-		{"the request names one", []func(*authorize.Config){two}, servertest.ByProvider("clinic"), "/oauth2/login/clinic"},
-		{"the request names none that there is", []func(*authorize.Config){two}, servertest.ByProvider("bakery"), "invalid_request"},
+		{"the request names one", []func(*authorize.Config){two}, authorizetest.ByProvider("clinic"), "/oauth2/login/clinic"},
+		{"the request names none that there is", []func(*authorize.Config){two}, authorizetest.ByProvider("bakery"), "invalid_request"},
 		{"the client has one: straight there", []func(*authorize.Config){two, only("clinic")}, nil, "/oauth2/login/clinic"},
-		{"the client has one, the request names another", []func(*authorize.Config){two, only("clinic")}, servertest.ByProvider("hospital"), "invalid_request"},
+		{"the client has one, the request names another", []func(*authorize.Config){two, only("clinic")}, authorizetest.ByProvider("hospital"), "invalid_request"},
 		{"the client has one and local users: the page", []func(*authorize.Config){two, only("clinic", "local")}, nil, "/oauth2/login"},
 		{"the client has local users alone: the page", []func(*authorize.Config){two, only("local")}, nil, "/oauth2/login"},
 		{"the hinted address is of a provider's domain", nil, url.Values{"login_hint": {"x@Hospital.example"}}, "/oauth2/login/hospital"},
@@ -283,13 +285,13 @@ func TestWayToSignIn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.Domains = []string{"hospital.example"}
 				for _, change := range tt.change {
 					change(c)
 				}
 			}))
-			u := servertest.Location(t, b.Authorize(servertest.Request(tt.asked)))
+			u := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.asked)))
 			if got := u.Query().Get("error"); got != tt.path && u.Path != tt.path {
 				t.Errorf("sent to %s", u)
 			}
@@ -299,9 +301,9 @@ func TestWayToSignIn(t *testing.T) {
 
 func TestSignInPageOffersProviders(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
-	page := servertest.Body(t, b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).RequestURI()))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
+	page := authorizetest.Body(t, b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).RequestURI()))
 	if !strings.Contains(page, "A &amp; B &lt;i&gt;") || !strings.Contains(page, `href="/oauth2/login/hospital?request=`) {
 		t.Errorf("the page: %s", page)
 	}
@@ -310,13 +312,13 @@ func TestSignInPageOffersProviders(t *testing.T) {
 // The pages' forms may lead to a client or provider on loopback, and to https.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
 	for redirect, want := range map[string]string{
-		servertest.Callback:              "form-action 'self' https: " + p.Issuer,
+		authorizetest.Callback:           "form-action 'self' https: " + p.Issuer,
 		"http://localhost:3000/callback": "form-action 'self' https: http://localhost:3000 " + p.Issuer,
 	} {
-		page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"redirect_uri": {redirect}}))).RequestURI())
+		page := b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {redirect}}))).RequestURI())
 		if got := page.Header.Get("Content-Security-Policy"); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: policy %q, want %q", redirect, got, want)
 		}
@@ -327,62 +329,62 @@ func TestFormAction(t *testing.T) {
 // typed as a password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 	}))
-	r := b.SignIn(servertest.Request(nil), "Alice@Hospital.Example ", "")
+	r := b.SignIn(authorizetest.Request(nil), "Alice@Hospital.Example ", "")
 	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login/hospital?") {
 		t.Fatalf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
-	away := servertest.Location(t, b.Get(r.Header.Get("Location")))
-	servertest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
+	away := authorizetest.Location(t, b.Get(r.Header.Get("Location")))
+	authorizetest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
 }
 
 // A session counts for a client that allows the way it began, and for a request
 // that does not name another.
 func TestSessionServesAllowedClients(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[2].IdentityProviders = []string{"local"}
 		c.Clients[2].PKCE = client.PKCEOptional
 	})
-	b := servertest.NewBrowser(t, server)
-	servertest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, server)
+	authorizetest.Federate(b, nil)
 	for name, tt := range map[string]struct {
 		asked url.Values
 		path  string
 	}{
 		"a client that allows all":      {nil, "/callback"},
 		"a client for local users":      {url.Values{"client_id": {"strict"}}, "/oauth2/login"},
-		"a request that names it":       {servertest.ByProvider("hospital"), "/callback"},
-		"a request that names the page": {servertest.ByProvider("local"), "/oauth2/login"},
+		"a request that names it":       {authorizetest.ByProvider("hospital"), "/callback"},
+		"a request that names the page": {authorizetest.ByProvider("local"), "/oauth2/login"},
 	} {
-		servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(tt.asked))).Path, tt.path, name)
+		authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.asked))).Path, tt.path, name)
 	}
 }
 
 // The way to a provider that a client does not allow is closed, link or no link.
 func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	}))
-	sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
-	u := servertest.Location(t, b.Get("/oauth2/login/hospital?request="+url.QueryEscape(sealed)))
-	servertest.WantError(t, u, "access_denied")
+	sealed := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("request")
+	u := authorizetest.Location(t, b.Get("/oauth2/login/hospital?request="+url.QueryEscape(sealed)))
+	authorizetest.WantError(t, u, "access_denied")
 }
 
 // clinicians is a server that only lets in Bob of two people at a provider, which signs in Alice
 // until somebody asks for another account.
-func clinicians(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*authorizetest.Provider, *servertest.Browser) {
+func clinicians(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
-	bob := authorizetest.Person{Subject: "bob", Claims: map[string]any{"groups": "clinicians"}}
-	alice := authorizetest.Person{Subject: "alice", Claims: map[string]any{"name": `<b>Alice</b> & "co"`, "preferred_username": "<i>alice"}}
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.Metadata, s.People = metadata, []authorizetest.Person{alice, bob} })
-	return p, servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	bob := providertest.Person{Subject: "bob", Claims: map[string]any{"groups": "clinicians"}}
+	alice := providertest.Person{Subject: "alice", Claims: map[string]any{"name": `<b>Alice</b> & "co"`, "preferred_username": "<i>alice"}}
+	p := providertest.Start(t, func(s *providertest.Settings) { s.Metadata, s.People = metadata, []providertest.Person{alice, bob} })
+	return p, authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 		if change != nil {
 			change(idp)
@@ -391,11 +393,11 @@ func clinicians(t *testing.T, metadata map[string]any, change func(*people.Ident
 }
 
 // refusedPage is the page that somebody gets who may not sign in.
-func refusedPage(t *testing.T, b *servertest.Browser) string {
+func refusedPage(t *testing.T, b *authorizetest.Browser) string {
 	t.Helper()
-	r := b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
-	servertest.WantStatus(t, r, http.StatusForbidden)
-	return servertest.Body(t, r)
+	r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+	authorizetest.WantStatus(t, r, http.StatusForbidden)
+	return authorizetest.Body(t, r)
 }
 
 // Whoever may not sign in learns who that is, and does not block the browser for others: the
@@ -416,28 +418,28 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 			t.Parallel()
 			const logout = "http://127.0.0.1:1/logout"
 			p, b := clinicians(t, map[string]any{"prompt_values_supported": tt.prompts, "end_session_endpoint": logout}, tt.change)
-			shown := b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+			shown := b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
 			if policy := shown.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' https: http://127.0.0.1:1 "+p.Issuer) {
 				t.Errorf("the form may not lead to the provider: %s", policy)
 			}
-			page := servertest.Body(t, shown)
+			page := authorizetest.Body(t, shown)
 			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "<small>&lt;i&gt;alice</small>", "Sign out at General Hospital"} {
 				if !strings.Contains(page, text) || strings.Contains(page, "<b>Alice") || strings.Contains(page, "<i>alice") {
 					t.Errorf("no %s: %s", text, page)
 				}
 			}
-			out, err := b.Post(servertest.ReadForm(page).Action, nil).Location()
-			servertest.NoError(t, err)
+			out, err := b.Post(authorizetest.ReadForm(page).Action, nil).Location()
+			authorizetest.NoError(t, err)
 			q := out.Query()
 			if !strings.HasPrefix(out.String(), logout) || strings.Count(q.Get("id_token_hint"), ".") != 2 {
 				t.Errorf("not signed out: %s", out)
 			}
-			servertest.Equal(t, q.Get("post_logout_redirect_uri"), servertest.Issuer+"/oauth2/logout/hospital")
-			p.Change(func(s *authorizetest.Settings) { s.People = s.People[1:] })
-			answer := servertest.Location(t, b.Follow(b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(q.Get("state")))))
-			servertest.WantCode(t, answer)
-			asked := p.Requests(authorizetest.Authorization)
-			servertest.Equal(t, asked[len(asked)-1].Form.Get("prompt"), tt.want)
+			authorizetest.Equal(t, q.Get("post_logout_redirect_uri"), authorizetest.Issuer+"/oauth2/logout/hospital")
+			p.Change(func(s *providertest.Settings) { s.People = s.People[1:] })
+			answer := authorizetest.Location(t, b.Follow(b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(q.Get("state")))))
+			authorizetest.WantCode(t, answer)
+			asked := p.Requests(providertest.Authorization)
+			authorizetest.Equal(t, asked[len(asked)-1].Form.Get("prompt"), tt.want)
 		})
 	}
 }
@@ -446,16 +448,16 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	t.Parallel()
 	p, b := clinicians(t, map[string]any{"end_session_endpoint": nil}, nil)
-	page := servertest.Body(t, b.Follow(b.Authorize(servertest.Request(url.Values{"identity_provider": {"hospital"}, "login_hint": {"alice"}}))))
+	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "login_hint": {"alice"}}))))
 	if strings.Contains(page, "Sign out at") {
 		t.Error("the page promises what the provider cannot")
 	}
-	p.Change(func(s *authorizetest.Settings) { s.People = s.People[1:] })
-	r := b.Post(servertest.ReadForm(page).Action, nil)
-	servertest.WantCode(t, servertest.Location(t, b.Follow(r)))
-	asked := p.Requests(authorizetest.Authorization)
+	p.Change(func(s *providertest.Settings) { s.People = s.People[1:] })
+	r := b.Post(authorizetest.ReadForm(page).Action, nil)
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)))
+	asked := p.Requests(providertest.Authorization)
 	last := asked[len(asked)-1].Form
-	servertest.Equal(t, last.Get("prompt")+last.Get("login_hint"), "login")
+	authorizetest.Equal(t, last.Get("prompt")+last.Get("login_hint"), "login")
 }
 
 // The app gets its error when the person goes back to it, or at once if it wants no page.
@@ -463,24 +465,24 @@ func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
 	page := refusedPage(t, b)
-	back := b.Get(servertest.ReadForm(page).Action + "&decision=deny")
+	back := b.Get(authorizetest.ReadForm(page).Action + "&decision=deny")
 	if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
 		t.Errorf("no way back: %s", page)
 	}
-	servertest.WantError(t, servertest.Location(t, back), "access_denied")
-	r := b.Follow(b.Authorize(servertest.Request(url.Values{"identity_provider": {"hospital"}, "prompt": {"none"}})))
-	servertest.WantError(t, servertest.Location(t, r), "access_denied")
+	authorizetest.WantError(t, authorizetest.Location(t, back), "access_denied")
+	r := b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "prompt": {"none"}})))
+	authorizetest.WantError(t, authorizetest.Location(t, r), "access_denied")
 }
 
 // What is sealed for one browser says nothing in another, and nothing that is made up says anything.
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
-	form := servertest.ReadForm(refusedPage(t, b)).Action
-	other := servertest.NewBrowser(t, b.Server)
-	servertest.WantStatus(t, other.Get(form), http.StatusBadRequest)
-	servertest.WantStatus(t, other.Post(form, nil), http.StatusBadRequest)
-	servertest.WantStatus(t, b.Get("/oauth2/login?refused=x"), http.StatusBadRequest)
+	form := authorizetest.ReadForm(refusedPage(t, b)).Action
+	other := authorizetest.NewBrowser(t, b.Server)
+	authorizetest.WantStatus(t, other.Get(form), http.StatusBadRequest)
+	authorizetest.WantStatus(t, other.Post(form, nil), http.StatusBadRequest)
+	authorizetest.WantStatus(t, b.Get("/oauth2/login?refused=x"), http.StatusBadRequest)
 	if _, signedIn := b.Cookies["__Host-fhir-session"]; signedIn {
 		t.Error("a session began")
 	}

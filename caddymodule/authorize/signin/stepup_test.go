@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 func requiring(acr string) func(*authorize.Config) {
@@ -21,9 +21,9 @@ func requiring(acr string) func(*authorize.Config) {
 
 // asks reports what a request of somebody who is signed in leads to: a code, an error, or a
 // page for a further factor.
-func asks(t *testing.T, b *servertest.Browser, change url.Values) string {
+func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	t.Helper()
-	u, err := b.Authorize(servertest.Request(change)).Location()
+	u, err := b.Authorize(authorizetest.Request(change)).Location()
 	switch {
 	case err != nil:
 		t.Fatal(err)
@@ -63,11 +63,11 @@ func TestStepUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := servertest.AtAccount(t, servertest.New(t, requiring(tt.required)))
+			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring(tt.required)))
 			if tt.app {
-				servertest.EnrolApp(b)
+				authorizetest.EnrolApp(b)
 			}
-			servertest.Equal(t, asks(t, b, tt.change), tt.want)
+			authorizetest.Equal(t, asks(t, b, tt.change), tt.want)
 		})
 	}
 }
@@ -75,18 +75,18 @@ func TestStepUp(t *testing.T) {
 func TestStepUpByCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
-		secret, _ := servertest.EnrolApp(b)
+		b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
+		secret, _ := authorizetest.EnrolApp(b)
 		before := b.Cookies["__Host-fhir-session"]
-		r := b.Authorize(servertest.Request(nil))
-		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
-		answer := servertest.Location(t, b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())))
+		r := b.Authorize(authorizetest.Request(nil))
+		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
+		answer := authorizetest.Location(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())))
 		claims := b.Claims(b.Redeem(answer).IDToken)
 		sid, _, _ := strings.Cut(before, ".")
 		if claims["acr"] != "mfa" || claims["sid"] != sid {
 			t.Errorf("%v, session before %s", claims, sid)
 		}
-		servertest.Equal(t, asks(t, b, nil), "code")
+		authorizetest.Equal(t, asks(t, b, nil), "code")
 	})
 }
 
@@ -94,15 +94,15 @@ func TestStepUpByCode(t *testing.T) {
 func TestStepUpByPasskeyAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, a := servertest.AtAccount(t, servertest.New(t, requiring("phr"))), servertest.NewAuthenticator()
-		servertest.EnrolPasskey(b, a)
-		r := b.Authorize(servertest.Request(nil))
-		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
+		b, a := authorizetest.AtAccount(t, authorizetest.New(t, requiring("phr"))), authorizetest.NewAuthenticator()
+		authorizetest.EnrolPasskey(b, a)
+		r := b.Authorize(authorizetest.Request(nil))
+		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
 		if strings.Contains(page, `name="code"`) {
 			t.Errorf("a code is asked for: %s", page)
 		}
-		servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
-		if code := servertest.Location(t, servertest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
+		authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
+		if code := authorizetest.Location(t, authorizetest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
 			t.Error("no code")
 		}
 	})
@@ -112,21 +112,21 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 func TestStepUpNeedsItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for name, end := range map[string]func(b *servertest.Browser){
-			"signed out": func(b *servertest.Browser) {
-				sealed := servertest.Field(t, servertest.Body(t, b.Get("/oauth2/logout")), "request")
+		for name, end := range map[string]func(b *authorizetest.Browser){
+			"signed out": func(b *authorizetest.Browser) {
+				sealed := authorizetest.Field(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			},
-			"no cookie": func(b *servertest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
-			"somebody else": func(b *servertest.Browser) {
-				b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+			"no cookie": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
+			"somebody else": func(b *authorizetest.Browser) {
+				b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 			},
 		} {
-			b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
-			secret, _ := servertest.EnrolApp(b)
-			page := servertest.Body(t, b.Get(b.Authorize(servertest.Request(nil)).Header.Get("Location")))
+			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
+			secret, _ := authorizetest.EnrolApp(b)
+			page := authorizetest.Body(t, b.Get(b.Authorize(authorizetest.Request(nil)).Header.Get("Location")))
 			end(b)
-			servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())), http.StatusBadRequest, name)
+			authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())), http.StatusBadRequest, name)
 		}
 	})
 }
@@ -134,24 +134,24 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 // A refresh token of before the client required more is of no use.
 func TestRequiredACREndsGrants(t *testing.T) {
 	t.Parallel()
-	c := servertest.Config()
+	c := authorizetest.Config()
 	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	server := func(acr string) *authorize.Server {
-		return servertest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
+		return authorizetest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
 	}
-	tokens := servertest.NewBrowser(t, server("")).Tokens(servertest.OfflineAccess(nil))
-	servertest.Equal(t, servertest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+	tokens := authorizetest.NewBrowser(t, server("")).Tokens(authorizetest.OfflineAccess(nil))
+	authorizetest.Equal(t, authorizetest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
 }
 
 // What a provider says of two factors counts.
 func TestACROfProvider(t *testing.T) {
 	t.Parallel()
 	for amr, want := range map[string]string{"mfa": "mfa", "pwd": "sfa"} {
-		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-			s.IDToken = func(t *authorizetest.IDToken) { t.Claims["amr"] = []string{amr} }
+		p := providertest.Start(t, func(s *providertest.Settings) {
+			s.IDToken = func(t *providertest.IDToken) { t.Claims["amr"] = []string{amr} }
 		})
-		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
-		servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
+		authorizetest.Equal(t, b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
 	}
 }
 
@@ -159,26 +159,26 @@ func TestACROfProvider(t *testing.T) {
 // nothing after it.
 func TestFactorIsNotOutrun(t *testing.T) {
 	t.Parallel()
-	passkey := func(t *testing.T, b *servertest.Browser) url.Values {
+	passkey := func(t *testing.T, b *authorizetest.Browser) url.Values {
 		t.Helper()
-		return servertest.PasskeyForm(b, servertest.NewAuthenticator())
+		return authorizetest.PasskeyForm(b, authorizetest.NewAuthenticator())
 	}
-	app := func(_ *testing.T, b *servertest.Browser) url.Values {
-		form, _ := servertest.AppForm(b)
+	app := func(_ *testing.T, b *authorizetest.Browser) url.Values {
+		form, _ := authorizetest.AppForm(b)
 		return form
 	}
-	button := func(action string) func(*testing.T, *servertest.Browser) url.Values {
-		return func(t *testing.T, b *servertest.Browser) url.Values {
+	button := func(action string) func(*testing.T, *authorizetest.Browser) url.Values {
+		return func(t *testing.T, b *authorizetest.Browser) url.Values {
 			t.Helper()
-			return url.Values{"request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}, "action": {action}}
+			return url.Values{"request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}, "action": {action}}
 		}
 	}
-	byApp := func(b *servertest.Browser) { servertest.EnrolApp(b) }
-	byPasskey := func(b *servertest.Browser) { servertest.EnrolPasskey(b, servertest.NewAuthenticator()) }
+	byApp := func(b *authorizetest.Browser) { authorizetest.EnrolApp(b) }
+	byPasskey := func(b *authorizetest.Browser) { authorizetest.EnrolPasskey(b, authorizetest.NewAuthenticator()) }
 	for _, tt := range []struct {
 		name  string
-		form  func(*testing.T, *servertest.Browser) url.Values
-		enrol func(*servertest.Browser)
+		form  func(*testing.T, *authorizetest.Browser) url.Values
+		enrol func(*authorizetest.Browser)
 	}{
 		{"a passkey, after an app", passkey, byApp},
 		{"a passkey, after a passkey", passkey, byPasskey},
@@ -189,8 +189,8 @@ func TestFactorIsNotOutrun(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.New(t, nil)
-				owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+				s := authorizetest.New(t, nil)
+				owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
 				form := tt.form(t, thief)
 				tt.enrol(owner)
 				before := factorsShown(owner)
@@ -201,7 +201,7 @@ func TestFactorIsNotOutrun(t *testing.T) {
 				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
 					t.Errorf("%d to %q", r.StatusCode, to)
 				}
-				servertest.Equal(t, factorsShown(owner), before)
+				authorizetest.Equal(t, factorsShown(owner), before)
 			})
 		})
 	}
@@ -210,8 +210,8 @@ func TestFactorIsNotOutrun(t *testing.T) {
 var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
 
 // factorsShown is what of the account page tells of factors.
-func factorsShown(b *servertest.Browser) string {
-	return strings.Join(factorShown.FindAllString(servertest.AccountPage(b, ""), -1), " ")
+func factorsShown(b *authorizetest.Browser) string {
+	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
 // A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
@@ -221,50 +221,52 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 	leadsToFactor := func(r *http.Response) bool {
 		return strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=")
 	}
-	for name, give := range map[string]func(t *testing.T, b *servertest.Browser) (give func() *http.Response){
-		"a code": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
-			return func() *http.Response { return b.Authorize(servertest.Request(nil)) }
+	for name, give := range map[string]func(t *testing.T, b *authorizetest.Browser) (give func() *http.Response){
+		"a code": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(authorizetest.Request(nil)) }
 		},
-		"an access token": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
-			return func() *http.Response { return b.Authorize(servertest.Request(url.Values{"response_type": {"token"}})) }
+		"an access token": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response {
+				return b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}}))
+			}
 		},
-		"an answer to a consent page": func(t *testing.T, b *servertest.Browser) func() *http.Response {
+		"an answer to a consent page": func(t *testing.T, b *authorizetest.Browser) func() *http.Response {
 			t.Helper()
-			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"consent"}})))
-			return func() *http.Response { return b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")) }
+			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+			return func() *http.Response { return b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")) }
 		},
-		"the account page": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
-			return func() *http.Response { return servertest.FollowOnce(b, b.Get("/oauth2/account")) }
+		"the account page": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response { return authorizetest.FollowOnce(b, b.Get("/oauth2/account")) }
 		},
-		"a picker that was left open": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
-			page := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
+		"a picker that was left open": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			page := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
 			return func() *http.Response { return b.Get(page) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(c *authorize.Config) {
-				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(servertest.FHIRServer)
-				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = servertest.LaunchScopes, []string{"code", "token"}
+			s := authorizetest.New(t, func(c *authorize.Config) {
+				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(authorizetest.FHIRServer)
+				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = authorizetest.LaunchScopes, []string{"code", "token"}
 			})
-			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+			owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
 			ask := give(t, thief)
-			servertest.EnrolApp(owner)
+			authorizetest.EnrolApp(owner)
 			if r := ask(); !leadsToFactor(r) {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			servertest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
-			servertest.Equal(t, asks(t, owner, nil), "code", "the owner's")
+			authorizetest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
+			authorizetest.Equal(t, asks(t, owner, nil), "code", "the owner's")
 		})
 	}
 }
 
 // gold is a provider that says gold of two factors, and then signs in by each of these acr.
-func gold(t *testing.T, acr ...string) *authorizetest.Provider {
+func gold(t *testing.T, acr ...string) *providertest.Provider {
 	t.Helper()
-	return authorizetest.Start(t, func(s *authorizetest.Settings) {
+	return providertest.Start(t, func(s *providertest.Settings) {
 		s.Metadata = map[string]any{"claims_parameter_supported": true}
-		s.IDToken = func(token *authorizetest.IDToken) {
+		s.IDToken = func(token *providertest.IDToken) {
 			token.Claims["acr"], acr = acr[0], acr[1:]
 		}
 	})
@@ -307,12 +309,12 @@ func TestProviderIsAskedForClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := gold(t, tt.acr)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, golden(tt.required)))
-			servertest.Equal(t, servertest.Federate(b, tt.change).Query().Get("error"), tt.wantError)
-			asked := p.Requests(authorizetest.Authorization)
-			servertest.Equal(t, len(asked), 1, "times at the provider")
-			servertest.Equal(t, asked[0].Form.Get("acr_values"), tt.values)
-			servertest.Equal(t, asked[0].Form.Get("claims"), tt.claims)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, golden(tt.required)))
+			authorizetest.Equal(t, authorizetest.Federate(b, tt.change).Query().Get("error"), tt.wantError)
+			asked := p.Requests(providertest.Authorization)
+			authorizetest.Equal(t, len(asked), 1, "times at the provider")
+			authorizetest.Equal(t, asked[0].Form.Get("acr_values"), tt.values)
+			authorizetest.Equal(t, asked[0].Form.Get("claims"), tt.claims)
 		})
 	}
 }
@@ -340,20 +342,20 @@ func TestStepUpAtProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := gold(t, "silver", tt.acr)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				golden(tt.required)(idp, c)
 				lenient := c.Clients[0]
 				lenient.ID, lenient.ACR = "any", ""
 				c.Clients = append(c.Clients, lenient)
 			}))
-			if code := servertest.Federate(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
+			if code := authorizetest.Federate(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
 				t.Fatal("no sign-in")
 			}
-			answer := servertest.Federate(b, tt.change)
-			servertest.Equal(t, answer.Query().Get("error"), tt.want)
-			servertest.Equal(t, len(p.Requests(authorizetest.Authorization)), tt.times, "times at the provider")
+			answer := authorizetest.Federate(b, tt.change)
+			authorizetest.Equal(t, answer.Query().Get("error"), tt.want)
+			authorizetest.Equal(t, len(p.Requests(providertest.Authorization)), tt.times, "times at the provider")
 			if tt.acr == "gold" && tt.want == "" {
-				servertest.Equal(t, b.Claims(b.Redeem(answer).IDToken)["acr"], any("mfa"))
+				authorizetest.Equal(t, b.Claims(b.Redeem(answer).IDToken)["acr"], any("mfa"))
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -22,18 +22,18 @@ import (
 // gave is revoked, because one of those who had the code was a thief.
 func TestCodeUsedOnce(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	b := servertest.NewBrowser(t, server)
+	server := authorizetest.New(t, nil)
+	b := authorizetest.NewBrowser(t, server)
 	code := b.Code(nil)
-	answers := make([]servertest.TokenResponse, 50)
+	answers := make([]authorizetest.TokenResponse, 50)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
+			answers[i] = authorizetest.Decode[authorizetest.TokenResponse](t, authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.CodeForm(code, nil)))
 		})
 	}
 	all.Wait()
-	var won []servertest.TokenResponse
+	var won []authorizetest.TokenResponse
 	for _, a := range answers {
 		if a.AccessToken != "" {
 			won = append(won, a)
@@ -56,10 +56,10 @@ func TestCodeUsedOnce(t *testing.T) {
 func TestCodeOfRemovedUser(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.Code(nil)
-	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -69,11 +69,11 @@ func TestCodeOfRemovedUser(t *testing.T) {
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.Code(nil)
-	token := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken
+	token := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).AccessToken
 	store.SetMaxEntries(1)
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
@@ -94,10 +94,10 @@ func TestCodeValidity(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 				code := b.Code(nil)
 				time.Sleep(tt.wait)
-				if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != tt.want {
+				if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != tt.want {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -108,14 +108,14 @@ func TestCodeValidity(t *testing.T) {
 // A code that is used twice ends what it gave, the refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	code := b.Code(servertest.OfflineAccess(nil))
-	first := b.RequestTokens(servertest.CodeForm(code, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	code := b.Code(authorizetest.OfflineAccess(nil))
+	first := b.RequestTokens(authorizetest.CodeForm(code, nil))
 	second := b.Refresh(first.Refresh, nil)
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // A code that is used again while its refresh token is being made leaves none
@@ -123,16 +123,16 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
 	durable := storetest.NewIntercepted(nil)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
-	code := b.Code(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
+	code := b.Code(authorizetest.OfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
 			durable.Before = nil // once
-			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
+			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
 		}
 		return nil
 	}
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
@@ -143,31 +143,31 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		server := servertest.New(t, servertest.Refreshing)
-		b := servertest.NewBrowser(t, server)
-		code := b.Code(servertest.OfflineAccess(nil))
-		answers := make([]servertest.TokenResponse, 8)
+		server := authorizetest.New(t, authorizetest.Refreshing)
+		b := authorizetest.NewBrowser(t, server)
+		code := b.Code(authorizetest.OfflineAccess(nil))
+		answers := make([]authorizetest.TokenResponse, 8)
 		var all sync.WaitGroup
 		for i := range answers {
 			all.Go(func() {
-				answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
+				answers[i] = authorizetest.Decode[authorizetest.TokenResponse](t, authorizetest.NewBrowser(t, server).Post("/oauth2/token", authorizetest.CodeForm(code, nil)))
 			})
 		}
 		all.Wait()
 		for _, got := range answers {
 			if got.Refresh != "" {
-				servertest.CheckDead(b, got.Refresh, got.AccessToken)
+				authorizetest.CheckDead(b, got.Refresh, got.AccessToken)
 			}
 		}
 	}
 }
 
 func codeReuse(t *testing.T, after time.Duration) {
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	code := b.Code(nil)
-	first := b.RequestTokens(servertest.CodeForm(code, nil))
+	first := b.RequestTokens(authorizetest.CodeForm(code, nil))
 	time.Sleep(after)
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
 		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
 	}
 }
@@ -204,19 +204,19 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 // before it reads whether they still stand.
 func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
-	for name, grant := range map[string]func(b *servertest.Browser) url.Values{
-		"a code": func(b *servertest.Browser) url.Values {
-			return servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil)
+	for name, grant := range map[string]func(b *authorizetest.Browser) url.Values{
+		"a code": func(b *authorizetest.Browser) url.Values {
+			return authorizetest.CodeForm(b.Code(authorizetest.OfflineAccess(nil)), nil)
 		},
-		"a refresh token": func(b *servertest.Browser) url.Values {
-			return servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil)
+		"a refresh token": func(b *authorizetest.Browser) url.Values {
+			return authorizetest.RefreshForm(b.Tokens(authorizetest.OfflineAccess(nil)).Refresh, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			late := &lateReads{Store: store.NewMemory(0, 0)}
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				servertest.Refreshing(c)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.Refreshing(c)
 				c.Store, c.RefreshTokenGrace = late, -1
 			}))
 			form := grant(b)
@@ -234,18 +234,18 @@ func TestReplayedBeforeTheReads(t *testing.T) {
 func TestTokenIsOfClientGeneration(t *testing.T) {
 	t.Parallel()
 	server := func(change func(app, service *client.Client)) *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) {
+		return authorizetest.New(t, func(c *authorize.Config) {
 			app, service := &c.Clients[0], &c.Clients[4]
 			app.Generation, service.Generation = 1, 1
 			change(app, service)
 		})
 	}
 	first := server(func(_, _ *client.Client) {})
-	b := servertest.NewBrowser(t, first)
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}})
+	b := authorizetest.NewBrowser(t, first)
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}})
 	r.SetBasicAuth("service", "hush")
 	tokens := map[string]string{
-		"service": servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken,
+		"service": authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken,
 		"app":     b.Tokens(nil).AccessToken,
 	}
 	for name, tt := range map[string]struct {
@@ -257,7 +257,7 @@ func TestTokenIsOfClientGeneration(t *testing.T) {
 		"an app without one": {func(app, _ *client.Client) { app.Generation = 0 }, false, true},
 		"another service":    {func(_, service *client.Client) { service.Generation = 2 }, true, false},
 		"a service no longer": {func(_, service *client.Client) {
-			service.GrantTypes, service.Secret, service.RedirectURIs = nil, "", []string{servertest.Callback}
+			service.GrantTypes, service.Secret, service.RedirectURIs = nil, "", []string{authorizetest.Callback}
 		}, true, false},
 	} {
 		s := server(tt.change)

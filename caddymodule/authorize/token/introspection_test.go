@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
 	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
 		name, token, client, secret string
@@ -29,8 +29,8 @@ func TestIntrospection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := servertest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret)
-			got := servertest.Decode[map[string]any](t, r)
+			r := authorizetest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret)
+			got := authorizetest.Decode[map[string]any](t, r)
 			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
 				t.Fatalf("status %d: %v", r.StatusCode, got)
 			}
@@ -49,18 +49,18 @@ func TestIntrospection(t *testing.T) {
 
 func TestIntrospectionOfOwnToken(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	token := servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
-	if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+	token := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
+	if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush")); got["active"] != true {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestIntrospectionRefused(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
 	for name, tt := range map[string]struct {
 		client, secret, token string
 		status                int
@@ -71,7 +71,7 @@ func TestIntrospectionRefused(t *testing.T) {
 		"no token":          {"fhir-server", "rs", "", 400},
 		"no client":         {"", "", "x", 401},
 	} {
-		if r := servertest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+		if r := authorizetest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
 		}
 	}
@@ -80,10 +80,10 @@ func TestIntrospectionRefused(t *testing.T) {
 func TestExpiredTokenIsInactive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
 		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour + time.Second)
-		if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+		if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
 			t.Errorf("%v", got)
 		}
 	})
@@ -92,19 +92,19 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 // A refresh token is active as long as a request with it would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); servertest.ResourceServer(c) })
-	b := servertest.NewBrowser(t, server)
-	first := b.Tokens(servertest.OfflineAccess(nil))
+	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); authorizetest.ResourceServer(c) })
+	b := authorizetest.NewBrowser(t, server)
+	first := b.Tokens(authorizetest.OfflineAccess(nil))
 	ask := func(token, client, secret string) map[string]any {
-		r := servertest.AskAboutToken(b, "/oauth2/introspect", token, client, secret)
-		got := servertest.Decode[map[string]any](t, r)
+		r := authorizetest.AskAboutToken(b, "/oauth2/introspect", token, client, secret)
+		got := authorizetest.Decode[map[string]any](t, r)
 		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
 			t.Fatalf("%d %v", r.StatusCode, got)
 		}
 		return got
 	}
 	got := ask(first.Refresh, "fhir-server", "rs")
-	want := map[string]any{"active": true, "iss": servertest.Issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
+	want := map[string]any{"active": true, "iss": authorizetest.Issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
 	for name, value := range want {
 		if got[name] != value {
 			t.Errorf("%s = %v, want %v", name, got[name], value)
@@ -126,11 +126,11 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
 		t.Errorf("after being asked about: %v", got)
 	}
-	servertest.AskAboutToken(b, "/oauth2/revoke", second.Refresh, "app", "")
+	authorizetest.AskAboutToken(b, "/oauth2/revoke", second.Refresh, "app", "")
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("revoked: %v", got)
 	}
-	online := servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}})
+	online := authorizetest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}})
 	if _, err := server.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
@@ -143,14 +143,14 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 // one who asks, too.
 func TestIntrospectionByBearer(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		servertest.ResourceServer(c)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.ResourceServer(c)
 		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
 	}))
 	clientToken := func(id, secret string) string {
-		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 		r.SetBasicAuth(id, secret)
-		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
 	}
 	person := b.Tokens(nil).AccessToken
 	all, other := clientToken("fhir-server", "rs"), clientToken("service", "hush")
@@ -169,10 +169,10 @@ func TestIntrospectionByBearer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
+			r := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
 			r.Header.Set("Authorization", "Bearer "+tt.bearer)
 			response := b.Send(r)
-			got := servertest.Decode[map[string]any](t, response)
+			got := authorizetest.Decode[map[string]any](t, response)
 			if response.StatusCode != tt.status || tt.status == 200 && (got["active"] != tt.active || !tt.active && len(got) != 1) {
 				t.Errorf("%d %v", response.StatusCode, got)
 			}
@@ -181,8 +181,8 @@ func TestIntrospectionByBearer(t *testing.T) {
 			}
 		})
 	}
-	servertest.AskAboutToken(b, "/oauth2/revoke", other, "service", "hush")
-	r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
+	authorizetest.AskAboutToken(b, "/oauth2/revoke", other, "service", "hush")
+	r := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
 	r.Header.Set("Authorization", "Bearer "+other)
 	if response := b.Send(r); response.StatusCode != 401 {
 		t.Errorf("with a revoked token: %d", response.StatusCode)
@@ -194,8 +194,8 @@ func TestIntrospectionByBearer(t *testing.T) {
 // refresh token, nobody else takes from parameters that mean nothing there.
 func TestNamelessClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	refresh := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
 		for name, form := range map[string]url.Values{
 			"nothing":                   {},
@@ -205,7 +205,7 @@ func TestNamelessClient(t *testing.T) {
 			"grant_type and no refresh": {"token": {refresh}, "grant_type": {"refresh_token"}},
 		} {
 			r := b.Post(path, form)
-			if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
 				t.Errorf("%s with %s: %d %+v", path, name, r.StatusCode, got)
 			}
 		}
@@ -214,24 +214,24 @@ func TestNamelessClient(t *testing.T) {
 
 func TestRevocation(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, servertest.ResourceServer)
-	b := servertest.NewBrowser(t, server)
+	server := authorizetest.New(t, authorizetest.ResourceServer)
+	b := authorizetest.NewBrowser(t, server)
 	token := b.Tokens(nil).AccessToken
-	if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
+	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("another client revokes: %d", r.StatusCode)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
 		t.Errorf("after another's try: %d", r.StatusCode)
 	}
 	for _, revoked := range []string{token, token, "unknown"} {
-		if r := servertest.AskAboutToken(b, "/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(servertest.Body(t, r)) != "{}" {
+		if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(authorizetest.Body(t, r)) != "{}" {
 			t.Errorf("revoking: %d", r.StatusCode)
 		}
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo of a revoked token: %d", r.StatusCode)
 	}
-	if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
+	if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
 		t.Errorf("introspection of a revoked token: %v", got)
 	}
 }
@@ -240,14 +240,14 @@ func TestRevocation(t *testing.T) {
 func TestRevocationThatFails(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
-	fragment, err := url.ParseQuery(b.Answer(servertest.Request(url.Values{"response_type": {"token"}})).Fragment)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
+	fragment, err := url.ParseQuery(b.Answer(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := fragment.Get("access_token")
 	store.SetMaxEntries(1)
-	if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
+	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -255,24 +255,24 @@ func TestRevocationThatFails(t *testing.T) {
 // A refresh token takes all with it that its grant gave.
 func TestRevocationOfRefreshToken(t *testing.T) {
 	t.Parallel()
-	for name, token := range map[string]func(first, second servertest.TokenResponse) string{
-		"the current one":       func(_, second servertest.TokenResponse) string { return second.Refresh },
-		"one that was followed": func(first, _ servertest.TokenResponse) string { return first.Refresh },
+	for name, token := range map[string]func(first, second authorizetest.TokenResponse) string{
+		"the current one":       func(_, second authorizetest.TokenResponse) string { return second.Refresh },
+		"one that was followed": func(first, _ authorizetest.TokenResponse) string { return first.Refresh },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-			first := b.Tokens(servertest.OfflineAccess(nil))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+			first := b.Tokens(authorizetest.OfflineAccess(nil))
 			second := b.Refresh(first.Refresh, nil)
-			if r := servertest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
+			if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("another client revokes: %d", r.StatusCode)
 			}
 			if !b.TokenWorks(second.AccessToken) {
 				t.Error("another client's try revoked it")
 			}
-			if r := servertest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
+			if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
 				t.Errorf("revoking: %d", r.StatusCode)
 			}
-			servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+			authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 		})
 	}
 }

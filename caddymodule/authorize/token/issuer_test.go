@@ -19,19 +19,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // RFC 9068 §2.2: what an access token says.
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	first := b.Tokens(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	first := b.Tokens(authorizetest.OfflineAccess(nil))
 	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
 		claims := b.Claims(token)
 		for claim, want := range map[string]any{
-			"iss": servertest.Issuer, "sub": "alice", "aud": servertest.FHIRBase, "client_id": "app", "scope": first.Scope, "acr": "sfa",
+			"iss": authorizetest.Issuer, "sub": "alice", "aud": authorizetest.FHIRBase, "client_id": "app", "scope": first.Scope, "acr": "sfa",
 		} {
 			if claims[claim] != want {
 				t.Errorf("%s: %s = %v, want %v", name, claim, claims[claim], want)
@@ -47,12 +47,12 @@ func TestAccessTokenClaims(t *testing.T) {
 // that do not percent-encode leave as they are.
 func TestEntropy(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, servertest.Refreshing)
+	server := authorizetest.New(t, authorizetest.Refreshing)
 	seen := map[string]bool{}
 	for range 20 {
-		b := servertest.NewBrowser(t, server)
-		code := b.Code(servertest.OfflineAccess(nil))
-		refresh := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).Refresh
+		b := authorizetest.NewBrowser(t, server)
+		code := b.Code(authorizetest.OfflineAccess(nil))
+		refresh := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).Refresh
 		for _, secret := range []string{code, refresh} {
 			if bits, err := base64.RawURLEncoding.DecodeString(secret); err != nil || len(bits) < 32 || seen[secret] {
 				t.Errorf("%q: %v", secret, err)
@@ -75,7 +75,7 @@ func joseHeader(t *testing.T, token string) jose.Header {
 func TestAccessTokenLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour - time.Second)
 		if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
@@ -91,15 +91,15 @@ func TestAccessTokenLifetime(t *testing.T) {
 // "nonce | included in the ID token issued; guards against replay."
 func TestNonceInIDToken(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
-	servertest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
+	authorizetest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
 }
 
 // "An ID token is issued only when the openid scope is requested."
 func TestNoIDTokenWithoutOpenID(t *testing.T) {
 	t.Parallel()
-	if answer := servertest.NewBrowser(t, servertest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
+	if answer := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
 		t.Errorf("%+v", answer)
 	}
 }
@@ -108,21 +108,21 @@ func TestNoIDTokenWithoutOpenID(t *testing.T) {
 // the groups that a provider told of.
 func TestScopeClaimsInIDToken(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{
 			"name": "Sam", "email": "sam@example.org", "email_verified": true, "groups": []string{"clinicians", "managers"},
 		}}}
 	})
 	for _, inIDToken := range []bool{true, false} {
-		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			c.Clients[0].Scopes = []string{"groups"}
 			if inIDToken {
 				c.Clients[0].Compat = []string{client.IDTokenClaims}
 			}
 		}))
-		q := servertest.ByProvider("hospital")
+		q := authorizetest.ByProvider("hospital")
 		q.Set("scope", "openid profile email groups")
-		answer := b.RequestTokens(servertest.CodeForm(servertest.Federate(b, q).Query().Get("code"), nil))
+		answer := b.RequestTokens(authorizetest.CodeForm(authorizetest.Federate(b, q).Query().Get("code"), nil))
 		claims := b.Claims(answer.IDToken)
 		got := fmt.Sprintln(claims["name"], claims["email"], claims["email_verified"], claims["groups"])
 		if want := "Sam sam@example.org true [clinicians managers]\n"; (got == want) != inIDToken {
@@ -130,7 +130,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}
 		ask := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		ask.Header.Set("Authorization", "Bearer "+answer.AccessToken)
-		told := servertest.Decode[map[string]any](t, b.Send(ask))
+		told := authorizetest.Decode[map[string]any](t, b.Send(ask))
 		if groups := fmt.Sprint(told["groups"]); groups != "[clinicians managers]" {
 			t.Errorf("userinfo tells of groups %s", groups)
 		}
@@ -140,8 +140,8 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 // Nobody learns of groups who does not ask for them, or may not.
 func TestGroupsAreAskedFor(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	if got := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid groups"}}))).Query().Get("error"); got != "invalid_scope" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	if got := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"openid groups"}}))).Query().Get("error"); got != "invalid_scope" {
 		t.Errorf("a client without the scope: %q", got)
 	}
 }
@@ -150,9 +150,9 @@ func TestGroupsAreAskedFor(t *testing.T) {
 func TestImplicitTokensLiveAnHour(t *testing.T) {
 	t.Parallel()
 	for lifetime, want := range map[time.Duration]string{24 * time.Hour: "3600", 10 * time.Minute: "600"} {
-		s := servertest.New(t, func(c *authorize.Config) { c.AccessTokenLifetime = lifetime })
-		b := servertest.NewBrowser(t, s)
-		fragment, err := url.ParseQuery(b.Answer(servertest.Request(url.Values{"response_type": {"token"}})).Fragment)
+		s := authorizetest.New(t, func(c *authorize.Config) { c.AccessTokenLifetime = lifetime })
+		b := authorizetest.NewBrowser(t, s)
+		fragment, err := url.ParseQuery(b.Answer(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestImplicitTokensLiveAnHour(t *testing.T) {
 		if fragment.Get("expires_in") != want || lives != want {
 			t.Errorf("%v: expires_in %s, the token lives %s", lifetime, fragment.Get("expires_in"), lives)
 		}
-		if code := servertest.NewBrowser(t, s).Tokens(nil); fmt.Sprint(code.ExpiresIn) != fmt.Sprint(lifetime.Seconds()) {
+		if code := authorizetest.NewBrowser(t, s).Tokens(nil); fmt.Sprint(code.ExpiresIn) != fmt.Sprint(lifetime.Seconds()) {
 			t.Errorf("%v: by a code %d", lifetime, code.ExpiresIn)
 		}
 	}
@@ -172,9 +172,9 @@ func TestTokenOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
 	server := func(change func(*authorize.Config)) http.Handler {
-		return servertest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
 	}
-	b := servertest.NewBrowser(t, server(func(*authorize.Config) {}))
+	b := authorizetest.NewBrowser(t, server(func(*authorize.Config) {}))
 	tokens := b.Tokens(nil)
 	for name, tt := range map[string]struct {
 		change func(*authorize.Config)
@@ -184,7 +184,7 @@ func TestTokenOfAnotherServer(t *testing.T) {
 		"another API":    {func(c *authorize.Config) { c.FHIRBasePath = "/fhir/R5" }, false},
 		"another issuer": {func(c *authorize.Config) { c.Issuer = "https://other.example" }, false},
 	} {
-		other := servertest.NewBrowser(t, server(tt.change))
+		other := authorizetest.NewBrowser(t, server(tt.change))
 		if r := other.Userinfo(tokens.AccessToken); (r.StatusCode == http.StatusOK) != tt.works {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
@@ -195,13 +195,13 @@ func TestTokenOfAnotherServer(t *testing.T) {
 func TestHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	config := func(c *authorize.Config) { c.Clients[0].UserinfoAlgorithm = "RS256" }
-	s := servertest.New(t, config)
-	b := servertest.NewBrowser(t, s)
+	s := authorizetest.New(t, config)
+	b := authorizetest.NewBrowser(t, s)
 	tokens := b.Tokens(nil)
-	foreign := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { config(c); c.Issuer = "https://other.example" }))
-	page := foreign.SignIn(servertest.Request(url.Values{"aud": {"https://other.example/fhir/R4"}}), "alice", "right")
-	code := servertest.Location(t, page).Query().Get("code")
-	userinfo := servertest.Body(t, b.Userinfo(tokens.AccessToken))
+	foreign := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { config(c); c.Issuer = "https://other.example" }))
+	page := foreign.SignIn(authorizetest.Request(url.Values{"aud": {"https://other.example/fhir/R4"}}), "alice", "right")
+	code := authorizetest.Location(t, page).Query().Get("code")
+	userinfo := authorizetest.Body(t, b.Userinfo(tokens.AccessToken))
 	if strings.Count(userinfo, ".") != 2 || code == "" {
 		t.Fatalf("userinfo %s, code %q", userinfo, code)
 	}
@@ -211,10 +211,10 @@ func TestHintOfAnotherKind(t *testing.T) {
 	}{
 		"an ID token":      {tokens.IDToken, true},
 		"signed userinfo":  {userinfo, false},
-		"another issuer's": {foreign.RequestTokens(servertest.CodeForm(code, nil)).IDToken, false},
+		"another issuer's": {foreign.RequestTokens(authorizetest.CodeForm(code, nil)).IDToken, false},
 		"an access token":  {tokens.AccessToken, false},
 	} {
-		back := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"prompt": {"none"}, "id_token_hint": {tt.hint}})))
+		back := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"prompt": {"none"}, "id_token_hint": {tt.hint}})))
 		if (back.Query().Get("code") != "") != tt.ok {
 			t.Errorf("%s: %v", name, back)
 		}
@@ -224,8 +224,8 @@ func TestHintOfAnotherKind(t *testing.T) {
 // A token that was verified before is invalid once its key is retired.
 func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 	t.Parallel()
-	keys := keyring.New(new(authorizetest.Storage), "keys.json", slog.New(slog.DiscardHandler))
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Keys = keys }))
+	keys := keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Keys = keys }))
 	tokens := b.Tokens(nil)
 	if !b.TokenWorks(tokens.AccessToken) {
 		t.Fatal("the token does not work")
@@ -245,12 +245,12 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				servertest.Refreshing(c)
-				servertest.ResourceServer(c)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.Refreshing(c)
+				authorizetest.ResourceServer(c)
 				c.Clients[0].IDTokenAlgorithm = alg
 			}))
-			tokens := b.Tokens(servertest.OfflineAccess(nil))
+			tokens := b.Tokens(authorizetest.OfflineAccess(nil))
 			if header := joseHeader(t, tokens.IDToken); header.Algorithm != alg || header.ExtraHeaders["typ"] != "JWT" {
 				t.Errorf("ID token: %+v", header)
 			}
@@ -268,7 +268,7 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 					t.Errorf("refresh by %s: %+v", name, got)
 				}
 			}
-			if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
+			if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
 				t.Errorf("introspection of an ID token: %v", got)
 			}
 			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
@@ -285,14 +285,14 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 func TestRememberedToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 		token := b.Tokens(nil).AccessToken
 		for range 3 {
 			if !b.TokenWorks(token) {
 				t.Fatal("does not work")
 			}
 		}
-		for _, altered := range []string{token[:len(token)-1], token + "A", servertest.Altered(token)} {
+		for _, altered := range []string{token[:len(token)-1], token + "A", authorizetest.Altered(token)} {
 			if b.TokenWorks(altered) {
 				t.Errorf("…%s works", altered[len(altered)-4:])
 			}
@@ -311,9 +311,9 @@ func TestTokenOfRemoved(t *testing.T) {
 		"client": func(c *authorize.Config) { c.Clients = c.Clients[1:] },
 		"user":   func(c *authorize.Config) { c.Users = c.Users[1:] },
 	} {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 		token := b.Tokens(nil).AccessToken
-		b.Server = servertest.New(t, remove)
+		b.Server = authorizetest.New(t, remove)
 		if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
@@ -327,13 +327,13 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 	const jump = 23 * time.Hour
 	for name, tt := range map[string]struct {
 		before, after time.Duration // until the revocation, and until the clock jumps back
-		revoke        func(b *servertest.Browser, s *authorize.Server, tokens servertest.TokenResponse)
+		revoke        func(b *authorizetest.Browser, s *authorize.Server, tokens authorizetest.TokenResponse)
 		kept          bool
 	}{
 		"a token, then the clock jumps":           {0, time.Hour + jump, revokeToken, true},
 		"a token, while it seems to have expired": {time.Hour + jump, time.Minute, revokeToken, true},
 		"a token that expired long ago":           {time.Hour + 25*time.Hour, 0, revokeToken, false},
-		"a person, then the clock jumps": {0, 24*time.Hour + jump, func(b *servertest.Browser, s *authorize.Server, _ servertest.TokenResponse) {
+		"a person, then the clock jumps": {0, 24*time.Hour + jump, func(b *authorizetest.Browser, s *authorize.Server, _ authorizetest.TokenResponse) {
 			if _, err := s.RevokeGrants(b.T.Context(), "alice", ""); err != nil {
 				b.T.Fatal(err)
 			}
@@ -343,8 +343,8 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				memory := store.NewMemory(0, 0)
-				s := servertest.New(t, func(c *authorize.Config) { c.Store = memory })
-				b := servertest.NewBrowser(t, s)
+				s := authorizetest.New(t, func(c *authorize.Config) { c.Store = memory })
+				b := authorizetest.NewBrowser(t, s)
 				tokens := b.Tokens(nil)
 				time.Sleep(tt.before)
 				tt.revoke(b, s, tokens)
@@ -352,7 +352,7 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 				kept := 0
 				for _, kind := range []string{"revoked:", "cutoff:user:"} {
 					keys, err := memory.List(t.Context(), kind)
-					servertest.NoError(t, err)
+					authorizetest.NoError(t, err)
 					kept += len(keys)
 				}
 				if kept > 0 != tt.kept {
@@ -363,6 +363,6 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 	}
 }
 
-func revokeToken(b *servertest.Browser, _ *authorize.Server, tokens servertest.TokenResponse) {
-	servertest.WantStatus(b.T, b.Post("/oauth2/revoke", url.Values{"token": {tokens.AccessToken}, "client_id": {"app"}}), http.StatusOK)
+func revokeToken(b *authorizetest.Browser, _ *authorize.Server, tokens authorizetest.TokenResponse) {
+	authorizetest.WantStatus(b.T, b.Post("/oauth2/revoke", url.Values{"token": {tokens.AccessToken}, "client_id": {"app"}}), http.StatusOK)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -19,32 +19,32 @@ import (
 func TestCodesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
 		stolen := b.Code(nil)
-		access := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))).AccessToken
-		b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))
+		access := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(stolen, nil))).AccessToken
+		b.Post("/oauth2/token", authorizetest.CodeForm(stolen, nil))
 		var first, last string
 		for i := range 500 {
 			time.Sleep(100 * time.Millisecond)
 			last = b.CodeOfSession(nil)
 			if i%2 == 0 {
-				if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
+				if got := b.RequestTokens(authorizetest.CodeForm(last, nil)); got.AccessToken == "" {
 					t.Fatalf("code %d: %+v", i, got)
 				}
 			} else if first == "" {
 				first = last
 			}
 		}
-		if got := b.RequestTokens(servertest.CodeForm(first, nil)); got.Error != "invalid_grant" {
+		if got := b.RequestTokens(authorizetest.CodeForm(first, nil)); got.Error != "invalid_grant" {
 			t.Errorf("the first code: %+v", got)
 		}
-		if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
+		if got := b.RequestTokens(authorizetest.CodeForm(last, nil)); got.AccessToken == "" {
 			t.Errorf("the last code: %+v", got)
 		}
 		if b.TokenWorks(access) {
 			t.Error("what was revoked works again")
 		}
-		servertest.NewBrowser(t, b.Server).Answer(servertest.Request(nil))
+		authorizetest.NewBrowser(t, b.Server).Answer(authorizetest.Request(nil))
 	})
 }
 
@@ -52,17 +52,17 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(400, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	first := b.Tokens(offline).Refresh
 	var last string
 	for i := range 500 {
-		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
+		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeOfSession(offline), nil))
 		if last = answer.Refresh; last == "" {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
 	}
-	servertest.CheckDead(b, first)
+	authorizetest.CheckDead(b, first)
 	if got := b.Refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}
@@ -71,11 +71,11 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 // Grants that ended do not count, or those of each day would end one that lasts.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	lasting := b.Tokens(offline).Refresh
 	for range 250 {
-		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
+		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeOfSession(offline), nil))
 		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
 	}
 	if got := b.Refresh(lasting, nil); got.AccessToken == "" {
@@ -107,9 +107,9 @@ func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	t.Parallel()
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
-	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
+	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
 	for range 2 { // the list is new, and not
-		b := servertest.NewBrowser(t, server)
+		b := authorizetest.NewBrowser(t, server)
 		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
 		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
 			t.Errorf("%+v", got)
@@ -123,25 +123,25 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 // And with sessions, which another browser makes.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
-	first := servertest.NewBrowser(t, server)
-	first.Answer(servertest.Request(nil))
-	var last *servertest.Browser
+	server := authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
+	first := authorizetest.NewBrowser(t, server)
+	first.Answer(authorizetest.Request(nil))
+	var last *authorizetest.Browser
 	for range 1200 {
-		last = servertest.NewBrowser(t, server)
-		if got := last.Answer(servertest.Request(nil)).Query(); got.Get("code") == "" {
+		last = authorizetest.NewBrowser(t, server)
+		if got := last.Answer(authorizetest.Request(nil)).Query(); got.Get("code") == "" {
 			t.Fatal(got)
 		}
 	}
 	for name, tt := range map[string]struct {
-		*servertest.Browser
+		*authorizetest.Browser
 		signedIn bool
 	}{"the first": {first, false}, "the last": {last, true}} {
-		if got := servertest.Location(t, tt.Authorize(servertest.Request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
+		if got := authorizetest.Location(t, tt.Authorize(authorizetest.Request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
 			t.Errorf("%s browser is signed in: %t", name, got)
 		}
 	}
-	servertest.NewBrowser(t, server).Answer(servertest.Request(nil))
+	authorizetest.NewBrowser(t, server).Answer(authorizetest.Request(nil))
 	if sessions, err := server.Sessions(t.Context(), "alice"); err != nil || len(sessions) > 1000 {
 		t.Errorf("%d sessions, %v", len(sessions), err)
 	}
@@ -151,47 +151,47 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 // entries, and what was ended stays so; what is newer is good.
 func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
-	grant := servertest.Request(servertest.OfflineAccess(nil))
+	grant := authorizetest.Request(authorizetest.OfflineAccess(nil))
 	for _, tt := range []struct {
 		name  string
 		bound int
-		end   func(b *servertest.Browser) servertest.TokenResponse // what has ended
+		end   func(b *authorizetest.Browser) authorizetest.TokenResponse // what has ended
 	}{
-		{"revoked access tokens", 200, func(b *servertest.Browser) servertest.TokenResponse {
-			answer := b.Redeem(servertest.Location(b.T, b.Authorize(servertest.Request(nil))))
+		{"revoked access tokens", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
+			answer := b.Redeem(authorizetest.Location(b.T, b.Authorize(authorizetest.Request(nil))))
 			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.AccessToken}})
 			return answer
 		}},
-		{"revoked refresh tokens", 200, func(b *servertest.Browser) servertest.TokenResponse {
-			answer := b.Redeem(servertest.Location(b.T, b.Authorize(grant)))
+		{"revoked refresh tokens", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
+			answer := b.Redeem(authorizetest.Location(b.T, b.Authorize(grant)))
 			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
 			return answer
 		}},
-		{"codes used twice", 200, func(b *servertest.Browser) servertest.TokenResponse {
-			to := servertest.Location(b.T, b.Authorize(grant))
+		{"codes used twice", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
+			to := authorizetest.Location(b.T, b.Authorize(grant))
 			answer := b.Redeem(to)
 			b.Redeem(to)
 			return answer
 		}},
-		{"sessions", 1000, func(b *servertest.Browser) servertest.TokenResponse {
-			other := servertest.NewBrowser(b.T, b.Server)
-			answer := b.Redeem(servertest.Location(b.T, other.SignIn(servertest.Request(nil), "alice", "right")))
-			other.Post("/oauth2/logout", url.Values{"request": {servertest.Field(b.T, servertest.Body(b.T, other.Get("/oauth2/logout")), "request")}})
+		{"sessions", 1000, func(b *authorizetest.Browser) authorizetest.TokenResponse {
+			other := authorizetest.NewBrowser(b.T, b.Server)
+			answer := b.Redeem(authorizetest.Location(b.T, other.SignIn(authorizetest.Request(nil), "alice", "right")))
+			other.Post("/oauth2/logout", url.Values{"request": {authorizetest.Field(b.T, authorizetest.Body(b.T, other.Get("/oauth2/logout")), "request")}})
 			return answer
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				servertest.Refreshing(c)
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.Refreshing(c)
 				c.Store, c.Durable = store, durable
 				c.Clients[0].IDTokenAlgorithm = "ES256" // quick to sign
 			}))
-			lasting := b.Redeem(servertest.Location(t, b.SignIn(grant, "alice", "right")))
-			older := servertest.Location(t, b.Authorize(grant)) // with a code
+			lasting := b.Redeem(authorizetest.Location(t, b.SignIn(grant, "alice", "right")))
+			older := authorizetest.Location(t, b.Authorize(grant)) // with a code
 			first := tt.end(b)
-			var last servertest.TokenResponse
+			var last authorizetest.TokenResponse
 			for range tt.bound + 20 {
 				last = tt.end(b)
 			}
@@ -205,7 +205,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 			if b.Redeem(older).AccessToken != "" {
 				t.Error("a code older than all endings that are kept is good")
 			}
-			newer := b.Redeem(servertest.Location(t, servertest.NewBrowser(t, b.Server).SignIn(grant, "alice", "right")))
+			newer := b.Redeem(authorizetest.Location(t, authorizetest.NewBrowser(t, b.Server).SignIn(grant, "alice", "right")))
 			if !b.TokenWorks(newer.AccessToken) || !b.TokenWorks(b.Refresh(lasting.Refresh, nil).AccessToken) {
 				t.Error("what is newer has ended, or an older refresh token")
 			}
@@ -273,13 +273,13 @@ func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
-	b := servertest.NewBrowser(t, s)
-	b.Tokens(servertest.OfflineAccess(nil))
-	var got servertest.TokenResponse
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
+	b := authorizetest.NewBrowser(t, s)
+	b.Tokens(authorizetest.OfflineAccess(nil))
+	var got authorizetest.TokenResponse
 	store.happens = func() {
-		code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(nil)))).Query().Get("code")
-		got = b.RequestTokens(servertest.CodeForm(code, nil))
+		code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(nil)))).Query().Get("code")
+		got = b.RequestTokens(authorizetest.CodeForm(code, nil))
 	}
 	store.after = "Get families:" // those that are to be deleted are known
 	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
@@ -294,14 +294,14 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
-	b, code := servertest.NewBrowser(t, s), ""
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
+	b, code := authorizetest.NewBrowser(t, s), ""
 	store.happens = func() { code = b.Code(nil) }
 	store.after = "Get sessions:"
 	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
 		t.Fatalf("%+v, %v, or nothing happened", got, err)
 	}
-	if given := b.RequestTokens(servertest.CodeForm(code, nil)); given.AccessToken != "" || b.SignedIn() {
+	if given := b.RequestTokens(authorizetest.CodeForm(code, nil)); given.AccessToken != "" || b.SignedIn() {
 		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.SignedIn())
 	}
 }
@@ -311,16 +311,16 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {
 		store := &meanwhile{Store: store.NewMemory(0, 0)}
-		s := servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
-		b := servertest.NewBrowser(t, s)
-		b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"), "*")
+		s := authorizetest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
+		b := authorizetest.NewBrowser(t, s)
+		b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"), "*")
 		store.happens = func() {
 			if n, err := s.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
 		store.before = "Get consent:"
-		to := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {responseType}})))
+		to := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {responseType}})))
 		if store.before != "" || to.Query().Get("error") != "login_required" || to.Fragment != "" {
 			t.Errorf("%s: sent to %s", responseType, to)
 		}
@@ -333,7 +333,7 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 	for _, call := range []string{"Add", "Put"} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &meanwhile{Store: store.NewMemory(0, 0)}
-			s := servertest.New(t, func(c *authorize.Config) { c.Store = store })
+			s := authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
 			end := func() {
 				if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
 					t.Error(err)
@@ -342,12 +342,12 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 			var between string
 			store.happens = func() {
 				time.Sleep(time.Second)
-				between = servertest.NewBrowser(t, s).Tokens(nil).AccessToken
+				between = authorizetest.NewBrowser(t, s).Tokens(nil).AccessToken
 				time.Sleep(time.Second)
 				end()
 			}
 			store.before = call + " cutoff:client:"
-			if end(); servertest.NewBrowser(t, s).TokenWorks(between) {
+			if end(); authorizetest.NewBrowser(t, s).TokenWorks(between) {
 				t.Error("a token works that was given before the later one")
 			}
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -25,16 +25,16 @@ var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	first := b.Tokens(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	first := b.Tokens(authorizetest.OfflineAccess(nil))
 	if !opaque.MatchString(first.Refresh) {
 		t.Fatalf("refresh token %q", first.Refresh)
 	}
-	r := b.Post("/oauth2/token", servertest.RefreshForm(first.Refresh, nil))
+	r := b.Post("/oauth2/token", authorizetest.RefreshForm(first.Refresh, nil))
 	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 		t.Errorf("header %v", r.Header)
 	}
-	second := servertest.Decode[servertest.TokenResponse](t, r)
+	second := authorizetest.Decode[authorizetest.TokenResponse](t, r)
 	if second.Refresh == first.Refresh || !opaque.MatchString(second.Refresh) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
 		t.Errorf("%+v", second)
 	}
@@ -63,43 +63,43 @@ func TestRefreshTokenGiven(t *testing.T) {
 		change      func(*authorize.Config)
 		want        bool
 	}{
-		{"offline_access", "openid offline_access", servertest.Refreshing, true},
-		{"online_access", "openid online_access", servertest.Refreshing, true},
-		{"neither", "openid", servertest.Refreshing, false},
-		{"without openid", "demo.read offline_access", servertest.Refreshing, true},
+		{"offline_access", "openid offline_access", authorizetest.Refreshing, true},
+		{"online_access", "openid online_access", authorizetest.Refreshing, true},
+		{"neither", "openid", authorizetest.Refreshing, false},
+		{"without openid", "demo.read offline_access", authorizetest.Refreshing, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
 			if got := b.Tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 	t.Run("a client that may not have the scope", func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
-		if got := b.Tokens(servertest.OfflineAccess(nil)); got.Refresh != "" || strings.Contains(got.Scope, "offline_access") {
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+		if got := b.Tokens(authorizetest.OfflineAccess(nil)); got.Refresh != "" || strings.Contains(got.Scope, "offline_access") {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("the token flow", func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-		fragment := b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+		fragment := b.Answer(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
 		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): none is no scope.
-		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
+		u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
 		if u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("a refresh token alone: %s", u)
 		}
 	})
 	t.Run("client_credentials", func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
 		for _, scope := range []string{"system/*.rs", "offline_access", "system/*.rs offline_access"} {
-			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+			r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
 			r.SetBasicAuth("service", "hush")
-			if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Refresh != "" {
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.Refresh != "" {
 				t.Errorf("%s: %+v", scope, got)
 			}
 		}
@@ -108,8 +108,8 @@ func TestRefreshTokenGiven(t *testing.T) {
 
 func TestRefreshErrors(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 	altered := func(i int) string {
 		c := byte('A')
 		if token[i] == c {
@@ -155,15 +155,15 @@ func TestRefreshErrors(t *testing.T) {
 // A public client may leave out its client_id; one with a secret may not.
 func TestRefreshWithoutClientID(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
 		t.Errorf("a public client: %+v", got)
 	}
 	if got := b.Refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
 		t.Errorf("an unknown token: %+v", got)
 	}
-	confidential := confidentialTokens(servertest.NewBrowser(t, b.Server))
+	confidential := confidentialTokens(authorizetest.NewBrowser(t, b.Server))
 	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("a client with a secret: %+v", got)
 	}
@@ -175,11 +175,11 @@ func TestRefreshWithoutClientID(t *testing.T) {
 	}
 }
 
-func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
-	redirect := url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}, "client_id": {"confidential"}}
+func confidentialTokens(b *authorizetest.Browser) authorizetest.TokenResponse {
+	redirect := url.Values{"redirect_uri": {authorizetest.Callback + "?tenant=1"}, "client_id": {"confidential"}}
 	code := b.Code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
 	redirect.Set("client_secret", "s3cret/+ %")
-	return b.RequestTokens(servertest.CodeForm(code, redirect))
+	return b.RequestTokens(authorizetest.CodeForm(code, redirect))
 }
 
 // RFC 6749 §6: a refresh for more than was granted is invalid_scope, in whatever way it is more, and changes nothing. As much, or
@@ -187,18 +187,18 @@ func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
 func TestRefreshForMoreThanGranted(t *testing.T) {
 	t.Parallel()
 	stored := store.NewMemory(0, 0)
-	server := servertest.New(t, func(c *authorize.Config) {
-		servertest.Refreshing(c)
+	server := authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.Refreshing(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "user/*.cruds", "launch", "profile")
 		c.Store = stored
 	})
 	families := func() map[string]string {
 		values := map[string]string{}
 		keys, err := stored.List(t.Context(), "refresh:")
-		servertest.NoError(t, err)
+		authorizetest.NoError(t, err)
 		for _, key := range keys {
 			value, err := stored.Get(t.Context(), key)
-			servertest.NoError(t, err)
+			authorizetest.NoError(t, err)
 			values[key] = string(value)
 		}
 		return values
@@ -223,7 +223,7 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 			less: []string{"user/Observation.rs?category=http://x|y", "user/Observation.r?category=http://x|y"},
 		},
 	} {
-		b := servertest.NewBrowser(t, server)
+		b := authorizetest.NewBrowser(t, server)
 		first := b.Tokens(url.Values{"scope": {granted}})
 		if first.Scope != granted {
 			t.Fatalf("granted %q", first.Scope)
@@ -254,8 +254,8 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 // (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-	first := b.Tokens(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	first := b.Tokens(authorizetest.OfflineAccess(nil))
 	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
 	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
 		t.Errorf("%+v", narrow)
@@ -274,25 +274,25 @@ func TestRefreshTokenReuse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		reuse func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse
+		reuse func(b *authorizetest.Browser, first, second authorizetest.TokenResponse) authorizetest.TokenResponse
 		again bool
 	}{
-		{"at once", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+		{"at once", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
 			return b.Refresh(first.Refresh, nil)
 		}, true},
-		{"just within the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+		{"just within the grace", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
 			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
 			return b.Refresh(first.Refresh, nil)
 		}, true},
-		{"after the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+		{"after the grace", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
 			time.Sleep(authorize.DefaultRefreshTokenGrace)
 			return b.Refresh(first.Refresh, nil)
 		}, false},
-		{"once the successor was used", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
+		{"once the successor was used", func(b *authorizetest.Browser, first, second authorizetest.TokenResponse) authorizetest.TokenResponse {
 			b.Refresh(second.Refresh, nil)
 			return b.Refresh(first.Refresh, nil)
 		}, false},
-		{"after many", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
+		{"after many", func(b *authorizetest.Browser, first, second authorizetest.TokenResponse) authorizetest.TokenResponse {
 			for range 5 {
 				time.Sleep(24 * time.Hour)
 				second = b.Refresh(second.Refresh, nil)
@@ -303,8 +303,8 @@ func TestRefreshTokenReuse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-				first := b.Tokens(servertest.OfflineAccess(nil))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+				first := b.Tokens(authorizetest.OfflineAccess(nil))
 				second := b.Refresh(first.Refresh, nil)
 				got := tt.reuse(b, first, second)
 				if tt.again {
@@ -316,9 +316,9 @@ func TestRefreshTokenReuse(t *testing.T) {
 				if got.Error != "invalid_grant" {
 					t.Errorf("%+v", got)
 				}
-				servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+				authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
-				servertest.CheckDead(b, second.Refresh)
+				authorizetest.CheckDead(b, second.Refresh)
 			})
 		})
 	}
@@ -326,21 +326,21 @@ func TestRefreshTokenReuse(t *testing.T) {
 
 func TestNoRefreshGrace(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = -1 }))
-	first := b.Tokens(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.RefreshTokenGrace = -1 }))
+	first := b.Tokens(authorizetest.OfflineAccess(nil))
 	second := b.Refresh(first.Refresh, nil)
 	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // Somebody else who comes with a client's token changes nothing, used or not.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-		first := b.Tokens(servertest.OfflineAccess(nil))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+		first := b.Tokens(authorizetest.OfflineAccess(nil))
 		second := b.Refresh(first.Refresh, nil)
 		time.Sleep(time.Hour / 2)
 		for _, token := range []string{first.Refresh, second.Refresh} {
@@ -358,15 +358,15 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
-		server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = grace })
-		b := servertest.NewBrowser(t, server)
-		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+		server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.RefreshTokenGrace = grace })
+		b := authorizetest.NewBrowser(t, server)
+		token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 		successors := map[string]int{}
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				got := servertest.NewBrowser(t, server).Refresh(token, nil)
+				got := authorizetest.NewBrowser(t, server).Refresh(token, nil)
 				mu.Lock()
 				defer mu.Unlock()
 				successors[got.Refresh+got.Error]++
@@ -412,14 +412,14 @@ func TestRefreshEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
-				return servertest.New(t, func(c *authorize.Config) {
-					servertest.Refreshing(c)
+				return authorizetest.New(t, func(c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.Store, c.RefreshTokenGrace = store, -1
 					change(c)
 				})
 			}
-			b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
-			token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+			b := authorizetest.NewBrowser(t, with(func(*authorize.Config) {}))
+			token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 			b.Server = with(tt.change)
 			if got := b.Refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
 				t.Errorf("%+v", got)
@@ -440,7 +440,7 @@ func TestRefreshAndSession(t *testing.T) {
 		lives bool
 	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
 			got := b.Tokens(url.Values{"scope": {tt.scope}})
 			got = b.Refresh(got.Refresh, nil)
 			if got.Refresh == "" {
@@ -475,8 +475,8 @@ func TestRefreshLifetimes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					servertest.Refreshing(c)
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
 				}))
 				token := b.Tokens(url.Values{"scope": {tt.scope}}).Refresh
@@ -495,51 +495,53 @@ func TestRefreshLifetimes(t *testing.T) {
 // A federated person's account outlives a restart with their refresh token.
 func TestRefreshOfFederatedUser(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
-		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			servertest.Refreshing(c)
+		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			c.Durable = durable
 			change(idp)
 		})
 	}
-	b := servertest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
-	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
+	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
 	b.Server = restart(func(*people.IdentityProvider) {})
 	next := b.Refresh(token.Refresh, nil)
 	if !b.TokenWorks(token.AccessToken) || !b.TokenWorks(next.AccessToken) {
 		t.Fatalf("after a restart: %+v", next)
 	}
 	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
-	servertest.CheckDead(b, next.Refresh, next.AccessToken)
+	authorizetest.CheckDead(b, next.Refresh, next.AccessToken)
 }
 
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := servertest.Failing(&broken)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
-	tokens := b.Tokens(servertest.OfflineAccess(nil))
+	durable := authorizetest.Failing(&broken)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
+	tokens := b.Tokens(authorizetest.OfflineAccess(nil))
 	broken = true
 	for name, send := range map[string]func() *http.Response{
-		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
-		"revoke refresh": func() *http.Response { return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", "") },
+		"refresh": func() *http.Response { return b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil)) },
+		"revoke refresh": func() *http.Response {
+			return authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", "")
+		},
 		"revoke access": func() *http.Response {
-			return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
+			return authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
 		},
 	} {
 		r := send()
-		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
+		if got := authorizetest.Decode[authorizetest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
 	broken = false
-	if r := servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
-	servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 }
 
 // What was revoked stays so over a restart, which empties the store in memory,
@@ -547,24 +549,24 @@ func TestDurableStoreFails(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := servertest.Failing(&broken)
+	durable := authorizetest.Failing(&broken)
 	restart := func() *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
+		return authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable })
 	}
-	b := servertest.NewBrowser(t, restart())
-	signedIn := func() servertest.TokenResponse {
-		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, restart())
+	signedIn := func() authorizetest.TokenResponse {
+		return authorizetest.NewBrowser(t, b.Server).Tokens(authorizetest.OfflineAccess(nil))
 	}
 	kept, family, single := signedIn(), signedIn(), signedIn()
-	servertest.AskAboutToken(b, "/oauth2/revoke", family.Refresh, "app", "")
-	servertest.AskAboutToken(b, "/oauth2/revoke", single.AccessToken, "app", "")
+	authorizetest.AskAboutToken(b, "/oauth2/revoke", family.Refresh, "app", "")
+	authorizetest.AskAboutToken(b, "/oauth2/revoke", single.AccessToken, "app", "")
 	b.Server = restart()
 	broken = true
 	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	broken = false
-	servertest.CheckDead(b, family.Refresh, family.AccessToken, single.AccessToken)
+	authorizetest.CheckDead(b, family.Refresh, family.AccessToken, single.AccessToken)
 	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
 		t.Errorf("what was not revoked: %+v", got)
 	}
@@ -602,12 +604,12 @@ func TestGraceAfterOutage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var outage store.Outage
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					servertest.Refreshing(c)
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.RefreshTokenGrace = tt.grace
 					c.Outages = func() []store.Outage { return []store.Outage{outage} }
 				}))
-				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+				first := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 				lost := b.Refresh(first, nil).Refresh
 				if outage.Over = time.Now().Add(tt.down); tt.began != 0 {
 					outage.Began = time.Now().Add(tt.began)
@@ -625,13 +627,13 @@ func TestGraceAfterOutage(t *testing.T) {
 func TestSessionIdle(t *testing.T) {
 	t.Parallel()
 	const idle = 15 * time.Minute
-	visit := func(b *servertest.Browser, _ *servertest.TokenResponse) { b.SignedIn() }
-	refresh := func(b *servertest.Browser, got *servertest.TokenResponse) { *got = b.Refresh(got.Refresh, nil) }
-	introspect := func(b *servertest.Browser, got *servertest.TokenResponse) { b.TokenWorks(got.AccessToken) }
+	visit := func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.SignedIn() }
+	refresh := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) { *got = b.Refresh(got.Refresh, nil) }
+	introspect := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) { b.TokenWorks(got.AccessToken) }
 	for _, tt := range []struct {
 		name, scope string
 		idle        time.Duration
-		act         func(*servertest.Browser, *servertest.TokenResponse) // each five minutes
+		act         func(*authorizetest.Browser, *authorizetest.TokenResponse) // each five minutes
 		after       time.Duration
 		signedIn    bool
 		refreshes   bool
@@ -649,8 +651,8 @@ func TestSessionIdle(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					servertest.Refreshing(c)
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+					authorizetest.Refreshing(c)
 					c.SessionIdle = tt.idle
 				}))
 				got := b.Tokens(url.Values{"scope": {tt.scope}})
@@ -677,9 +679,9 @@ func TestSessionIdleOfBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var config authorize.Config
-		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { config.Durable, config.Store = c.Durable, c.Store }))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { config.Durable, config.Store = c.Durable, c.Store }))
 		b.Tokens(nil)
-		b.Server = servertest.New(t, func(c *authorize.Config) {
+		b.Server = authorizetest.New(t, func(c *authorize.Config) {
 			c.Durable, c.Store, c.SessionIdle = config.Durable, config.Store, time.Hour
 		})
 		for range 2*8 - 1 {

@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // wardLimits are rows for doctors and nurses, by group and by a claim.
 func wardLimits(c *authorize.Config) {
-	servertest.Refreshing(c)
+	authorizetest.Refreshing(c)
 	c.ScopeLimits = []scopelimit.Row{
 		{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}},
 		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}},
@@ -26,13 +26,13 @@ func wardLimits(c *authorize.Config) {
 }
 
 // member is somebody with these groups at the provider, as roles of Keycloak's.
-func member(groups ...string) []authorizetest.Person {
-	return []authorizetest.Person{{Subject: "s", Claims: map[string]any{"realm_access": map[string]any{"roles": groups}, "ward": 7}}}
+func member(groups ...string) []providertest.Person {
+	return []providertest.Person{{Subject: "s", Claims: map[string]any{"realm_access": map[string]any{"roles": groups}, "ward": 7}}}
 }
 
-func newWard(t *testing.T, p *authorizetest.Provider) *servertest.Browser {
+func newWard(t *testing.T, p *providertest.Provider) *authorizetest.Browser {
 	t.Helper()
-	return servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	return authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		wardLimits(c)
 		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward"}
 	}))
@@ -54,19 +54,19 @@ func TestScopeFollowsGroups(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = member("doctors") })
+			p := providertest.Start(t, func(s *providertest.Settings) { s.People = member("doctors") })
 			b := newWard(t, p)
-			tokens := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
-			servertest.Equal(t, tokens.Scope, "openid user/*.rs offline_access")
-			p.Change(func(s *authorizetest.Settings) { s.People = member(tt.then...) })
-			servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
+			tokens := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+			authorizetest.Equal(t, tokens.Scope, "openid user/*.rs offline_access")
+			p.Change(func(s *providertest.Settings) { s.People = member(tt.then...) })
+			authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
 			if works := b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK; works != tt.works {
 				t.Errorf("the access token works: %t", works)
 			}
 			again := b.Refresh(tokens.Refresh, nil)
-			servertest.Equal(t, again.Error, tt.err)
-			servertest.Equal(t, b.Claims(again.AccessToken)["scope"], any(tt.scope))
-			servertest.Equal(t, b.Userinfo(again.AccessToken).StatusCode, http.StatusOK)
+			authorizetest.Equal(t, again.Error, tt.err)
+			authorizetest.Equal(t, b.Claims(again.AccessToken)["scope"], any(tt.scope))
+			authorizetest.Equal(t, b.Userinfo(again.AccessToken).StatusCode, http.StatusOK)
 		})
 	}
 }
@@ -76,22 +76,22 @@ func TestNothingLeftOfScope(t *testing.T) {
 	t.Parallel()
 	durable, groups := store.NewMemory(0, 0), []string{"doctors"}
 	server := func() *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) {
-			servertest.Refreshing(c)
+		return authorizetest.New(t, func(c *authorize.Config) {
+			authorizetest.Refreshing(c)
 			c.Durable, c.Users[0].Groups = durable, groups
 			c.ScopeLimits = []scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
 		})
 	}
-	b := servertest.NewBrowser(t, server())
+	b := authorizetest.NewBrowser(t, server())
 	tokens := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}})
 	groups = nil
 	b.Server = server()
-	servertest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "invalid_grant")
-	found := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", tokens.Refresh, "confidential", "s3cret/+ %"))
-	servertest.Equal(t, found["active"], any(false))
+	authorizetest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+	found := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", tokens.Refresh, "confidential", "s3cret/+ %"))
+	authorizetest.Equal(t, found["active"], any(false))
 	groups = []string{"doctors"}
 	b.Server = server()
-	servertest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "")
+	authorizetest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "")
 }
 
 // TestScopeOfGrant grants people what their rows cover, asks them for no more, and refuses what leaves nothing.
@@ -106,28 +106,28 @@ func TestScopeOfGrant(t *testing.T) {
 		for _, consent := range []string{"", "consent"} {
 			t.Run(tt.name+" "+consent, func(t *testing.T) {
 				t.Parallel()
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 					wardLimits(c)
 					c.ScopeLimits, c.Users[0].Groups = c.ScopeLimits[:2], strings.Fields(tt.groups)
 				}))
-				answer := b.SignIn(servertest.Request(url.Values{"scope": {tt.asked}, "prompt": {consent}}), "alice", "right")
+				answer := b.SignIn(authorizetest.Request(url.Values{"scope": {tt.asked}, "prompt": {consent}}), "alice", "right")
 				if consent != "" && tt.want != "invalid_scope" {
 					page, sealed := b.OpenForm(answer)
 					if strings.Contains(tt.want, "*") != strings.Contains(page, "user/*.rs") {
 						t.Error("the page offers another scope")
 					}
-					form := servertest.Decision(sealed, "allow")
-					for _, box := range append(servertest.Boxes(page), "may user/*.rs", "may demo.read") {
+					form := authorizetest.Decision(sealed, "allow")
+					for _, box := range append(authorizetest.Boxes(page), "may user/*.rs", "may demo.read") {
 						form.Set(box, "yes")
 					}
 					answer = b.Post("/oauth2/consent", form)
 				}
-				u := servertest.Location(t, answer)
+				u := authorizetest.Location(t, answer)
 				if e := u.Query().Get("error"); e != "" {
-					servertest.Equal(t, e, tt.want)
+					authorizetest.Equal(t, e, tt.want)
 					return
 				}
-				servertest.Equal(t, b.Claims(b.Redeem(u).AccessToken)["scope"], any(tt.want))
+				authorizetest.Equal(t, b.Claims(b.Redeem(u).AccessToken)["scope"], any(tt.want))
 			})
 		}
 	}
@@ -137,11 +137,11 @@ func TestScopeOfGrant(t *testing.T) {
 // a provider does not say whole, rules are told to be unread.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = member("doctors")
 		s.People[0].Claims["ward"], s.People[0].Claims["long"] = map[string]any{}, strings.Repeat("x", 5000)
 	})
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward", "long": "long"}
 		c.Users[0].Groups = []string{"doctors"}
 		c.ScopeLimits = []scopelimit.Row{
@@ -151,30 +151,30 @@ func TestNamesakes(t *testing.T) {
 	}))
 	holder := func(u *url.URL, scope string) *tokenclaim.Holder {
 		claims := b.Claims(b.Redeem(u).AccessToken)
-		servertest.Equal(t, claims["scope"], any(scope))
+		authorizetest.Equal(t, claims["scope"], any(scope))
 		asked := tokenclaim.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
 		asked.Provider, _ = claims["idp"].(string)
 		asked.CredentialHash, _ = claims["credential_hash"].(string)
 		h, err := b.Server.(*authorize.Server).Holder(t.Context(), asked)
-		servertest.NoError(t, err)
+		authorizetest.NoError(t, err)
 		return h
 	}
 	asked := url.Values{"scope": {"user/*.rs"}}
-	h := holder(servertest.Federate(b, asked), "user/Patient.rs")
-	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "hospital long ward")
-	b = servertest.NewBrowser(t, b.Server)
-	h = holder(servertest.Location(t, b.SignIn(servertest.Request(asked), "alice", "right")), "user/Observation.rs")
-	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
+	h := holder(authorizetest.Federate(b, asked), "user/Patient.rs")
+	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "hospital long ward")
+	b = authorizetest.NewBrowser(t, b.Server)
+	h = holder(authorizetest.Location(t, b.SignIn(authorizetest.Request(asked), "alice", "right")), "user/Observation.rs")
+	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
 }
 
 // TestScopeOfClient leaves what is no person's alone.
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.ScopeLimits = []scopelimit.Row{{By: "any", Scopes: []string{"demo.read"}}}
 	}))
 	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
-	servertest.Equal(t, r.Scope, "system/*.rs")
+	authorizetest.Equal(t, r.Scope, "system/*.rs")
 	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), tokenclaim.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: b.Claims(r.AccessToken)["jti"].(string)})
 	if holder == nil || err != nil {
 		t.Errorf("the token is refused: %v", err)

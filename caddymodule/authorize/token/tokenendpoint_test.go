@@ -12,14 +12,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // The words of a request are the words of the answer, those of SMART 1 too.
 func TestScopeInTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
 		got := b.Tokens(url.Values{"scope": {scope}})
 		if got.Scope != scope {
 			t.Errorf("%s: %s", scope, got.Scope)
@@ -33,8 +33,8 @@ func TestScopeInTheAnswer(t *testing.T) {
 func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	t.Parallel()
 	documents := func(change func(*authorize.Config)) (openid, smart map[string]any) {
-		b := servertest.NewBrowser(t, servertest.New(t, change))
-		return servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration")), servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, change))
+		return authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration")), authorizetest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
 	}
 	offlineOnly := func(c *authorize.Config) { c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access") }
 	tests := []struct {
@@ -46,7 +46,7 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	}{
 		{"no client may", nil, false, false, false, "RS256"},
 		{"one may, offline", offlineOnly, true, true, false, "RS256"},
-		{"some may, both", servertest.Refreshing, true, true, true, "RS256"},
+		{"some may, both", authorizetest.Refreshing, true, true, true, "RS256"},
 		{"ES256", func(c *authorize.Config) { c.Clients[0].IDTokenAlgorithm = "ES256" }, false, false, false, "RS256 ES256"},
 		{"a client that has no flow for it", func(c *authorize.Config) {
 			c.Clients[3].Scopes = []string{"offline_access"}
@@ -56,23 +56,23 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			openid, smart := documents(tt.change)
 			for name, document := range map[string]map[string]any{"openid": openid, "smart": smart} {
-				if got := strings.Contains(servertest.Words(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
+				if got := strings.Contains(authorizetest.Words(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
 					t.Errorf("%s: grant types %v", name, document["grant_types_supported"])
 				}
-				if !strings.Contains(servertest.Words(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(servertest.Words(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
+				if !strings.Contains(authorizetest.Words(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(authorizetest.Words(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
 					t.Errorf("%s: %v", name, document)
 				}
 				for scope, want := range map[string]bool{"offline_access": tt.offline, "online_access": tt.online} {
-					if got := strings.Contains(servertest.Words(document["scopes_supported"]), scope); got != want {
+					if got := strings.Contains(authorizetest.Words(document["scopes_supported"]), scope); got != want {
 						t.Errorf("%s: scopes %v", name, document["scopes_supported"])
 					}
 				}
 			}
-			capabilities := servertest.Words(smart["capabilities"])
+			capabilities := authorizetest.Words(smart["capabilities"])
 			if strings.Contains(capabilities, "permission-offline") != tt.offline || strings.Contains(capabilities, "permission-online") != tt.online || !strings.Contains(capabilities, "client-confidential-asymmetric") {
 				t.Errorf("capabilities %s", capabilities)
 			}
-			if got := servertest.Words(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
+			if got := authorizetest.Words(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
 				t.Errorf("ID token algorithms %s", got)
 			}
 		})
@@ -99,18 +99,18 @@ func TestTokenErrors(t *testing.T) {
 		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
 		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
 		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target", 400}, // RFC 8707 §2.2
-		{"and one for this", url.Values{"resource": {servertest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target", 400},
+		{"and one for this", url.Values{"resource": {authorizetest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target", 400},
 		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
 		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
 		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	here := url.Values{"resource": {servertest.FHIRBase, servertest.FHIRBase}}
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	here := url.Values{"resource": {authorizetest.FHIRBase, authorizetest.FHIRBase}}
 	code := b.Code(here)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := b.Post("/oauth2/token", servertest.CodeForm(code, tt.change))
-			if got := servertest.Decode[servertest.TokenResponse](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
+			r := b.Post("/oauth2/token", authorizetest.CodeForm(code, tt.change))
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}
 			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
@@ -118,24 +118,24 @@ func TestTokenErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := b.RequestTokens(servertest.CodeForm(code, here)); got.AccessToken == "" {
+	if got := b.RequestTokens(authorizetest.CodeForm(code, here)); got.AccessToken == "" {
 		t.Errorf("the code was used up by others' mistakes: %+v", got)
 	}
 }
 
 func TestTokenTakesFormsAlone(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	code := b.Code(nil)
-	inQuery := servertest.PostRequest("/oauth2/token?"+servertest.CodeForm(code, nil).Encode(), nil)
-	json := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, nil))
+	inQuery := authorizetest.PostRequest("/oauth2/token?"+authorizetest.CodeForm(code, nil).Encode(), nil)
+	json := authorizetest.PostRequest("/oauth2/token", authorizetest.CodeForm(code, nil))
 	json.Header.Set("Content-Type", "application/json")
 	for name, r := range map[string]*http.Request{"query": inQuery, "JSON": json} {
 		if got := b.Send(r); got.StatusCode < 400 {
 			t.Errorf("parameters in %s: %d", name, got.StatusCode)
 		}
 	}
-	if r := b.Get("/oauth2/token?" + servertest.CodeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
+	if r := b.Get("/oauth2/token?" + authorizetest.CodeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
 }
@@ -143,7 +143,7 @@ func TestTokenTakesFormsAlone(t *testing.T) {
 func TestClientAuthentication(t *testing.T) {
 	t.Parallel()
 	const id, secret = "confidential", "s3cret/+ %"
-	redirect := url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}}
+	redirect := url.Values{"client_id": {""}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}
 	with := func(change url.Values) url.Values {
 		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
 		maps.Copy(form, change)
@@ -169,14 +169,14 @@ func TestClientAuthentication(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 			code := b.Code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
-			r := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, tt.change))
+			r := authorizetest.PostRequest("/oauth2/token", authorizetest.CodeForm(code, tt.change))
 			if tt.basic != nil {
 				r.SetBasicAuth(tt.basic[0], tt.basic[1])
 			}
 			response := b.Send(r)
-			if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error != tt.want {
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, response); got.Error != tt.want {
 				t.Errorf("%d %+v", response.StatusCode, got)
 			}
 			challenged := strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Basic ")
@@ -200,10 +200,10 @@ func TestClientCredentials(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
-			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+			r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
 			r.SetBasicAuth("service", "hush")
-			got := servertest.Decode[servertest.TokenResponse](t, b.Send(r))
+			got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r))
 			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
 				t.Fatalf("%+v", got)
 			}
@@ -219,10 +219,10 @@ func TestClientCredentials(t *testing.T) {
 
 func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Error != "invalid_scope" {
+	if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.Error != "invalid_scope" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -231,10 +231,10 @@ func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 // keep the client's words out of it.
 func TestErrorDescription(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
 	r.SetBasicAuth("service", "hush")
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
+	if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -248,7 +248,7 @@ func TestOIDF(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { codeReuse(t, 30*time.Second) })
 		},
 		"oidcc-refresh-token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
 			first := confidentialTokens(b)
 			secret := url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}
 			second := b.Refresh(first.Refresh, secret)
@@ -258,13 +258,13 @@ func TestOIDF(t *testing.T) {
 					t.Errorf("%s: %v, then %v", claim, before[claim], after[claim])
 				}
 			}
-			if r := b.Post("/oauth2/token", servertest.RefreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+			if r := b.Post("/oauth2/token", authorizetest.RefreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("with another client: %d", r.StatusCode)
 			}
 		},
 		"oidcc-ensure-client-assertion-with-iss-aud-succeeds": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
-			r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.RS256, map[string]any{"aud": servertest.Issuer}, nil), nil))
+			b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+			r := b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.RS256, map[string]any{"aud": authorizetest.Issuer}, nil), nil))
 			if r.StatusCode != http.StatusOK {
 				t.Error(r.StatusCode)
 			}
@@ -286,17 +286,17 @@ func TestInferno(t *testing.T) {
 	}
 	granted := func(t *testing.T, r *http.Response) {
 		t.Helper()
-		got := servertest.Decode[map[string]any](t, r)
+		got := authorizetest.Decode[map[string]any](t, r)
 		if _, numeric := got["expires_in"].(float64); r.StatusCode != http.StatusOK || !numeric || got["token_type"] != "Bearer" || got["scope"] == nil {
 			t.Errorf("%d %v", r.StatusCode, got)
 		}
 	}
 	post := func(t *testing.T, form url.Values) *http.Response {
-		return servertest.NewBrowser(t, servertest.NewBackend(t, nil)).Post("/oauth2/token", form)
+		return authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil)).Post("/oauth2/token", form)
 	}
 	refresh := func(t *testing.T, change url.Values) *http.Response {
-		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
-		return b.Post("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, change))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+		return b.Post("/oauth2/token", authorizetest.RefreshForm(b.Tokens(authorizetest.OfflineAccess(nil)).Refresh, change))
 	}
 	tests := map[string]func(*testing.T){
 		"token_refresh without scope": func(t *testing.T) { granted(t, refresh(t, nil)) },
@@ -307,26 +307,26 @@ func TestInferno(t *testing.T) {
 			refused(t, refresh(t, url.Values{"refresh_token": {"INVALID_REFRESH_TOKEN"}}))
 		},
 		"backend_services_invalid_grant_type": func(t *testing.T) {
-			r := post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"grant_type": {"not_a_grant_type"}}))
+			r := post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), url.Values{"grant_type": {"not_a_grant_type"}}))
 			if r.StatusCode != http.StatusBadRequest {
 				t.Error(r.StatusCode)
 			}
 		},
 		"backend_services_invalid_client_assertion": func(t *testing.T) {
-			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"client_assertion_type": {"not_an_assertion_type"}})))
+			refused(t, post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), url.Values{"client_assertion_type": {"not_an_assertion_type"}})))
 		},
 		"backend_services_invalid_jwt": func(t *testing.T) {
-			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "not_a_valid_iss"}, nil), nil)))
+			refused(t, post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, map[string]any{"iss": "not_a_valid_iss"}, nil), nil)))
 		},
 		"backend_services_auth_request_success RS384": func(t *testing.T) {
-			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.RS384, nil, nil), nil)))
+			granted(t, post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.RS384, nil, nil), nil)))
 		},
 		"backend_services_auth_request_success ES384": func(t *testing.T) {
-			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)))
+			granted(t, post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), nil)))
 		},
 		"token_introspection of an invalid token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
-			if got := servertest.Body(t, servertest.AskAboutToken(b, "/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+			if got := authorizetest.Body(t, authorizetest.AskAboutToken(b, "/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
 				t.Error(got)
 			}
 		},

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 func TestUserinfo(t *testing.T) {
@@ -23,13 +23,13 @@ func TestUserinfo(t *testing.T) {
 		{"openid profile", map[string]any{"name": "Alice Adams", "preferred_username": "alice"}},
 		{"openid email", map[string]any{"email": "alice@example.org", "email_verified": true}},
 		{"openid phone", map[string]any{"phone_number": "+15550100"}},
-		{"openid fhirUser", map[string]any{"fhirUser": servertest.FHIRBase + "/Practitioner/alice"}},
+		{"openid fhirUser", map[string]any{"fhirUser": authorizetest.FHIRBase + "/Practitioner/alice"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 			tt.want["sub"] = "alice"
-			got := servertest.Decode[map[string]any](t, b.Userinfo(b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken))
+			got := authorizetest.Decode[map[string]any](t, b.Userinfo(b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken))
 			if !maps.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
@@ -39,9 +39,9 @@ func TestUserinfo(t *testing.T) {
 
 func TestUserinfoRefuses(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	good := b.Tokens(nil)
-	withoutOpenID := servertest.NewBrowser(t, b.Server).Tokens(url.Values{"scope": {"demo.read"}})
+	withoutOpenID := authorizetest.NewBrowser(t, b.Server).Tokens(url.Values{"scope": {"demo.read"}})
 	tests := []struct {
 		name, authorization string
 		status              int
@@ -58,13 +58,13 @@ func TestUserinfoRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := servertest.PostRequest("/oauth2/userinfo", nil)
+			r := authorizetest.PostRequest("/oauth2/userinfo", nil)
 			if tt.authorization != "" {
 				r.Header.Set("Authorization", tt.authorization)
 			}
 			response := b.Send(r)
 			challenge := response.Header.Get("WWW-Authenticate")
-			if response.StatusCode != tt.status || !strings.HasPrefix(challenge, `Bearer realm="`+servertest.Issuer+`"`) {
+			if response.StatusCode != tt.status || !strings.HasPrefix(challenge, `Bearer realm="`+authorizetest.Issuer+`"`) {
 				t.Errorf("status %d, WWW-Authenticate %q", response.StatusCode, challenge)
 			}
 			if named := strings.Contains(challenge, `error="`+tt.code+`"`); named != (tt.code != "") {
@@ -78,7 +78,7 @@ func TestUserinfoRefuses(t *testing.T) {
 // nor in the form and the header.
 func TestUserinfoByForm(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	token := b.Tokens(nil).AccessToken
 	tests := []struct {
 		name, query, kind, body, authorization string
@@ -101,7 +101,7 @@ func TestUserinfoByForm(t *testing.T) {
 				r.Header.Set("Authorization", tt.authorization)
 			}
 			if got := b.Send(r); got.StatusCode != tt.status {
-				t.Errorf("status %d: %s", got.StatusCode, servertest.Body(t, got))
+				t.Errorf("status %d: %s", got.StatusCode, authorizetest.Body(t, got))
 			}
 		})
 	}
@@ -109,10 +109,10 @@ func TestUserinfoByForm(t *testing.T) {
 
 func TestUserinfoOfClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	if r := b.Userinfo(servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken); r.StatusCode != http.StatusForbidden {
+	if r := b.Userinfo(authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken); r.StatusCode != http.StatusForbidden {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -134,14 +134,14 @@ func TestScopeClaims(t *testing.T) {
 		{"openid email", map[string]any{"email": "alice@example.org", "email_verified": true}},
 		{"openid phone", map[string]any{"phone_number": "+15550100", "phone_number_verified": true}},
 		{"openid address", map[string]any{"address": map[string]any{"formatted": "1 High St", "locality": "London"}}},
-		{"openid fhirUser", map[string]any{"fhirUser": servertest.FHIRBase + "/Practitioner/alice"}},
+		{"openid fhirUser", map[string]any{"fhirUser": authorizetest.FHIRBase + "/Practitioner/alice"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson))
 			tt.want["sub"] = "alice"
 			token := b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken
-			if got := servertest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
+			if got := authorizetest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %v\nwant %v", got, tt.want)
 			}
 		})
@@ -151,7 +151,7 @@ func TestScopeClaims(t *testing.T) {
 // address is not one of the interface's reserved scopes: it must be listed.
 func TestAddressMustBeListed(t *testing.T) {
 	t.Parallel()
-	u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"scope": {"openid address"}})))
+	u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(url.Values{"scope": {"openid address"}})))
 	if u.Query().Get("error") != "invalid_scope" {
 		t.Errorf("%s", u)
 	}
@@ -176,13 +176,13 @@ func TestClaimsParameter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson))
 			answer := b.Tokens(url.Values{"claims": {tt.claims}})
 			for at, check := range map[string]struct {
 				got  map[string]any
 				want []string
 			}{
-				"userinfo": {servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)), tt.userinfo},
+				"userinfo": {authorizetest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)), tt.userinfo},
 				"ID token": {b.Claims(answer.IDToken), tt.idToken},
 			} {
 				for _, always := range []string{"sub", "iss", "aud", "iat", "exp", "auth_time", "at_hash", "sid", "amr", "acr"} {
@@ -221,7 +221,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"claims": {tt.claims}})))
+			u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(url.Values{"claims": {tt.claims}})))
 			if got := u.Query().Get("error"); got != tt.want {
 				t.Errorf("error %q, want %q", got, tt.want)
 			}
@@ -232,12 +232,12 @@ func TestClaimsParameterRefused(t *testing.T) {
 // Claims whose scope the client may not ask for cannot be had by their names.
 func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		servertest.WholePerson(c)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.WholePerson(c)
 		c.Clients[0].Scopes = nil
 	}))
 	answer := b.Tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
-	if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); len(got) != 1 {
+	if got := authorizetest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); len(got) != 1 {
 		t.Errorf("userinfo %v", got)
 	}
 	if got := b.Claims(answer.IDToken); got["fhirUser"] != nil {
@@ -247,12 +247,12 @@ func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 
 func TestClaimsParameterDiscovered(t *testing.T) {
 	t.Parallel()
-	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson)).Get("/.well-known/openid-configuration"))
-	if m["claims_parameter_supported"] != true || !strings.Contains(servertest.Words(m["scopes_supported"]), "address") {
+	m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson)).Get("/.well-known/openid-configuration"))
+	if m["claims_parameter_supported"] != true || !strings.Contains(authorizetest.Words(m["scopes_supported"]), "address") {
 		t.Errorf("%v", m)
 	}
 	for _, claim := range []string{"birthdate", "phone_number_verified", "address", "fhirUser"} {
-		if !strings.Contains(servertest.Words(m["claims_supported"]), claim) {
+		if !strings.Contains(authorizetest.Words(m["claims_supported"]), claim) {
 			t.Errorf("claims_supported lacks %s", claim)
 		}
 	}
@@ -261,7 +261,7 @@ func TestClaimsParameterDiscovered(t *testing.T) {
 // A user with a claim that cannot be is found when the configuration is read.
 func TestUserClaimsAreChecked(t *testing.T) {
 	t.Parallel()
-	c := servertest.Config()
+	c := authorizetest.Config()
 	c.Users[0].Claims = map[string]string{"sub": "bob"}
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") {
 		t.Errorf("error %v", err)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -49,7 +49,7 @@ func newShelf() *shelf {
 // administered has alice as an administrator, with an authenticator app.
 func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
-		servertest.WithTOTP(c)
+		authorizetest.WithTOTP(c)
 		c.Features = append(c.Features, &AdminPage{Scope: "fhir-admin", store: kept})
 		c.ScopeLimits = []scopelimit.Row{
 			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
@@ -62,30 +62,30 @@ func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.C
 }
 
 // signInAs signs alice in for the page, with her second factor if she is asked for one.
-func signInAs(b *servertest.Browser) *http.Response {
+func signInAs(b *authorizetest.Browser) *http.Response {
 	b.T.Helper()
-	page := servertest.Body(b.T, b.Follow(b.Get(path)))
-	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
+	page := authorizetest.Body(b.T, b.Follow(b.Get(path)))
+	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
 	if location := r.Header.Get("Location"); strings.Contains(location, "factor=") {
-		r = b.SendOTP(b.OpenSecondFactor(r), servertest.CodeNow())
+		r = b.SendOTP(b.OpenSecondFactor(r), authorizetest.CodeNow())
 	}
 	return r
 }
 
 // open opens a page, which must be there.
-func open(b *servertest.Browser, target string) string {
+func open(b *authorizetest.Browser, target string) string {
 	b.T.Helper()
 	r := b.Get(target)
-	page := servertest.Body(b.T, r)
+	page := authorizetest.Body(b.T, r)
 	if r.StatusCode != http.StatusOK {
 		b.T.Fatalf("%s: %d to %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
 	}
 	return page
 }
 
-func asAdmin(t *testing.T, kept *shelf, change func(*authorize.Config)) *servertest.Browser {
+func asAdmin(t *testing.T, kept *shelf, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
-	b := servertest.NewBrowser(t, servertest.New(t, administered(kept, change)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, change)))
 	if r := signInAs(b); r.Header.Get("Location") != path {
 		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -98,19 +98,19 @@ func TestWhoMayOpenThePage(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*authorize.Config)
-		signIn func(*servertest.Browser)
+		signIn func(*authorizetest.Browser)
 		status int
 		to     string
 		text   string
 	}{
-		{"no session", nil, func(*servertest.Browser) {}, http.StatusSeeOther, toSignIn, ""},
-		{"an administrator", nil, func(b *servertest.Browser) { signInAs(b) }, http.StatusOK, "", "growth-chart"},
-		{"too long ago", nil, func(b *servertest.Browser) { signInAs(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
-		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *servertest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"without a factor", func(c *authorize.Config) { c.Users[0].TOTPSecret = "" }, func(b *servertest.Browser) { servertest.SignInToAccount(b, "alice", "right") }, http.StatusForbidden, "", "You need a second factor"},
-		{"switched off", func(c *authorize.Config) { c.Features = nil }, func(*servertest.Browser) {}, http.StatusNotFound, "", ""},
+		{"no session", nil, func(*authorizetest.Browser) {}, http.StatusSeeOther, toSignIn, ""},
+		{"an administrator", nil, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusOK, "", "growth-chart"},
+		{"too long ago", nil, func(b *authorizetest.Browser) { signInAs(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
+		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without a factor", func(c *authorize.Config) { c.Users[0].TOTPSecret = "" }, func(b *authorizetest.Browser) { authorizetest.SignInToAccount(b, "alice", "right") }, http.StatusForbidden, "", "You need a second factor"},
+		{"switched off", func(c *authorize.Config) { c.Features = nil }, func(*authorizetest.Browser) {}, http.StatusNotFound, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,10 +122,10 @@ func TestWhoMayOpenThePage(t *testing.T) {
 						tt.change(c)
 					}
 				}
-				b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), change)))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(newShelf(), change)))
 				tt.signIn(b)
 				r := b.Get(path)
-				page := servertest.Body(t, r)
+				page := authorizetest.Body(t, r)
 				if r.StatusCode != tt.status || r.Header.Get("Location") != tt.to || !strings.Contains(page, tt.text) {
 					t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
 				}
@@ -140,7 +140,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 // A session of one factor is asked for the second, and whoever has none is refused, not sent round.
 func TestFactorBeforeThePage(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
 	if r := signInAs(b); r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusForbidden {
 		t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -159,7 +159,7 @@ func TestForms(t *testing.T) {
 		{"approval", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "approve") }, http.StatusSeeOther, 1},
 		{"a new person", path + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "zoe") }, http.StatusSeeOther, 1},
 		{"no seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Del("request") }, http.StatusBadRequest, 0},
-		{"another seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("request", servertest.Altered(f.Get("request"))) }, http.StatusBadRequest, 0},
+		{"another seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("request", authorizetest.Altered(f.Get("request"))) }, http.StatusBadRequest, 0},
 		{"another version", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("seen", "x") }, http.StatusBadRequest, 0},
 		{"one of the configuration", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("name", "app") }, http.StatusBadRequest, 0},
 		{"an edit of a registered app", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "edit") }, http.StatusBadRequest, 0},
@@ -173,13 +173,13 @@ func TestForms(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			kept := newShelf()
-			var trail servertest.AuditTrail
+			var trail authorizetest.AuditTrail
 			b := asAdmin(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
-			form := servertest.ReadForm(open(b, tt.page)).Fields
+			form := authorizetest.ReadForm(open(b, tt.page)).Fields
 			form.Del("search")
 			tt.change(form)
 			if r := b.Post(path, form); r.StatusCode != tt.status || len(kept.changes) != tt.changes {
-				t.Errorf("%d, %d changes: %s", r.StatusCode, len(kept.changes), servertest.Body(t, r))
+				t.Errorf("%d, %d changes: %s", r.StatusCode, len(kept.changes), authorizetest.Body(t, r))
 			}
 		})
 	}
@@ -188,17 +188,17 @@ func TestForms(t *testing.T) {
 // A form is for the session, the browser and the issuer that it was shown in, for ten minutes, and for nobody who has lost the scope.
 func TestFormsOfOthers(t *testing.T) {
 	t.Parallel()
-	for name, send := range map[string]func(mine, other *servertest.Browser, form url.Values) *http.Response{
-		"another administrator's session": func(_, other *servertest.Browser, form url.Values) *http.Response { return other.Post(path, form) },
-		"after ten minutes": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+	for name, send := range map[string]func(mine, other *authorizetest.Browser, form url.Values) *http.Response{
+		"another administrator's session": func(_, other *authorizetest.Browser, form url.Values) *http.Response { return other.Post(path, form) },
+		"after ten minutes": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
 			time.Sleep(11 * time.Minute)
 			return mine.Post(path, form)
 		},
-		"signed out": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+		"signed out": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
 			delete(mine.Cookies, "__Host-fhir-session")
 			return mine.Post(path, form)
 		},
-		"another session in this browser": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+		"another session in this browser": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
 			delete(mine.Cookies, "__Host-fhir-session")
 			time.Sleep(time.Minute)
 			if r := signInAs(mine); r.Header.Get("Location") != path {
@@ -206,12 +206,12 @@ func TestFormsOfOthers(t *testing.T) {
 			}
 			return mine.Post(path, form)
 		},
-		"the account page's form": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
-			form.Set("request", servertest.Field(mine.T, servertest.AccountPage(mine, ""), "request"))
+		"the account page's form": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
+			form.Set("request", authorizetest.Field(mine.T, authorizetest.AccountPage(mine, ""), "request"))
 			return mine.Post(path, form)
 		},
-		"the session of another issuer": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
-			elsewhere := servertest.NewBrowser(mine.T, servertest.New(mine.T, administered(newShelf(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
+		"the session of another issuer": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
+			elsewhere := authorizetest.NewBrowser(mine.T, authorizetest.New(mine.T, administered(newShelf(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
 			elsewhere.Cookies = mine.Cookies
 			return elsewhere.Post(path, form)
 		},
@@ -222,7 +222,7 @@ func TestFormsOfOthers(t *testing.T) {
 				kept, records := newShelf(), store.NewMemory(0, 0)
 				shared := func(c *authorize.Config) { c.Store = records }
 				mine := asAdmin(t, kept, shared)
-				form := servertest.ReadForm(open(mine, path+"?kind=users")).Fields
+				form := authorizetest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
 				time.Sleep(time.Minute) // for the next code
@@ -243,7 +243,7 @@ func TestTrailOfAdministrators(t *testing.T) {
 	b := asAdmin(t, kept, func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})
-	form := servertest.ReadForm(open(b, path+"?kind=users")).Fields
+	form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
 	form.Set("action", "add")
 	form.Set("name", "zoe")
 	events = nil

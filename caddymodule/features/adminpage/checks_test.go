@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // A new entry has a name and a kind.
@@ -28,7 +28,7 @@ func TestNewEntryIsChecked(t *testing.T) {
 			t.Parallel()
 			kept := newShelf()
 			b := asAdmin(t, kept, nil)
-			form := servertest.ReadForm(open(b, path+"?kind=users")).Fields
+			form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
 			form.Set("action", "add")
 			form.Set("name", "zoe")
 			change(form)
@@ -53,7 +53,7 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
 	kept := newShelf()
-	b := servertest.NewBrowser(t, servertest.New(t, administered(kept, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, func(c *authorize.Config) {
 		c.Users[0].Groups = []string{"nurses"}
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})))
@@ -95,11 +95,11 @@ func TestAdministratorsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kept := &slowShelf{shelf: newShelf()}
-		b := servertest.NewBrowser(t, servertest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Features[0].(*AdminPage).store = kept })))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Features[0].(*AdminPage).store = kept })))
 		signInAs(b)
 		var group sync.WaitGroup
 		for range 5 {
-			other := servertest.NewBrowser(t, b.Server)
+			other := authorizetest.NewBrowser(t, b.Server)
 			maps.Copy(other.Cookies, b.Cookies)
 			group.Go(func() { other.Get(path) })
 		}

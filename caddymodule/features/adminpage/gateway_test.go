@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
@@ -25,15 +25,15 @@ type adminPage struct {
 func newAdminPage(t *testing.T) adminPage {
 	t.Helper()
 	g := adminPage{gatewaytest.Example(t, nil,
-		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+servertest.TOTPSecret+"\n\t\t\tgroup admins\n",
+		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+authorizetest.TOTPSecret+"\n\t\t\tgroup admins\n",
 		"client demo-app {", "admin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs demo.read\n\t\t"+
 			"newcomers\n\t\tclient demo-app {"), t}
 	r := g.signInTo("/oauth2/admin", "alice", "alice-demo-password")
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d: %s", r.StatusCode, gatewaytest.Read(t, r))
 	}
-	factor := servertest.Field(t, gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")), "factor")
-	if r = g.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.OTP(servertest.TOTPSecret, time.Now())}}); r.Header.Get("Location") != "/oauth2/admin" {
+	factor := authorizetest.Field(t, gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")), "factor")
+	if r = g.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {authorizetest.OTP(authorizetest.TOTPSecret, time.Now())}}); r.Header.Get("Location") != "/oauth2/admin" {
 		t.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	return g
@@ -46,7 +46,7 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 	for r.Header.Get("Location") != "" {
 		r = g.Get(r.Header.Get("Location"), "")
 	}
-	request := servertest.Field(g.t, gatewaytest.Read(g.t, r), "request")
+	request := authorizetest.Field(g.t, gatewaytest.Read(g.t, r), "request")
 	return g.Post("/oauth2/login", url.Values{"request": {request}, "username": {user}, "password": {password}})
 }
 
@@ -62,7 +62,7 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 	form := url.Values{"action": {action}, "kind": {kind}, "name": {name}}
 	page := gatewaytest.Read(g.t, g.Get(target, ""))
 	for _, hidden := range []string{"request", "seen"} {
-		form.Set(hidden, servertest.Field(g.t, page, hidden))
+		form.Set(hidden, authorizetest.Field(g.t, page, hidden))
 	}
 	maps.Copy(form, fields)
 	r := g.Post("/oauth2/admin", form)
@@ -138,21 +138,21 @@ func TestClientOnPage(t *testing.T) {
 
 func TestApprovalOnPage(t *testing.T) {
 	g := newAdminPage(t)
-	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, servertest.NewcomerID) > strings.Index(page, "demo-app") {
+	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, authorizetest.NewcomerID) > strings.Index(page, "demo-app") {
 		t.Errorf("the app that waits is not first: %s", page)
 	}
-	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusForbidden {
+	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusForbidden {
 		t.Errorf("before approval: %d", got)
 	}
-	g.must("approve", "clients", servertest.NewcomerID, nil)
-	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusFound {
+	g.must("approve", "clients", authorizetest.NewcomerID, nil)
+	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusFound {
 		t.Errorf("approved: %d", got)
 	}
-	if g.must("secret", "clients", servertest.NewcomerID, nil) == "" {
+	if g.must("secret", "clients", authorizetest.NewcomerID, nil) == "" {
 		t.Error("no new secret")
 	}
-	g.must("remove", "clients", servertest.NewcomerID, nil)
-	if got := g.starts(servertest.NewcomerID, servertest.Callback); got != http.StatusBadRequest {
+	g.must("remove", "clients", authorizetest.NewcomerID, nil)
+	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusBadRequest {
 		t.Errorf("removed: %d", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -47,7 +47,7 @@ func TestServe(t *testing.T) {
 func branded(t testing.TB) func(*authorize.Config) {
 	feature := &brands.UserAccessBrands{Bundle: []byte(network(t)), Primary: &smart.Identifier{System: brands.URISystem, Value: "https://hospital.example"}}
 	return func(c *authorize.Config) {
-		if err := feature.Configure(&fhirapp.App{Issuer: servertest.Issuer, FHIRBase: c.FHIRBasePath}, c); err != nil {
+		if err := feature.Configure(&fhirapp.App{Issuer: authorizetest.Issuer, FHIRBase: c.FHIRBasePath}, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,9 +57,9 @@ const brandsPath = "/fhir/R4/.well-known/user-access-brands"
 
 func TestUserAccessBrands(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
-	m := servertest.Decode[smart.Configuration](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
-	if m.UserAccessBrandBundle != servertest.Issuer+brandsPath {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, branded(t)))
+	m := authorizetest.Decode[smart.Configuration](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	if m.UserAccessBrandBundle != authorizetest.Issuer+brandsPath {
 		t.Errorf("bundle %q", m.UserAccessBrandBundle)
 	}
 	if got := m.UserAccessBrandIdentifier; got == nil || *got != (smart.Identifier{System: "urn:ietf:rfc:3986", Value: "https://hospital.example"}) {
@@ -69,11 +69,11 @@ func TestUserAccessBrands(t *testing.T) {
 	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/fhir+json" {
 		t.Errorf("status %d, header %v", r.StatusCode, r.Header)
 	}
-	if got := servertest.Decode[map[string]any](t, r); got["resourceType"] != "Bundle" || got["timestamp"] == "" {
+	if got := authorizetest.Decode[map[string]any](t, r); got["resourceType"] != "Bundle" || got["timestamp"] == "" {
 		t.Errorf("%v", got)
 	}
 	head := b.Send(httptest.NewRequest(http.MethodHead, brandsPath, nil))
-	if head.StatusCode != http.StatusOK || head.Header.Get("ETag") != r.Header.Get("ETag") || servertest.Body(t, head) != "" {
+	if head.StatusCode != http.StatusOK || head.Header.Get("ETag") != r.Header.Get("ETag") || authorizetest.Body(t, head) != "" {
 		t.Errorf("HEAD: %d, %v", head.StatusCode, head.Header)
 	}
 	again := httptest.NewRequest(http.MethodGet, brandsPath, nil)
@@ -86,8 +86,8 @@ func TestUserAccessBrands(t *testing.T) {
 // Scripts of all origins may read the Bundle, and cache it by its ETag.
 func TestUserAccessBrandsCORS(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
-	r := servertest.SendFrom(b, "https://anybody.example", http.MethodGet, brandsPath, nil)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, branded(t)))
+	r := authorizetest.SendFrom(b, "https://anybody.example", http.MethodGet, brandsPath, nil)
 	if exposed := r.Header.Get("Access-Control-Expose-Headers"); r.Header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(strings.ToLower(exposed), "etag") {
 		t.Errorf("%v", r.Header)
 	}
@@ -100,8 +100,8 @@ func TestUserAccessBrandsCORS(t *testing.T) {
 
 func TestNoUserAccessBrands(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/fhir/R4/.well-known/smart-configuration"))
+	server := authorizetest.New(t, nil)
+	m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, server).Get("/fhir/R4/.well-known/smart-configuration"))
 	if server.Serves(brandsPath) || m["user_access_brand_bundle"] != nil || m["user_access_brand_identifier"] != nil {
 		t.Errorf("%v", m)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
@@ -23,38 +23,38 @@ import (
 func TestRegisteredAddresses(t *testing.T) {
 	t.Parallel()
 	var logo bytes.Buffer
-	servertest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
+	authorizetest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
 	for name, inside := range map[string]bool{"public addresses only": false, "all addresses": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			body := logo.Bytes()
 			app, asked := keyServer(t, func() []byte { return body })
-			b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) {
 				if r.PKCE, r.RequestObjects = client.PKCEOptional, true; inside {
 					r.Transport = app.Client().Transport
 				}
 			})))
 			metadata := clientMetadata(map[string]any{
 				"logo_uri": app.URL + "/logo.png", "policy_uri": app.URL + "/policy", "tos_uri": app.URL + "/terms#new", "request_uris": []string{app.URL + "/object"},
-				"request_object_signing_alg": "RS256", "jwks": json.RawMessage(servertest.PublicKeys(jose.RS256)),
+				"request_object_signing_alg": "RS256", "jwks": json.RawMessage(authorizetest.PublicKeys(jose.RS256)),
 			})
 			maps.Copy(metadata, withSecret)
 			_, c := register(b, metadata, initialAccessToken)
-			servertest.WantStatus(t, b.Get("/oauth2/client_logo?client_id="+c.ID), map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[inside], "logo")
-			object := servertest.Assertion(t, jose.RS256, map[string]any{
-				"iss": c.ID, "sub": nil, "jti": nil, "aud": servertest.Issuer, "nbf": time.Now().Unix(), "client_id": c.ID, "response_type": "code",
-				"scope": "openid", "redirect_uri": servertest.Callback,
+			authorizetest.WantStatus(t, b.Get("/oauth2/client_logo?client_id="+c.ID), map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[inside], "logo")
+			object := authorizetest.Assertion(t, jose.RS256, map[string]any{
+				"iss": c.ID, "sub": nil, "jti": nil, "aud": authorizetest.Issuer, "nbf": time.Now().Unix(), "client_id": c.ID, "response_type": "code",
+				"scope": "openid", "redirect_uri": authorizetest.Callback,
 			}, nil)
 			body = []byte(object)
-			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
-			to := servertest.Location(t, b.Authorize(q))
+			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "request_uri": {app.URL + "/object"}}
+			to := authorizetest.Location(t, b.Authorize(q))
 			if refused := to.Query().Get("error") == "invalid_request_uri"; refused == inside || asked.Load() != map[bool]int64{true: 2}[inside] {
 				t.Errorf("to %s, asked %d times", to, asked.Load())
 			}
 			if inside {
-				servertest.WantText(t, servertest.Body(t, b.Get(to.String())), `href="`+app.URL+`/policy"`, `href="`+app.URL+`/terms#new"`, `src="/oauth2/client_logo?client_id=`+c.ID+`"`)
+				authorizetest.WantText(t, authorizetest.Body(t, b.Get(to.String())), `href="`+app.URL+`/policy"`, `href="`+app.URL+`/terms#new"`, `src="/oauth2/client_logo?client_id=`+c.ID+`"`)
 			}
-			servertest.Equal(t, servertest.TryAssertion(b, c.ID, jose.RS256), "invalid_client", "by its keys alone")
+			authorizetest.Equal(t, authorizetest.TryAssertion(b, c.ID, jose.RS256), "invalid_client", "by its keys alone")
 		})
 	}
 }
@@ -63,9 +63,9 @@ func TestRegisteredAddresses(t *testing.T) {
 // (OpenID Connect Dynamic Client Registration §2, application_type).
 func TestRegisteredNativeApp(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, registering(new(clientStorage)))
+	s := authorizetest.New(t, registering(new(clientStorage)))
 	for kind, status := range map[string]int{"native": http.StatusCreated, "web": http.StatusBadRequest, "other": http.StatusBadRequest} {
-		answer, c := register(servertest.NewBrowser(t, s), clientMetadata(map[string]any{
+		answer, c := register(authorizetest.NewBrowser(t, s), clientMetadata(map[string]any{
 			"redirect_uris": []string{"http://127.0.0.1/cb"}, "token_endpoint_auth_method": "none", "application_type": kind, "client_name": nil, "scope": nil,
 		}), initialAccessToken)
 		if answer.StatusCode != status || status == http.StatusCreated && c.ApplicationType != "native" {

@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
@@ -27,7 +27,7 @@ import (
 func TestRegisteredClient(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
-	b := servertest.NewBrowser(t, servertest.New(t, registering(storage)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage)))
 	r, c := register(b, clientMetadata(nil), initialAccessToken)
 	if r.StatusCode != http.StatusCreated || !strings.HasPrefix(c.ID, "registered-") || len(c.Secret) != 43 || c.Expires == nil || *c.Expires != 0 ||
 		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
@@ -38,15 +38,15 @@ func TestRegisteredClient(t *testing.T) {
 			t.Errorf("%s holds a secret: %s", key, file)
 		}
 	}
-	q := servertest.Request(servertest.PKCE())
+	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", c.ID)
 	q.Set("scope", "openid user/*.rs")
 	page, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
-	code := servertest.Location(t, b.Post("/oauth2/consent", servertest.TickedForm(page))).Query().Get("code")
-	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
+	code := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.TickedForm(page))).Query().Get("code")
+	exchange := authorizetest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {authorizetest.Verifier}})
 	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)
 	}
@@ -72,13 +72,13 @@ func TestRegisteredClient(t *testing.T) {
 
 func TestRegisteredPublicClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	_, c := register(b, clientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), initialAccessToken)
 	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
 		t.Errorf("%+v", c)
 	}
-	q := servertest.Request(url.Values{"client_id": {c.ID}})
-	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
+	q := authorizetest.Request(url.Values{"client_id": {c.ID}})
+	if u := authorizetest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
 		t.Errorf("without PKCE: %s", u)
 	}
 }
@@ -91,13 +91,13 @@ func TestRegistrationRefused(t *testing.T) {
 		want   string
 	}{
 		{"no redirect URI", map[string]any{"redirect_uris": nil}, "invalid_redirect_uri"},
-		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{servertest.Callback}}, "invalid_client_metadata"},
+		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{authorizetest.Callback}}, "invalid_client_metadata"},
 		{"a redirect URI over http", map[string]any{"redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
-		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{servertest.Callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
-		{"our own address", map[string]any{"redirect_uris": []string{servertest.Issuer + "/oauth2/sandbox_app"}}, "invalid_redirect_uri"},
+		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{authorizetest.Callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
+		{"our own address", map[string]any{"redirect_uris": []string{authorizetest.Issuer + "/oauth2/sandbox_app"}}, "invalid_redirect_uri"},
 		{"our own address, written otherwise", map[string]any{"redirect_uris": []string{"https://FHIR.example.org.:443/x"}}, "invalid_redirect_uri"},
-		{"our own address to sign out to", map[string]any{"post_logout_redirect_uris": []string{servertest.Issuer + "/"}}, "invalid_redirect_uri"},
-		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(servertest.Callback+" ", 20)+servertest.Callback, " ")}, "invalid_redirect_uri"},
+		{"our own address to sign out to", map[string]any{"post_logout_redirect_uris": []string{authorizetest.Issuer + "/"}}, "invalid_redirect_uri"},
+		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(authorizetest.Callback+" ", 20)+authorizetest.Callback, " ")}, "invalid_redirect_uri"},
 		{"an address after signing out over http", map[string]any{"post_logout_redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
 		{"a scope beyond the list", map[string]any{"scope": "openid user/*.cruds"}, "invalid_client_metadata"},
 		{"a system scope", map[string]any{"scope": "system/*.rs"}, "invalid_client_metadata"},
@@ -123,7 +123,7 @@ func TestRegistrationRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			storage := new(clientStorage)
-			r, c := register(servertest.NewBrowser(t, servertest.New(t, registering(storage))), clientMetadata(tt.change), initialAccessToken)
+			r, c := register(authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage))), clientMetadata(tt.change), initialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -134,7 +134,7 @@ func TestRegistrationRefused(t *testing.T) {
 func TestLargeRegistration(t *testing.T) {
 	t.Parallel()
 	large := map[string]any{"client_uri": strings.Repeat("x", 64<<10)}
-	r, c := register(servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage)))), clientMetadata(large), initialAccessToken)
+	r, c := register(authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage)))), clientMetadata(large), initialAccessToken)
 	if r.StatusCode != http.StatusRequestEntityTooLarge || c.Error != "invalid_request" {
 		t.Errorf("%d %+v", r.StatusCode, c)
 	}
@@ -143,7 +143,7 @@ func TestLargeRegistration(t *testing.T) {
 func TestRegistrationNeedsToken(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
-	b := servertest.NewBrowser(t, servertest.New(t, registering(storage)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage)))
 	for _, token := range []string{"", "wrong", initialAccessToken + "x"} {
 		r, c := register(b, clientMetadata(nil), token)
 		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
@@ -162,11 +162,11 @@ func TestRegistrationNeedsToken(t *testing.T) {
 // which §3 wants in the answer.
 func TestRegistrationIsManaged(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	_, c := register(b, clientMetadata(nil), initialAccessToken)
 	_, other := register(b, clientMetadata(nil), initialAccessToken)
 	r := manageClient(b, http.MethodGet, c.URI, c.AccessToken)
-	if got := servertest.Decode[registrationResponse](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != servertest.Callback {
+	if got := authorizetest.Decode[registrationResponse](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != authorizetest.Callback {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
 	for name, tt := range map[string][2]string{
@@ -174,10 +174,10 @@ func TestRegistrationIsManaged(t *testing.T) {
 		"the initial token":     {c.URI, initialAccessToken},
 		"the secret":            {c.URI, c.Secret},
 		"no token":              {c.URI, ""},
-		"a client that is none": {servertest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
-		"a configured client":   {servertest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
-		"a file elsewhere":      {servertest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
-		"no client":             {servertest.Issuer + "/oauth2/register", c.AccessToken},
+		"a client that is none": {authorizetest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
+		"a configured client":   {authorizetest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
+		"a file elsewhere":      {authorizetest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
+		"no client":             {authorizetest.Issuer + "/oauth2/register", c.AccessToken},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
 			if r := manageClient(b, method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
@@ -191,11 +191,11 @@ func TestRegistrationIsManaged(t *testing.T) {
 func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
-	b := servertest.NewBrowser(t, servertest.New(t, registering(storage)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage)))
 	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
-		b.Authorize(servertest.Request(url.Values{"client_id": {id}}))
-		b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {id}}))
-		manageClient(b, http.MethodGet, servertest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
+		b.Authorize(authorizetest.Request(url.Values{"client_id": {id}}))
+		b.Post("/oauth2/token", authorizetest.CodeForm("x", url.Values{"client_id": {id}}))
+		manageClient(b, http.MethodGet, authorizetest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
 	}
 	if len(storage.Loaded) != 0 {
 		t.Errorf("looked up %q", storage.Loaded)
@@ -204,7 +204,7 @@ func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 
 func TestRegistrationIsBounded(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	for range 3 {
 		if r, c := register(b, clientMetadata(nil), initialAccessToken); r.StatusCode != http.StatusCreated {
 			t.Fatalf("%d %+v", r.StatusCode, c)
@@ -221,19 +221,19 @@ func TestRegistrationIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(clientStorage)
-		here, there := servertest.NewBrowser(t, servertest.New(t, registering(storage))), servertest.NewBrowser(t, servertest.New(t, registering(storage)))
+		here, there := authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage))), authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage)))
 		_, c := register(here, clientMetadata(nil), initialAccessToken)
-		q := servertest.Request(servertest.PKCE())
+		q := authorizetest.Request(authorizetest.PKCE())
 		q.Set("client_id", c.ID)
 		q.Set("scope", "user/*.rs")
-		if u := servertest.Location(t, there.Authorize(q)); u.Path != "/oauth2/login" {
+		if u := authorizetest.Location(t, there.Authorize(q)); u.Path != "/oauth2/login" {
 			t.Errorf("at another gateway: %s", u)
 		}
-		narrowed := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		narrowed := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 			registering(storage)(c)
 			optionsOf(c).Scopes = []string{"demo.read"}
 		}))
-		if u := servertest.Location(t, narrowed.Authorize(q)); u.Query().Get("error") != "invalid_scope" {
+		if u := authorizetest.Location(t, narrowed.Authorize(q)); u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("after the list was narrowed: %s", u)
 		}
 		manageClient(here, http.MethodDelete, c.URI, c.AccessToken)
@@ -246,13 +246,13 @@ func TestRegistrationIsShared(t *testing.T) {
 
 func TestRegistrationIsOffByDefault(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, nil)
-	if m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
+	server := authorizetest.New(t, nil)
+	if m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, server).Get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
 		t.Error("anybody can register")
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	for _, path := range []string{"/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
-		if m := servertest.Decode[map[string]any](t, b.Get(path)); m["registration_endpoint"] != servertest.Issuer+"/oauth2/register" {
+		if m := authorizetest.Decode[map[string]any](t, b.Get(path)); m["registration_endpoint"] != authorizetest.Issuer+"/oauth2/register" {
 			t.Errorf("%s: %v", path, m["registration_endpoint"])
 		}
 	}
@@ -266,7 +266,7 @@ func TestRegistrationConfig(t *testing.T) {
 		"with no scope":     func(r *registration.Registration) { r.Scopes = []string{"a b"} },
 		"a system scope":    func(r *registration.Registration) { r.Scopes = []string{"system/*.rs"} },
 	} {
-		c := servertest.Config()
+		c := authorizetest.Config()
 		registering(new(clientStorage))(&c)
 		change(optionsOf(&c))
 		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "registration") {
@@ -279,12 +279,12 @@ func TestRegistrationConfig(t *testing.T) {
 // there; §3: the answer is that of a registration. The secret stays.
 func TestRegistrationIsChanged(t *testing.T) {
 	t.Parallel()
-	var trail servertest.AuditTrail
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	var trail authorizetest.AuditTrail
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		c.Audit = trail.Record
 	}))
-	_, c := register(b, clientMetadata(map[string]any{"post_logout_redirect_uris": []string{servertest.Callback}, "require_pushed_authorization_requests": true}), initialAccessToken)
+	_, c := register(b, clientMetadata(map[string]any{"post_logout_redirect_uris": []string{authorizetest.Callback}, "require_pushed_authorization_requests": true}), initialAccessToken)
 	trail.Take()
 	const elsewhere = "https://app.example.org/elsewhere"
 	r, got := updateClient(b, c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
@@ -297,17 +297,17 @@ func TestRegistrationIsChanged(t *testing.T) {
 		t.Errorf("events %q", trail)
 	}
 	read := manageClient(b, http.MethodGet, c.URI, c.AccessToken)
-	left := servertest.Decode[map[string]any](t, read)
+	left := authorizetest.Decode[map[string]any](t, read)
 	if left["post_logout_redirect_uris"] != nil || left["require_pushed_authorization_requests"] != nil || !reflect.DeepEqual(left["redirect_uris"], []any{elsewhere}) {
 		t.Errorf("read again: %v", left)
 	}
-	q := servertest.Request(servertest.PKCE())
+	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", c.ID)
 	if r := b.Authorize(q); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("the old redirect URI: %d", r.StatusCode)
 	}
 	q.Set("redirect_uri", elsewhere)
-	if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/login" {
+	if u := authorizetest.Location(t, b.Authorize(q)); u.Path != "/oauth2/login" {
 		t.Errorf("the new redirect URI: %s", u)
 	}
 	if got := bySecret(b, c.ID, c.Secret); got != "invalid_grant" {
@@ -316,15 +316,15 @@ func TestRegistrationIsChanged(t *testing.T) {
 }
 
 // bySecret is what the token endpoint says to a secret with a code that is none.
-func bySecret(b *servertest.Browser, id, secret string) string {
+func bySecret(b *authorizetest.Browser, id, secret string) string {
 	b.T.Helper()
-	return b.RequestTokens(servertest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error
+	return b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error
 }
 
 // A client that proves who it is in another way from now on does so in no other.
 func TestRegisteredMethodIsChanged(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	_, c := register(b, clientMetadata(nil), initialAccessToken)
 	become := func(m map[string]any) registrationResponse {
 		m["client_id"] = c.ID
@@ -337,18 +337,18 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 	if got := become(withKeys(nil)); got.Secret != "" || got.Expires != nil || got.JWKS == nil {
 		t.Errorf("with keys: %+v", got)
 	}
-	if old, by := bySecret(b, c.ID, c.Secret), servertest.TryAssertion(b, c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := bySecret(b, c.ID, c.Secret), authorizetest.TryAssertion(b, c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with keys: by secret %s, by key %s", old, by)
 	}
-	become(withKeys(map[string]any{"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256))}))
-	if old, by := servertest.TryAssertion(b, c.ID, jose.ES384), servertest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
+	become(withKeys(map[string]any{"jwks": json.RawMessage(authorizetest.PublicKeys(jose.RS256))}))
+	if old, by := authorizetest.TryAssertion(b, c.ID, jose.ES384), authorizetest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with other keys: by the old %s, by the new %s", old, by)
 	}
 	got := become(clientMetadata(nil))
 	if len(got.Secret) != 43 || got.Secret == c.Secret || got.JWKS != nil {
 		t.Errorf("with a secret: %+v", got)
 	}
-	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), servertest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
+	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), authorizetest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
 		t.Errorf("with a secret: by the old %s, by the new %s, by key %s", old, by, key)
 	}
 	if got := become(clientMetadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
@@ -362,7 +362,7 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 func TestRegistrationChangeRefused(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
-	b := servertest.NewBrowser(t, servertest.New(t, registering(storage)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage)))
 	_, c := register(b, clientMetadata(nil), initialAccessToken)
 	_, public := register(b, clientMetadata(map[string]any{"token_endpoint_auth_method": "none"}), initialAccessToken)
 	before := string(storage.Files["fhir/clients/x/"+c.ID+".json"])
@@ -397,7 +397,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 func TestChangeOfUnreadableRegistration(t *testing.T) {
 	t.Parallel()
 	storage, log := new(clientStorage), new(strings.Builder)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(storage)(c)
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}))
@@ -413,7 +413,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 // Discovery names what clients that register may have, too.
 func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		options := optionsOf(c)
 		options.Scopes = append(options.Scopes, "offline_access")
@@ -422,7 +422,7 @@ func TestDiscoveryOfRegisteredClients(t *testing.T) {
 		Grants []string `json:"grant_types_supported"`
 		Scopes []string `json:"scopes_supported"`
 	}
-	if m := servertest.Decode[lists](t, b.Get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
+	if m := authorizetest.Decode[lists](t, b.Get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
 		t.Errorf("%v", m)
 	}
 	if _, c := register(b, clientMetadata(map[string]any{"scope": "openid offline_access"}), initialAccessToken); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
@@ -431,14 +431,14 @@ func TestDiscoveryOfRegisteredClients(t *testing.T) {
 }
 
 // registeredTokens signs alice in to an app with a secret that registered itself.
-func registeredTokens(b *servertest.Browser, c registrationResponse, change url.Values) servertest.TokenResponse {
+func registeredTokens(b *authorizetest.Browser, c registrationResponse, change url.Values) authorizetest.TokenResponse {
 	b.T.Helper()
-	q := servertest.Request(nil)
+	q := authorizetest.Request(nil)
 	q.Set("client_id", c.ID)
 	maps.Copy(q, change)
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	answer := servertest.Location(b.T, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
-	return b.RequestTokens(servertest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
+	answer := authorizetest.Location(b.T, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
+	return b.RequestTokens(authorizetest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
 }
 
 // RFC 9700 §2.1.1: a confidential app may check the nonce instead of PKCE, where the operator
@@ -452,14 +452,14 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 		{"", "client_secret_post", true}, {client.PKCERequired, "client_secret_post", true},
 		{client.PKCEOptional, "client_secret_post", false}, {client.PKCEOptional, "none", true},
 	} {
-		b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = tt.pkce })))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = tt.pkce })))
 		_, c := register(b, clientMetadata(map[string]any{"token_endpoint_auth_method": tt.method}), initialAccessToken)
-		q := servertest.Request(url.Values{"client_id": {c.ID}})
-		if u := servertest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.asked {
+		q := authorizetest.Request(url.Values{"client_id": {c.ID}})
+		if u := authorizetest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.asked {
 			t.Errorf("%+v: %s", tt, u)
 		}
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
 	_, c := register(b, clientMetadata(withSecret), initialAccessToken)
 	if got := registeredTokens(b, c, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
@@ -470,35 +470,35 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 // passes for no other token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
-	discovery := servertest.Decode[struct {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
+	discovery := authorizetest.Decode[struct {
 		Algorithms []string `json:"userinfo_signing_alg_values_supported"`
 	}](t, b.Get("/.well-known/openid-configuration"))
-	servertest.Equal(t, strings.Join(discovery.Algorithms, " "), "RS256 ES256")
+	authorizetest.Equal(t, strings.Join(discovery.Algorithms, " "), "RS256 ES256")
 	for _, algorithm := range discovery.Algorithms {
 		t.Run(algorithm, func(t *testing.T) {
-			b := servertest.NewBrowser(t, b.Server)
+			b := authorizetest.NewBrowser(t, b.Server)
 			metadata := clientMetadata(withSecret)
 			metadata["userinfo_signed_response_alg"] = algorithm
 			_, c := register(b, metadata, initialAccessToken)
 			tokens := registeredTokens(b, c, nil)
 			r := b.Userinfo(tokens.AccessToken)
-			signed := servertest.Body(t, r)
+			signed := authorizetest.Body(t, r)
 			if kind := r.Header.Get("Content-Type"); kind != "application/jwt" || r.Header.Get("Cache-Control") != "no-store" {
 				t.Fatalf("%d %v: %s", r.StatusCode, r.Header, signed)
 			}
 			if jws, err := jose.ParseSignedCompact(signed, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(algorithm)}); err != nil {
 				t.Errorf("%v, %v", jws, err)
 			}
-			want := map[string]any{"iss": servertest.Issuer, "aud": c.ID, "sub": "alice"}
+			want := map[string]any{"iss": authorizetest.Issuer, "aud": c.ID, "sub": "alice"}
 			if got := b.Claims(signed); !maps.Equal(got, want) {
 				t.Errorf("claims %v", got)
 			}
 			if b.TokenWorks(signed) {
 				t.Error("it passes for an access token")
 			}
-			q := servertest.Request(url.Values{"client_id": {c.ID}, "prompt": {"none"}, "id_token_hint": {signed}})
-			if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
+			q := authorizetest.Request(url.Values{"client_id": {c.ID}, "prompt": {"none"}, "id_token_hint": {signed}})
+			if u := authorizetest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
 				t.Errorf("as id_token_hint: %s", u)
 			}
 		})
@@ -511,14 +511,14 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	told := make(chan string, 1)
 	party := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
-	s := servertest.New(t, registeringWith(func(r *registration.Registration) {
+	s := authorizetest.New(t, registeringWith(func(r *registration.Registration) {
 		r.PKCE, r.Transport = client.PKCEOptional, party.Client().Transport
 	}))
-	b := servertest.NewBrowser(t, s)
+	b := authorizetest.NewBrowser(t, s)
 	metadata := clientMetadata(withSecret)
 	metadata["backchannel_logout_uri"], metadata["backchannel_logout_session_required"] = party.URL, true
 	_, c := register(b, metadata, initialAccessToken)
-	read := servertest.Decode[map[string]any](t, manageClient(b, http.MethodGet, c.URI, c.AccessToken))
+	read := authorizetest.Decode[map[string]any](t, manageClient(b, http.MethodGet, c.URI, c.AccessToken))
 	if read["backchannel_logout_uri"] != party.URL || read["backchannel_logout_session_required"] != true {
 		t.Errorf("registered: %v", read)
 	}
@@ -534,7 +534,7 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 // RFC 9101 §10.5: an app may register that it sends signed request objects only, where this server accepts them.
 func TestRegisteredRequestObjectsRequired(t *testing.T) {
 	t.Parallel()
-	keys := json.RawMessage(servertest.PublicKeys(jose.RS256))
+	keys := json.RawMessage(authorizetest.PublicKeys(jose.RS256))
 	for name, tt := range map[string]struct {
 		accepted bool
 		metadata map[string]any
@@ -549,7 +549,7 @@ func TestRegisteredRequestObjectsRequired(t *testing.T) {
 		"no request objects here": {false, map[string]any{"jwks": keys}, "invalid_client_metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, tt.accepted })))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, tt.accepted })))
 			metadata := clientMetadata(map[string]any{"require_signed_request_object": true})
 			maps.Copy(metadata, tt.metadata)
 			_, c := register(b, metadata, initialAccessToken)
@@ -561,19 +561,19 @@ func TestRegisteredRequestObjectsRequired(t *testing.T) {
 			}
 			r := httptest.NewRequest(http.MethodGet, c.URI, nil)
 			r.Header.Set("Authorization", "Bearer "+c.AccessToken)
-			if read := servertest.Decode[map[string]any](t, b.Send(r)); read["require_signed_request_object"] != true {
+			if read := authorizetest.Decode[map[string]any](t, b.Send(r)); read["require_signed_request_object"] != true {
 				t.Errorf("read as %v", read)
 			}
-			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "nonce": {"n"}}
-			q.Set("code_challenge", servertest.S256(servertest.Verifier))
+			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "nonce": {"n"}}
+			q.Set("code_challenge", authorizetest.S256(authorizetest.Verifier))
 			q.Set("code_challenge_method", "S256")
-			servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "without a request object")
-			claims := map[string]any{"iss": c.ID, "sub": nil, "aud": servertest.Issuer, "nbf": time.Now().Unix(), "jti": nil}
+			authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request", "without a request object")
+			claims := map[string]any{"iss": c.ID, "sub": nil, "aud": authorizetest.Issuer, "nbf": time.Now().Unix(), "jti": nil}
 			for name, values := range q {
 				claims[name] = values[0]
 			}
-			object := servertest.Assertion(t, jose.RS256, claims, nil)
-			if u := servertest.Location(t, b.Authorize(url.Values{"client_id": {c.ID}, "request": {object}})); u.Query().Has("error") {
+			object := authorizetest.Assertion(t, jose.RS256, claims, nil)
+			if u := authorizetest.Location(t, b.Authorize(url.Values{"client_id": {c.ID}, "request": {object}})); u.Query().Has("error") {
 				t.Errorf("signed: %s", u)
 			}
 		})

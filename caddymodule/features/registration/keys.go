@@ -6,11 +6,11 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // registeredKeys are the key sets of registered clients. They outlive the cached clients, so
-// that keys are fetched no more often than [upstream.KeySet] allows.
+// that keys are fetched no more often than [relyingparty.KeySet] allows.
 type registeredKeys struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
@@ -23,11 +23,11 @@ type registeredKeys struct {
 // registeredKeySet is valid as long as the client names the same source.
 type registeredKeySet struct {
 	source string
-	keys   *upstream.KeySet
+	keys   *relyingparty.KeySet
 }
 
 // get returns the key set of a client, or nil.
-func (r *registeredKeys) get(c *client.Client) (*upstream.KeySet, error) {
+func (r *registeredKeys) get(c *client.Client) (*relyingparty.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {
 		return nil, nil

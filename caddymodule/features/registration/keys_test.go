@@ -13,12 +13,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // withKeys is the metadata of an app that proves who it is by keys.
 func withKeys(change map[string]any) map[string]any {
-	m := clientMetadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(servertest.PublicKeys(jose.ES384, jose.RS384))})
+	m := clientMetadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(authorizetest.PublicKeys(jose.ES384, jose.RS384))})
 	for name, value := range change {
 		if m[name] = value; value == nil {
 			delete(m, name)
@@ -31,10 +31,10 @@ func withKeys(change map[string]any) map[string]any {
 // proves who it is by them and nothing else.
 func TestRegisteredClientWithKeys(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	r, c := register(b, withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), initialAccessToken)
 	if r.StatusCode != http.StatusCreated || c.Secret != "" || c.Expires != nil || c.Method != "private_key_jwt" || c.Algorithm != "ES384" ||
-		c.JWKSURI != "" || string(c.JWKS) != string(servertest.PublicKeys(jose.ES384, jose.RS384)) {
+		c.JWKSURI != "" || string(c.JWKS) != string(authorizetest.PublicKeys(jose.ES384, jose.RS384)) {
 		t.Fatalf("%d %+v", r.StatusCode, c)
 	}
 	for name, tt := range map[string]struct {
@@ -45,23 +45,23 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 		"another of its keys":   {jose.RS384, "invalid_client"},
 		"a key that is not its": {jose.ES256, "invalid_client"},
 	} {
-		if got := servertest.TryAssertion(b, c.ID, tt.alg); got != tt.want {
+		if got := authorizetest.TryAssertion(b, c.ID, tt.alg); got != tt.want {
 			t.Errorf("by %s: %s", name, got)
 		}
 	}
 	for name, secret := range map[string]string{"nothing": "", "a secret": "x"} {
-		if got := b.RequestTokens(servertest.CodeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}})); got.Error != "invalid_client" {
+		if got := b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}})); got.Error != "invalid_client" {
 			t.Errorf("by %s: %+v", name, got)
 		}
 	}
-	form := servertest.CodeForm("", url.Values{
-		"client_id": {c.ID}, "code_verifier": {servertest.Verifier}, "client_assertion_type": {servertest.AssertionType},
-		"client_assertion": {servertest.Assertion(t, jose.ES384, map[string]any{"iss": c.ID, "sub": c.ID}, nil)},
+	form := authorizetest.CodeForm("", url.Values{
+		"client_id": {c.ID}, "code_verifier": {authorizetest.Verifier}, "client_assertion_type": {authorizetest.AssertionType},
+		"client_assertion": {authorizetest.Assertion(t, jose.ES384, map[string]any{"iss": c.ID, "sub": c.ID}, nil)},
 	})
-	q := servertest.Request(servertest.PKCE())
+	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", c.ID)
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	form.Set("code", servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))).Query().Get("code"))
+	form.Set("code", authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))).Query().Get("code"))
 	if got := b.RequestTokens(form); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
@@ -82,8 +82,8 @@ func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int6
 // clients in the configuration are.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	t.Parallel()
-	keys, asked := keyServer(t, func() []byte { return servertest.PublicKeys(jose.ES384) })
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	keys, asked := keyServer(t, func() []byte { return authorizetest.PublicKeys(jose.ES384) })
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		optionsOf(c).Transport = keys.Client().Transport
 	}))
@@ -93,7 +93,7 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	}
 	for alg, want := range map[jose.SignatureAlgorithm]string{jose.ES384: "invalid_grant", jose.RS384: "invalid_client"} {
 		for range 3 {
-			if got := servertest.TryAssertion(b, c.ID, alg); got != want {
+			if got := authorizetest.TryAssertion(b, c.ID, alg); got != want {
 				t.Errorf("%s: %s", alg, got)
 			}
 		}
@@ -112,11 +112,11 @@ func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 	inside.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
 	inside.StartTLS()
 	defer inside.Close()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		uri := strings.Replace(inside.URL, "127.0.0.1", host, 1)
 		_, c := register(b, withKeys(map[string]any{"jwks": nil, "jwks_uri": uri}), initialAccessToken)
-		if got := servertest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
+		if got := authorizetest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
 			t.Errorf("%s: %s, connected %v", uri, got, connected.Load())
 		}
 	}
@@ -124,7 +124,7 @@ func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 
 func TestRegisteredKeysRefused(t *testing.T) {
 	t.Parallel()
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES384], KeyID: "x"}}})
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: authorizetest.AssertionKeys()[jose.ES384], KeyID: "x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			storage := new(clientStorage)
-			r, c := register(servertest.NewBrowser(t, servertest.New(t, registering(storage))), withKeys(change), initialAccessToken)
+			r, c := register(authorizetest.NewBrowser(t, authorizetest.New(t, registering(storage))), withKeys(change), initialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != "invalid_client_metadata" || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -161,13 +161,13 @@ func TestRegisteredKeysRefused(t *testing.T) {
 // not registered, and so not told (RFC 7591 §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
 	for _, method := range []string{"client_secret_basic", "none"} {
 		r, c := register(b, withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), initialAccessToken)
 		if r.StatusCode != http.StatusCreated || c.JWKS != nil || c.Algorithm != "" || (c.Secret != "") != (method != "none") {
 			t.Errorf("%s: %d %+v", method, r.StatusCode, c)
 		}
-		if got := servertest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" {
+		if got := authorizetest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" {
 			t.Errorf("%s: by its keys: %s", method, got)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -182,7 +182,7 @@ func (m *clientMetadata) checkKeys() error {
 	case client.HoldsPrivateKey(m.JWKS):
 		return invalidMetadata("jwks holds a private key: register the public part alone, and make a new key")
 	default:
-		if _, err := upstream.NewInlineKeySet(m.JWKS); err != nil {
+		if _, err := relyingparty.NewInlineKeySet(m.JWKS); err != nil {
 			return invalidMetadata("jwks must be a JWK Set with a public key for signatures")
 		}
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // clientStorage is a client.Storage in memory.
 type clientStorage struct {
-	authorizetest.Storage
+	providertest.Storage
 
 	Loaded []string // the keys of what was loaded
 }
@@ -48,7 +48,7 @@ func registering(storage *clientStorage) func(*authorize.Config) {
 
 // clientMetadata is that of an app; change alters it: a value replaces, nil removes.
 func clientMetadata(change map[string]any) map[string]any {
-	m := map[string]any{"redirect_uris": []string{servertest.Callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
+	m := map[string]any{"redirect_uris": []string{authorizetest.Callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
 	maps.Copy(m, change)
 	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
 	return m
@@ -76,29 +76,29 @@ type registrationResponse struct {
 
 // register sends metadata to the registration endpoint, with an initial access token
 // unless that is empty.
-func register(b *servertest.Browser, metadata any, token string) (*http.Response, registrationResponse) {
+func register(b *authorizetest.Browser, metadata any, token string) (*http.Response, registrationResponse) {
 	b.T.Helper()
-	return sendMetadata(b, http.MethodPost, servertest.Issuer+"/oauth2/register", token, metadata)
+	return sendMetadata(b, http.MethodPost, authorizetest.Issuer+"/oauth2/register", token, metadata)
 }
 
 // updateClient sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
-func updateClient(b *servertest.Browser, c registrationResponse, metadata any) (*http.Response, registrationResponse) {
+func updateClient(b *authorizetest.Browser, c registrationResponse, metadata any) (*http.Response, registrationResponse) {
 	b.T.Helper()
 	return sendMetadata(b, http.MethodPut, c.URI, c.AccessToken, metadata)
 }
 
-func sendMetadata(b *servertest.Browser, method, uri, token string, metadata any) (*http.Response, registrationResponse) {
+func sendMetadata(b *authorizetest.Browser, method, uri, token string, metadata any) (*http.Response, registrationResponse) {
 	b.T.Helper()
 	response := b.Send(metadataRequest(b, method, uri, token, metadata))
-	return response, servertest.Decode[registrationResponse](b.T, response)
+	return response, authorizetest.Decode[registrationResponse](b.T, response)
 }
 
 // metadataRequest is a request with metadata, and a token unless that is empty.
-func metadataRequest(b *servertest.Browser, method, uri, token string, metadata any) *http.Request {
+func metadataRequest(b *authorizetest.Browser, method, uri, token string, metadata any) *http.Request {
 	b.T.Helper()
 	text, err := json.Marshal(metadata)
-	servertest.NoError(b.T, err)
-	r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), bytes.NewReader(text))
+	authorizetest.NoError(b.T, err)
+	r := httptest.NewRequest(method, strings.TrimPrefix(uri, authorizetest.Issuer), bytes.NewReader(text))
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -107,8 +107,8 @@ func metadataRequest(b *servertest.Browser, method, uri, token string, metadata 
 }
 
 // manageClient reads or deletes a registration (RFC 7592).
-func manageClient(b *servertest.Browser, method, uri, token string) *http.Response {
-	r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), nil)
+func manageClient(b *authorizetest.Browser, method, uri, token string) *http.Response {
+	r := httptest.NewRequest(method, strings.TrimPrefix(uri, authorizetest.Issuer), nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	return b.Send(r)
 }
@@ -135,7 +135,7 @@ func (openRequests) Extend(core *authorize.Core) error {
 		object := []byte(p.Get("request"))
 		if uri := p.Get("request_uri"); uri != "" && slices.Contains(c.RequestObjects.URIs, uri) {
 			var err error
-			if object, err = upstream.Fetch(ctx, c.Transport, uri, 1<<16); err != nil {
+			if object, err = relyingparty.Fetch(ctx, c.Transport, uri, 1<<16); err != nil {
 				return p, &oauth2.Error{Code: "invalid_request_uri", Err: err}
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -60,7 +60,7 @@ type Registration struct {
 	Store store.Store `json:"-"`
 
 	// Transport makes the requests to addresses that clients register, such as their jwks_uri and
-	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
+	// backchannel_logout_uri, which may name any host. Default: [relyingparty.PublicTransport].
 	Transport http.RoundTripper `json:"-"`
 
 	issuer string // clients must not register its addresses; "" before the first server
@@ -153,7 +153,7 @@ func (r *Registration) complete(issuer string, grants client.GrantTypes, logger 
 	}
 	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
 	if r.Transport == nil {
-		r.Transport = upstream.PublicTransport()
+		r.Transport = relyingparty.PublicTransport()
 	}
 	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
 	r.issuer, r.grants = issuer, grants

@@ -15,9 +15,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
@@ -38,12 +38,12 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"redirect_uris":null,"scope":7}`)
 	f.Add(`[]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		r := servertest.PostRequest("/oauth2/register", nil)
+		r := authorizetest.PostRequest("/oauth2/register", nil)
 		r.Body = io.NopCloser(strings.NewReader(text))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+initialAccessToken)
-		response := servertest.NewBrowser(t, servertest.New(t, registering(new(clientStorage)))).Send(r)
-		got := servertest.Decode[registrationResponse](t, response)
+		response := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage)))).Send(r)
+		got := authorizetest.Decode[registrationResponse](t, response)
 		refused := response.StatusCode == http.StatusBadRequest && strings.HasPrefix(got.Error, "invalid_")
 		bad := func(uri string) bool { return client.CheckRedirectURI(uri) != nil }
 		if made := response.StatusCode == http.StatusCreated; made == refused || made && slices.ContainsFunc(got.Redirects, bad) {
@@ -66,7 +66,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 		{"a client's own", strongSecret, http.MethodGet, "?client_id=registered-0123456789abcdef0123456789abcdef", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := servertest.New(t, func(c *authorize.Config) {
+			s := authorizetest.New(t, func(c *authorize.Config) {
 				registering(new(clientStorage))(c)
 				optionsOf(c).InitialAccessToken = tt.initial
 			})
@@ -76,7 +76,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+token)
 				w := httptest.NewRecorder()
 				r.RemoteAddr = address + ":1"
-				s.ServeHTTP(w, servertest.Secure(r))
+				s.ServeHTTP(w, authorizetest.Secure(r))
 				return w.Code
 			}
 			for range 10 {
@@ -101,14 +101,14 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c := servertest.Config()
+	c := authorizetest.Config()
 	c.Clients, c.Logger = nil, slog.New(slog.NewTextHandler(&log, nil))
 	registering(new(clientStorage))(&c)
 	optionsOf(&c).InitialAccessToken = "open-sesame"
 	server, err := authorize.New(c)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	_, err = server.Draft().Server() // with clients or users that were added since
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	told := log.String()
 	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
 		t.Errorf("log %s", told)
@@ -161,7 +161,7 @@ func (s *faultyClients) next(call string) error {
 		return nil
 	}
 	s.hit = call
-	return servertest.ErrBroken
+	return authorizetest.ErrBroken
 }
 
 // Whatever call to the storage fails, nothing changes, and the same request succeeds when it is sent again.
@@ -173,7 +173,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		good    int
 	}{
 		{"registered", func(registrationResponse) (method, uri, token string, m any) {
-			return http.MethodPost, servertest.Issuer + registration.Path, initialAccessToken, clientMetadata(nil)
+			return http.MethodPost, authorizetest.Issuer + registration.Path, initialAccessToken, clientMetadata(nil)
 		}, http.StatusCreated},
 		{"changed", func(c registrationResponse) (method, uri, token string, m any) {
 			return http.MethodPut, c.URI, c.AccessToken, clientMetadata(map[string]any{"client_id": c.ID, "client_name": "New"})
@@ -186,23 +186,23 @@ func TestFailureChangesNothing(t *testing.T) {
 			t.Parallel()
 			for at, more := 1, true; more; at++ {
 				storage := &faultyClients{at: at}
-				b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.Storage = storage })))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.Storage = storage })))
 				_, c := register(b, clientMetadata(nil), initialAccessToken)
 				method, uri, token, m := tt.prepare(c)
 				before := maps.Clone(storage.Files)
 				storage.armed = true
 				r := b.Send(metadataRequest(b, method, uri, token, m))
 				if more = storage.hit != ""; !more {
-					if servertest.WantStatus(t, r, tt.good, "without a failure"); at == 1 {
+					if authorizetest.WantStatus(t, r, tt.good, "without a failure"); at == 1 {
 						t.Error("no call is made")
 					}
 					break
 				}
-				servertest.WantStatus(t, r, http.StatusServiceUnavailable, storage.hit+" fails")
+				authorizetest.WantStatus(t, r, http.StatusServiceUnavailable, storage.hit+" fails")
 				if !maps.EqualFunc(before, storage.Files, bytes.Equal) {
 					t.Errorf("%s fails, and what is stored changes: %q", storage.hit, storage.Files)
 				}
-				servertest.WantStatus(t, b.Send(metadataRequest(b, method, uri, token, m)), tt.good, storage.hit+" fails, and the next time")
+				authorizetest.WantStatus(t, b.Send(metadataRequest(b, method, uri, token, m)), tt.good, storage.hit+" fails, and the next time")
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestNothingSentIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
 	var log bytes.Buffer
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Lockout.Off = true
@@ -254,20 +254,20 @@ func TestNothingSentIsLogged(t *testing.T) {
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		optionsOf(c).Approval = true
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	}))
 	_, newcomer := register(b, clientMetadata(nil), initialAccessToken)
-	authorization := servertest.Request(url.Values{"client_id": {newcomer.ID}})
+	authorization := authorizetest.Request(url.Values{"client_id": {newcomer.ID}})
 	for name, r := range map[string]*http.Request{
 		"read by another token":       metadataRequest(b, http.MethodGet, newcomer.URI, "x", nil),
 		"update by another token":     metadataRequest(b, http.MethodPut, newcomer.URI, "x", struct{}{}),
 		"removal by another token":    metadataRequest(b, http.MethodDelete, newcomer.URI, "x", nil),
 		"update that is refused":      metadataRequest(b, http.MethodPut, newcomer.URI, newcomer.AccessToken, struct{}{}),
 		"waits for approval":          httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+authorization.Encode(), nil),
-		"pushed, waits for approval ": servertest.PostRequest("/oauth2/par", servertest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})),
+		"pushed, waits for approval ": authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})),
 	} {
 		events = nil
 		response := b.Send(r)
@@ -285,19 +285,19 @@ func TestRefusalsNameClient(t *testing.T) {
 // The guard asks the store nothing about tokens of a registered client, once it has asked.
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
-	r, gateway := servertest.Replicated(t)
-	server := servertest.New(t, func(c *authorize.Config) {
+	r, gateway := authorizetest.Replicated(t)
+	server := authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		c.Store, c.Durable, optionsOf(c).Store = r, r, r
 	})
-	b := servertest.NewBrowser(t, server)
+	b := authorizetest.NewBrowser(t, server)
 	_, made := register(b, clientMetadata(nil), initialAccessToken)
 	claims := b.Claims(b.Tokens(url.Values{"scope": {"openid user/*.rs"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	token := tokenclaim.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: made.ID, Scope: text("scope"), Session: text("sid"), CredentialHash: text("credential_hash"),
 	}
-	if !servertest.Quiet(gateway, func() {
+	if !authorizetest.Quiet(gateway, func() {
 		revoked, err1 := server.Revoked(t.Context(), token.ID)
 		holder, err2 := server.Holder(t.Context(), token)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
@@ -312,15 +312,15 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 func TestApproval(t *testing.T) {
 	t.Parallel()
 	var options *registration.Registration
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *registration.Registration) { r.Approval, options = true, r })))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.Approval, options = true, r })))
 	_, c := register(b, clientMetadata(withSecret), initialAccessToken)
 	check := func(name string, waits bool, status int) {
 		t.Helper()
-		q := servertest.Request(servertest.PKCE())
+		q := authorizetest.Request(authorizetest.PKCE())
 		q.Set("client_id", c.ID)
-		servertest.WantStatus(t, b.Authorize(q), status, name)
+		authorizetest.WantStatus(t, b.Authorize(q), status, name)
 		all, err := options.Registered(t.Context())
-		if servertest.NoError(t, err); len(all) > 0 && (all[0].Waits != waits || all[0].Client.ID != c.ID || !all[0].Secret || all[0].IssuedAt.IsZero()) {
+		if authorizetest.NoError(t, err); len(all) > 0 && (all[0].Waits != waits || all[0].Client.ID != c.ID || !all[0].Secret || all[0].IssuedAt.IsZero()) {
 			t.Errorf("%s: listed as %+v", name, all[0])
 		}
 	}
@@ -328,21 +328,21 @@ func TestApproval(t *testing.T) {
 	introspect := func(secret string) *http.Response {
 		return b.Post("/oauth2/introspect", url.Values{"client_id": {c.ID}, "client_secret": {secret}, "token": {"x"}})
 	}
-	servertest.WantStatus(t, introspect(c.Secret), http.StatusForbidden, "before it is approved")
-	servertest.WantStatus(t, introspect("guessed"), http.StatusUnauthorized, "before it is approved, with a guessed secret")
-	servertest.NoError(t, options.Approve(t.Context(), c.ID))
+	authorizetest.WantStatus(t, introspect(c.Secret), http.StatusForbidden, "before it is approved")
+	authorizetest.WantStatus(t, introspect("guessed"), http.StatusUnauthorized, "before it is approved, with a guessed secret")
+	authorizetest.NoError(t, options.Approve(t.Context(), c.ID))
 	check("approved", false, http.StatusFound)
-	servertest.WantStatus(t, introspect(c.Secret), http.StatusOK, "approved")
+	authorizetest.WantStatus(t, introspect(c.Secret), http.StatusOK, "approved")
 	r, _ := updateClient(b, c, clientMetadata(map[string]any{"client_id": c.ID, "token_endpoint_auth_method": "client_secret_post"}))
-	servertest.WantStatus(t, r, http.StatusOK, "update")
+	authorizetest.WantStatus(t, r, http.StatusOK, "update")
 	check("changed", true, http.StatusForbidden)
-	servertest.NoError(t, options.Approve(t.Context(), c.ID))
+	authorizetest.NoError(t, options.Approve(t.Context(), c.ID))
 	secret, err := options.RotateSecret(t.Context(), c.ID)
-	servertest.NoError(t, err)
-	servertest.WantStatus(t, introspect(c.Secret), http.StatusUnauthorized, "the old secret")
-	servertest.WantStatus(t, introspect(secret), http.StatusOK, "the new secret")
+	authorizetest.NoError(t, err)
+	authorizetest.WantStatus(t, introspect(c.Secret), http.StatusUnauthorized, "the old secret")
+	authorizetest.WantStatus(t, introspect(secret), http.StatusOK, "the new secret")
 	check("approved again", false, http.StatusFound)
-	servertest.NoError(t, options.Remove(t.Context(), c.ID))
+	authorizetest.NoError(t, options.Remove(t.Context(), c.ID))
 	check("removed", false, http.StatusBadRequest)
 	if err := options.Approve(t.Context(), c.ID); err == nil {
 		t.Error("a client that is gone is approved")

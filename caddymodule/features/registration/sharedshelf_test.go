@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
@@ -20,7 +20,7 @@ func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
 	shared := storetest.NewShared(clientKind)
 	var all []*sharedShelf
 	for i := range n {
-		before := newFolder(new(authorizetest.Storage), "fhir/clients/fhir.example.org")
+		before := newFolder(new(providertest.Storage), "fhir/clients/fhir.example.org")
 		if i == 0 {
 			for _, id := range earlier {
 				if err := before.add(t.Context(), id, []byte(id), 1000); err != nil {
@@ -135,7 +135,7 @@ func TestClientsAreMovedOnce(t *testing.T) {
 func TestClientsAreNotMovedHalf(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared(clientKind)
-	before := newFolder(&failingList{Storage: new(authorizetest.Storage)}, "fhir/clients/x")
+	before := newFolder(&failingList{Storage: new(providertest.Storage)}, "fhir/clients/x")
 	if err := before.storage.Store(t.Context(), before.key("a"), []byte("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestClientsAreNotMovedHalf(t *testing.T) {
 
 // failingList fails to list once.
 type failingList struct {
-	*authorizetest.Storage
+	*providertest.Storage
 	failed bool
 }
 

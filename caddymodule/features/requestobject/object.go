@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // maxRequestObject bounds a request object that is fetched, in bytes.
@@ -36,7 +36,7 @@ func fetch(ctx context.Context, c *client.Client, uri string) (string, error) {
 	if !slices.ContainsFunc(c.RequestObjects.URIs, registered) {
 		return "", errRequestURI("request_uri is not one that the client registered in request_uris", nil)
 	}
-	object, err := upstream.Fetch(ctx, c.Transport, address, maxRequestObject)
+	object, err := relyingparty.Fetch(ctx, c.Transport, address, maxRequestObject)
 	if err != nil {
 		return "", errRequestURI("request_uri could not be fetched", err)
 	}
@@ -90,7 +90,7 @@ func verifySignature(ctx context.Context, c *client.Client, object string, alg j
 	}
 	claims, err := c.Keys.VerifySignature(ctx, object)
 	switch {
-	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
+	case errors.Is(err, relyingparty.ErrSignature), errors.Is(err, relyingparty.ErrUnknownKey):
 		return nil, invalid("the request object is not signed by a registered key with this kid and alg", err)
 	case err != nil:
 		return nil, invalid("the keys of the client cannot be had at its jwks_uri", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/requestobject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
@@ -24,7 +24,7 @@ import (
 // objectClaims are an authorization request by app, as a request object holds it.
 func objectClaims(change map[string]any) map[string]any {
 	claims := map[string]any{
-		"response_type": "code", "client_id": "app", "redirect_uri": servertest.Callback, "scope": "openid", "state": "inside", "nonce": "n",
+		"response_type": "code", "client_id": "app", "redirect_uri": authorizetest.Callback, "scope": "openid", "state": "inside", "nonce": "n",
 	}
 	maps.Copy(claims, change)
 	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
@@ -34,7 +34,7 @@ func objectClaims(change map[string]any) map[string]any {
 func unsigned(t *testing.T, claims map[string]any, signature string) string {
 	t.Helper()
 	text, err := json.Marshal(claims)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "." + signature
 }
@@ -43,13 +43,13 @@ func signed(t *testing.T, alg jose.SignatureAlgorithm, claims map[string]any) st
 	t.Helper()
 	all := map[string]any{"iss": nil, "sub": nil, "aud": nil, "exp": nil, "jti": nil}
 	maps.Copy(all, claims)
-	return servertest.Assertion(t, alg, all, nil)
+	return authorizetest.Assertion(t, alg, all, nil)
 }
 
 // newServer is a server that reads request objects.
 func newServer(t *testing.T, change func(*authorize.Config)) *authorize.Server {
 	t.Helper()
-	return servertest.New(t, func(c *authorize.Config) {
+	return authorizetest.New(t, func(c *authorize.Config) {
 		change(c)
 		c.Features = append(c.Features, new(requestobject.Reader))
 	})
@@ -58,7 +58,7 @@ func newServer(t *testing.T, change func(*authorize.Config)) *authorize.Server {
 func withRequestObjects(c *authorize.Config) {
 	c.Clients[0].RequestObjects.Allowed = true
 	c.Clients = append(c.Clients, client.Client{
-		ID: "signing", RedirectURIs: []string{servertest.Callback}, JWKS: servertest.PublicKeys(jose.RS256),
+		ID: "signing", RedirectURIs: []string{authorizetest.Callback}, JWKS: authorizetest.PublicKeys(jose.RS256),
 		RequestObjects: client.RequestObjects{Allowed: true, Algorithm: "RS256"},
 	})
 }
@@ -70,17 +70,17 @@ func TestRequestObjectByValue(t *testing.T) {
 	s := newServer(t, withRequestObjects)
 	for name, object := range map[string]string{
 		"unsigned":       unsigned(t, objectClaims(nil), ""),
-		"with iss, aud":  unsigned(t, objectClaims(map[string]any{"iss": "app", "aud": []string{servertest.Issuer}, "exp": time.Now().Add(time.Minute).Unix()}), ""),
+		"with iss, aud":  unsigned(t, objectClaims(map[string]any{"iss": "app", "aud": []string{authorizetest.Issuer}, "exp": time.Now().Add(time.Minute).Unix()}), ""),
 		"in JSON":        unsigned(t, objectClaims(map[string]any{"max_age": 1000, "claims": map[string]any{"id_token": map[string]any{"acr": nil}}}), ""),
 		"by another key": unsigned(t, objectClaims(map[string]any{"unknown": []string{"x"}}), ""),
 	} {
-		q := servertest.Request(url.Values{"request": {object}, "redirect_uri": {servertest.Callback + "_invalid"}, "state": {""}})
-		if u := servertest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || !strings.HasPrefix(u.String(), servertest.Callback+"?") {
+		q := authorizetest.Request(url.Values{"request": {object}, "redirect_uri": {authorizetest.Callback + "_invalid"}, "state": {""}})
+		if u := authorizetest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || !strings.HasPrefix(u.String(), authorizetest.Callback+"?") {
 			t.Errorf("%s: %s", name, u)
 		}
 	}
-	q := servertest.Request(url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(map[string]any{"client_id": "signing"}))}})
-	if u := servertest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" {
+	q := authorizetest.Request(url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(map[string]any{"client_id": "signing"}))}})
+	if u := authorizetest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" {
 		t.Errorf("signed: %s", u)
 	}
 }
@@ -91,7 +91,7 @@ func TestRequestObjectRefused(t *testing.T) {
 	t.Parallel()
 	plain := func(change map[string]any) string { return unsigned(t, objectClaims(change), "") }
 	mine := map[string]any{"client_id": "signing"}
-	b := servertest.NewBrowser(t, newServer(t, withRequestObjects))
+	b := authorizetest.NewBrowser(t, newServer(t, withRequestObjects))
 	for name, tt := range map[string]struct {
 		client, object, want string
 	}{
@@ -116,20 +116,20 @@ func TestRequestObjectRefused(t *testing.T) {
 		"a scope that nobody has": {"app", plain(map[string]any{"scope": "nonsense"}), "invalid_scope"},
 		"longer than a query":     {"app", plain(map[string]any{"state": strings.Repeat("x", 6000)}) + strings.Repeat(" ", 9000), "invalid_request"},
 	} {
-		q := servertest.Request(url.Values{"client_id": {tt.client}, "request": {tt.object}, "state": {""}})
+		q := authorizetest.Request(url.Values{"client_id": {tt.client}, "request": {tt.object}, "state": {""}})
 		if tt.client == "implicit" {
 			q.Set("response_type", "token")
 		}
-		u := servertest.Location(t, b.Authorize(q))
-		if got := u.Query(); got.Get("error") != tt.want || got.Has("code") || !strings.HasPrefix(u.String(), servertest.Callback) {
+		u := authorizetest.Location(t, b.Authorize(q))
+		if got := u.Query(); got.Get("error") != tt.want || got.Has("code") || !strings.HasPrefix(u.String(), authorizetest.Callback) {
 			t.Errorf("%s: %s", name, u)
 		}
 	}
-	both := servertest.Request(url.Values{"request": {plain(nil)}, "request_uri": {"https://app.example.org/r"}})
-	servertest.WantError(t, servertest.Location(t, b.Authorize(both)), "invalid_request", "value and address")
+	both := authorizetest.Request(url.Values{"request": {plain(nil)}, "request_uri": {"https://app.example.org/r"}})
+	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(both)), "invalid_request", "value and address")
 	object := plain(map[string]any{"iss": "strict", "response_mode": "form_post"})
-	page := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"request": {object}, "state": {""}})))
-	if form := servertest.ReadForm(page); form.Action != servertest.Callback || form.Fields.Get("error") != "invalid_request_object" || form.Fields.Get("state") != "inside" {
+	page := authorizetest.Body(t, b.Authorize(authorizetest.Request(url.Values{"request": {object}, "state": {""}})))
+	if form := authorizetest.ReadForm(page); form.Action != authorizetest.Callback || form.Fields.Get("error") != "invalid_request_object" || form.Fields.Get("state") != "inside" {
 		t.Errorf("by form_post: %s", page)
 	}
 }
@@ -161,25 +161,25 @@ func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
 	app, asked := objectServer(t, func() string { return object + "\n" })
-	newcomer := servertest.Newcomer(func(c *client.Client) {
-		c.PKCE, c.Transport, c.JWKS = client.PKCEOptional, app.Client().Transport, servertest.PublicKeys(jose.RS256)
+	newcomer := authorizetest.Newcomer(func(c *client.Client) {
+		c.PKCE, c.Transport, c.JWKS = client.PKCEOptional, app.Client().Transport, authorizetest.PublicKeys(jose.RS256)
 		c.RequestObjects = client.RequestObjects{
 			Allowed: true, Algorithm: "RS256", URIs: []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, KeysOnly: true,
 		}
 	})
-	b := servertest.NewBrowser(t, newServer(t, servertest.WithNewcomers(newcomer)))
-	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": servertest.NewcomerID, "iss": servertest.NewcomerID, "aud": servertest.Issuer}))
-	q := url.Values{"client_id": {servertest.NewcomerID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
+	b := authorizetest.NewBrowser(t, newServer(t, authorizetest.WithNewcomers(newcomer)))
+	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": authorizetest.NewcomerID, "iss": authorizetest.NewcomerID, "aud": authorizetest.Issuer}))
+	q := url.Values{"client_id": {authorizetest.NewcomerID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "request_uri": {app.URL + "/object"}}
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
+	u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
 		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
-	servertest.Equal(t, servertest.TryAssertion(b, servertest.NewcomerID, jose.RS256), "invalid_client", "by its keys alone")
+	authorizetest.Equal(t, authorizetest.TryAssertion(b, authorizetest.NewcomerID, jose.RS256), "invalid_client", "by its keys alone")
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
 		asked.Store(0)
 		q.Set("request_uri", uri)
-		if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != fetched {
+		if u := authorizetest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != fetched {
 			t.Errorf("%s: %s, asked %d times", uri, u, asked.Load())
 		}
 	}
@@ -189,7 +189,7 @@ func TestRequestObjectByReference(t *testing.T) {
 func requestObjectFaults(t *testing.T) map[string]string {
 	claims := func(change map[string]any) map[string]any {
 		all := map[string]any{
-			"client_id": "signing", "iss": "signing", "aud": servertest.Issuer,
+			"client_id": "signing", "iss": "signing", "aud": authorizetest.Issuer,
 			"nbf": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
 		}
 		maps.Copy(all, change)
@@ -206,7 +206,7 @@ func requestObjectFaults(t *testing.T) map[string]string {
 		"not valid yet":               with("nbf", time.Now().Add(time.Hour).Unix()),
 		"exp that is no number":       with("exp", "tomorrow"),
 		"for another server":          with("aud", "https://other.example"),
-		"for another endpoint":        with("aud", servertest.Issuer+"/oauth2/par"),
+		"for another endpoint":        with("aud", authorizetest.Issuer+"/oauth2/par"),
 		"of another issuer":           with("iss", "strict"),
 		"of another client":           with("client_id", "app"),
 		"an assertion of the client":  with("sub", "signing"),
@@ -219,12 +219,12 @@ func requestObjectFaults(t *testing.T) map[string]string {
 		"a signature of other claims": changedPayload(good, with("scope", "openid email")),
 		"a signature cut off":         good[:strings.LastIndexByte(good, '.')+1],
 		"HS256 with the client_id":    hmac(strings.Repeat("signing", 8)),
-		"HS256 with the public key":   hmac(string(servertest.PublicKeys(jose.RS256))),
+		"HS256 with the public key":   hmac(string(authorizetest.PublicKeys(jose.RS256))),
 		"alg none":                    unsigned(t, claims(nil), ""),
 		"alg none with a signature":   unsigned(t, claims(nil), "eA"),
 		"alg NONE":                    encode([]byte(`{"alg":"NONE"}`)) + "." + strings.Split(good, ".")[1] + ".",
-		"typ of an access token":      servertest.Assertion(t, jose.RS256, claims(nil), map[string]any{"typ": "at+jwt"}),
-		"a critical header":           servertest.Assertion(t, jose.RS256, claims(nil), map[string]any{"crit": []string{"b64"}, "b64": false}),
+		"typ of an access token":      authorizetest.Assertion(t, jose.RS256, claims(nil), map[string]any{"typ": "at+jwt"}),
+		"a critical header":           authorizetest.Assertion(t, jose.RS256, claims(nil), map[string]any{"crit": []string{"b64"}, "b64": false}),
 		"no JWT":                      "eyJ",
 		"two parts":                   strings.Join(strings.Split(good, ".")[:2], "."),
 		"five parts, as if encrypted": good + ".e30.e30",
@@ -237,18 +237,18 @@ func requestObjectFaults(t *testing.T) map[string]string {
 
 func signedText(t *testing.T, claims string) string {
 	t.Helper()
-	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: servertest.AssertionKeys()[jose.RS256]}, josetest.Header{"kid": "RS256"}, []byte(claims))
+	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: authorizetest.AssertionKeys()[jose.RS256]}, josetest.Header{"kid": "RS256"}, []byte(claims))
 }
 
 // pushSigned pushes a request object of a client with keys. It also returns what else is wrong with the response.
-func pushSigned(b *servertest.Browser, id string, form url.Values) (int, servertest.PushResponse) {
+func pushSigned(b *authorizetest.Browser, id string, form url.Values) (int, authorizetest.PushResponse) {
 	b.T.Helper()
 	all := url.Values{
-		"client_id": {id}, "client_assertion_type": {servertest.AssertionType},
-		"client_assertion": {servertest.Assertion(b.T, jose.RS256, map[string]any{"iss": id, "sub": id}, nil)},
+		"client_id": {id}, "client_assertion_type": {authorizetest.AssertionType},
+		"client_assertion": {authorizetest.Assertion(b.T, jose.RS256, map[string]any{"iss": id, "sub": id}, nil)},
 	}
 	maps.Copy(all, form)
-	return servertest.Push(b, all)
+	return authorizetest.Push(b, all)
 }
 
 // RFC 9101 §6, RFC 9126 §2.3: a request object that is at fault is invalid_request_object, also if the redirect URI is nowhere
@@ -259,7 +259,7 @@ func TestRequestObjectAtFault(t *testing.T) {
 		"request objects accepted": withRequestObjects,
 		"request objects required": withRequiredObjects,
 	} {
-		b := servertest.NewBrowser(t, newServer(t, change))
+		b := authorizetest.NewBrowser(t, newServer(t, change))
 		for name, object := range requestObjectFaults(t) {
 			t.Run(clients+"/"+name, func(t *testing.T) {
 				status, pushed := pushSigned(b, "signing", url.Values{"request": {object}})
@@ -267,11 +267,11 @@ func TestRequestObjectAtFault(t *testing.T) {
 					t.Errorf("PAR: %d %+v", status, pushed)
 				}
 				r := b.Authorize(url.Values{"client_id": {"signing"}, "request": {object}})
-				if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "one redirect_uri") {
+				if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "one redirect_uri") {
 					t.Errorf("authorize: %d %s", r.StatusCode, text)
 				}
-				q := url.Values{"client_id": {"signing"}, "request": {object}, "redirect_uri": {servertest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
-				servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request_object", name)
+				q := url.Values{"client_id": {"signing"}, "request": {object}, "redirect_uri": {authorizetest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
+				authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request_object", name)
 			})
 		}
 	}
@@ -279,7 +279,7 @@ func TestRequestObjectAtFault(t *testing.T) {
 
 func withRequiredObjects(c *authorize.Config) {
 	c.Clients = append(c.Clients, client.Client{
-		ID: "signing", RedirectURIs: []string{servertest.Callback}, JWKS: servertest.PublicKeys(jose.RS256), Scopes: []string{"patient/*.rs"},
+		ID: "signing", RedirectURIs: []string{authorizetest.Callback}, JWKS: authorizetest.PublicKeys(jose.RS256), Scopes: []string{"patient/*.rs"},
 		RequestObjects: client.RequestObjects{Allowed: true, Required: true},
 	})
 }
@@ -290,12 +290,12 @@ func TestRequiredRequestObject(t *testing.T) {
 	s := newServer(t, withRequiredObjects)
 	now := time.Now()
 	object := func(change map[string]any) url.Values {
-		claims := map[string]any{"client_id": "signing", "aud": servertest.Issuer, "nbf": now.Unix(), "exp": now.Add(time.Minute).Unix()}
+		claims := map[string]any{"client_id": "signing", "aud": authorizetest.Issuer, "nbf": now.Unix(), "exp": now.Add(time.Minute).Unix()}
 		maps.Copy(claims, change)
 		return url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(claims))}}
 	}
 	beside := func(q url.Values, change url.Values) url.Values { maps.Copy(q, change); return q }
-	outside := url.Values{"client_id": {"signing"}, "redirect_uri": {servertest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
+	outside := url.Values{"client_id": {"signing"}, "redirect_uri": {authorizetest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
 	for name, tt := range map[string]struct {
 		request url.Values
 		want    string // an error; empty: a code
@@ -303,8 +303,8 @@ func TestRequiredRequestObject(t *testing.T) {
 		"signed":                       {object(nil), ""},
 		"of an hour":                   {object(map[string]any{"exp": now.Add(time.Hour).Unix()}), ""},
 		"of an hour, nearly over":      {object(map[string]any{"nbf": now.Add(-50 * time.Minute).Unix(), "exp": now.Add(10 * time.Minute).Unix()}), ""},
-		"aud in a list":                {object(map[string]any{"aud": []string{servertest.Issuer, "https://other.example"}}), ""},
-		"SMART's aud beside it":        {beside(object(nil), url.Values{"aud": {servertest.FHIRBase}}), ""},
+		"aud in a list":                {object(map[string]any{"aud": []string{authorizetest.Issuer, "https://other.example"}}), ""},
+		"SMART's aud beside it":        {beside(object(nil), url.Values{"aud": {authorizetest.FHIRBase}}), ""},
 		"without exp":                  {object(map[string]any{"exp": nil}), "invalid_request_object"},
 		"without nbf":                  {object(map[string]any{"nbf": nil}), "invalid_request_object"},
 		"without aud":                  {object(map[string]any{"aud": nil}), "invalid_request_object"},
@@ -314,23 +314,23 @@ func TestRequiredRequestObject(t *testing.T) {
 		"without a request object":     {outside, "invalid_request"},
 		"unsigned":                     {beside(object(nil), url.Values{"request": {unsigned(t, objectClaims(map[string]any{"client_id": "signing"}), "")}}), "invalid_request_object"},
 		"another FHIR server's aud":    {beside(object(nil), url.Values{"aud": {"https://evil.example/fhir"}}), "invalid_request"},
-		"redirect URI beside it alone": {beside(object(map[string]any{"redirect_uri": nil}), url.Values{"redirect_uri": {servertest.Callback}}), "invalid_request"},
+		"redirect URI beside it alone": {beside(object(map[string]any{"redirect_uri": nil}), url.Values{"redirect_uri": {authorizetest.Callback}}), "invalid_request"},
 		"response type beside it":      {beside(object(map[string]any{"response_type": nil}), url.Values{"response_type": {"code"}}), "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, s)
+			b := authorizetest.NewBrowser(t, s)
 			status, pushed := pushSigned(b, "signing", tt.request)
 			if tt.want != "" {
 				if status != http.StatusBadRequest || pushed.Error != tt.want {
 					t.Errorf("PAR: %d %+v", status, pushed)
 				}
-				if r := b.Authorize(tt.request); r.StatusCode != http.StatusBadRequest && servertest.Location(t, r).Query().Get("error") != tt.want {
+				if r := b.Authorize(tt.request); r.StatusCode != http.StatusBadRequest && authorizetest.Location(t, r).Query().Get("error") != tt.want {
 					t.Errorf("authorize: %d %v", r.StatusCode, r.Header)
 				}
 				return
 			}
-			servertest.WantCode(t, b.Answer(tt.request))
-			servertest.WantCode(t, servertest.NewBrowser(t, s).Answer(url.Values{"client_id": {"signing"}, "request_uri": {pushed.RequestURI}}))
+			authorizetest.WantCode(t, b.Answer(tt.request))
+			authorizetest.WantCode(t, authorizetest.NewBrowser(t, s).Answer(url.Values{"client_id": {"signing"}, "request_uri": {pushed.RequestURI}}))
 		})
 	}
 }
@@ -339,9 +339,9 @@ func TestRequiredRequestObject(t *testing.T) {
 func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
-	claims := map[string]any{"client_id": "signing", "aud": servertest.Issuer, "nbf": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "state": nil}
+	claims := map[string]any{"client_id": "signing", "aud": authorizetest.Issuer, "nbf": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "state": nil}
 	q := url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(claims))}, "state": {"evil"}, "scope": {"openid patient/*.rs"}, "prompt": {"none"}}
-	u := servertest.NewBrowser(t, s).Answer(q)
+	u := authorizetest.NewBrowser(t, s).Answer(q)
 	if u.Query().Get("code") == "" || u.Query().Has("state") {
 		t.Errorf("%s", u)
 	}
@@ -351,9 +351,9 @@ func TestParametersBesideRequiredRequestObject(t *testing.T) {
 func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 	t.Parallel()
 	signing := func(c *client.Client) {
-		c.JWKS, c.RequestObjects = servertest.PublicKeys(jose.RS256), client.RequestObjects{Allowed: true, Required: true}
+		c.JWKS, c.RequestObjects = authorizetest.PublicKeys(jose.RS256), client.RequestObjects{Allowed: true, Required: true}
 	}
-	web := client.Client{ID: "web", RedirectURIs: []string{servertest.Callback}}
+	web := client.Client{ID: "web", RedirectURIs: []string{authorizetest.Callback}}
 	backend := client.Client{ID: "backend", Secret: "s", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}
 	required := web
 	required.ID = "signing"
@@ -369,13 +369,13 @@ func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 		"one that must, and one that may":  {[]client.Client{required, web}, false, false},
 		"one that must, and registrations": {[]client.Client{required}, true, false},
 	} {
-		b := servertest.NewBrowser(t, newServer(t, func(c *authorize.Config) {
+		b := authorizetest.NewBrowser(t, newServer(t, func(c *authorize.Config) {
 			if tt.registers {
-				servertest.WithNewcomers()(c)
+				authorizetest.WithNewcomers()(c)
 			}
 			c.Clients = tt.clients
 		}))
-		got, there := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))["require_signed_request_object"]
+		got, there := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))["require_signed_request_object"]
 		if there != tt.want || tt.want && got != true {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 // localServer is a sandbox on the person's own computer.
-func localServer(t *testing.T) *servertest.Browser {
+func localServer(t *testing.T) *authorizetest.Browser {
 	t.Helper()
-	return sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
+	return sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
 }
 
 // An app that is registered nowhere is launched on the person's own computer, where it may have any
@@ -29,23 +29,23 @@ func TestLocalApp(t *testing.T) {
 	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
 		t.Fatalf("opened at %s", opened)
 	}
-	servertest.WantText(t, b.Get(launchPagePath).Header.Get("Content-Security-Policy"), " http://localhost:*")
+	authorizetest.WantText(t, b.Get(launchPagePath).Header.Get("Content-Security-Policy"), " http://localhost:*")
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {"sandbox-local-app"}, "redirect_uri": {"http://localhost:4711/back"}, "launch": {opened.Query().Get("launch")},
-		"scope": {"launch patient/Patient.rs"}, "state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"},
+		"scope": {"launch patient/Patient.rs"}, "state": {"s"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}, "code_challenge_method": {"S256"},
 	}
 	form, sealed := b.OpenForm(b.Authorize(q))
-	servertest.WantText(t, form, "An app on this computer")
-	answer := servertest.Location(t, b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}}))
-	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
-		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": q["redirect_uri"], "client_id": {"sandbox-local-app"}, "code_verifier": {servertest.Verifier},
+	authorizetest.WantText(t, form, "An app on this computer")
+	answer := authorizetest.Location(t, b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}}))
+	tokens := authorizetest.Decode[authorizetest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": q["redirect_uri"], "client_id": {"sandbox-local-app"}, "code_verifier": {authorizetest.Verifier},
 	}))
 	if answer.Host != "localhost:4711" || tokens.Patient != "ada" {
 		t.Errorf("%s: %+v", answer, tokens)
 	}
 	q.Del("code_challenge")
 	q.Del("code_challenge_method")
-	servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "without PKCE")
+	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request", "without PKCE")
 	for origin, want := range map[string]bool{"http://localhost:4711": true, "http://127.0.0.1:1": true, "https://evil.example": false, "http://localhost.evil.example": false} {
 		if allowsOrigin(b, origin) != want {
 			t.Errorf("origin %s: %t", origin, !want)
@@ -64,12 +64,12 @@ func TestLocalAppIsLocal(t *testing.T) {
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
 	} {
 		r := b.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
-		if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
+		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
-		servertest.WantStatus(t, b.Authorize(servertest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)
+		authorizetest.WantStatus(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)
 	}
-	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
+	elsewhere := sandboxServer(t, new(authorizetest.FHIRServer), nil)
 	shown = openLaunchPage(elsewhere, "alice", "right")
 	r := elsewhere.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
 	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
@@ -78,7 +78,7 @@ func TestLocalAppIsLocal(t *testing.T) {
 }
 
 // allowsOrigin reports whether scripts of an origin may read answers.
-func allowsOrigin(b *servertest.Browser, origin string) bool {
+func allowsOrigin(b *authorizetest.Browser, origin string) bool {
 	server, ok := b.Server.(interface{ AllowsOrigin(string) bool })
 	return ok && server.AllowsOrigin(origin)
 }

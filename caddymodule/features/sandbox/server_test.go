@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -29,13 +29,13 @@ func TestEndpointsHaveNames(t *testing.T) {
 // A server that launches apps by its page alone announces what works by it, and nothing else about launches.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) {
+	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) {
 		c.Clients[0].Scopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs"}
 	})
 	handle := launchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
-	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"launch"}, "launch": {handle}})))
-	tokens := servertest.Decode[map[string]any](t, b.Post("/oauth2/token", servertest.CodeForm(answer.Query().Get("code"), nil)))
-	announced := servertest.Decode[smart.Configuration](t, b.Get("/fhir/R4/.well-known/smart-configuration")).Capabilities
+	answer := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"launch"}, "launch": {handle}})))
+	tokens := authorizetest.Decode[map[string]any](t, b.Post("/oauth2/token", authorizetest.CodeForm(answer.Query().Get("code"), nil)))
+	announced := authorizetest.Decode[smart.Configuration](t, b.Get("/fhir/R4/.well-known/smart-configuration")).Capabilities
 	for capability, member := range map[string]string{
 		"launch-ehr": "patient", "context-banner": "need_patient_banner", "context-style": "smart_style_url",
 		"context-ehr-patient": "patient", "context-ehr-encounter": "encounter",
@@ -49,28 +49,28 @@ func TestCapabilities(t *testing.T) {
 // A session of before the person had a second factor does not open the page without it, nor send a form that was left open.
 func TestSessionOfBeforeTheFactor(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(b *servertest.Browser) (ask func() *http.Response){
-		"the page": func(b *servertest.Browser) func() *http.Response {
+	for name, open := range map[string]func(b *authorizetest.Browser) (ask func() *http.Response){
+		"the page": func(b *authorizetest.Browser) func() *http.Response {
 			return func() *http.Response { return b.Get(launchPagePath) }
 		},
-		"its form": func(b *servertest.Browser) func() *http.Response {
-			form := launchChoice(t, servertest.Body(t, b.Get(launchPagePath)), nil)
+		"its form": func(b *authorizetest.Browser) func() *http.Response {
+			form := launchChoice(t, authorizetest.Body(t, b.Get(launchPagePath)), nil)
 			return func() *http.Response { return b.Post(launchPagePath, form) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(c *authorize.Config) {
-				c.Records = new(servertest.FHIRServer)
+			s := authorizetest.New(t, func(c *authorize.Config) {
+				c.Records = new(authorizetest.FHIRServer)
 				new(Sandbox).addTo(c)
 			})
-			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
+			owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
 			ask := open(thief)
-			servertest.EnrolApp(owner)
-			if r := servertest.FollowOnce(thief, ask()); !strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=") {
+			authorizetest.EnrolApp(owner)
+			if r := authorizetest.FollowOnce(thief, ask()); !strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=") {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			servertest.WantStatus(t, owner.Get(launchPagePath), http.StatusOK, "the owner's")
+			authorizetest.WantStatus(t, owner.Get(launchPagePath), http.StatusOK, "the owner's")
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
-	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Store, c.Durable = memory, memory })
+	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Store, c.Durable = memory, memory })
 	launch := func() { launchByForm(t, b, url.Values{"junk": {strings.Repeat("&", 2000)}}) }
 	openLaunchPage(b, "alice", "right")
 	launch()
@@ -99,9 +99,9 @@ func TestLaunchesDoNotFillTheStore(t *testing.T) {
 }
 
 // launchByForm launches an app for somebody who is signed in.
-func launchByForm(t *testing.T, b *servertest.Browser, change url.Values) {
+func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	t.Helper()
-	r := b.Post(launchPagePath, launchChoice(t, servertest.Body(t, b.Get(launchPagePath)), change))
+	r := b.Post(launchPagePath, launchChoice(t, authorizetest.Body(t, b.Get(launchPagePath)), change))
 	if opened, err := r.Location(); err != nil || !opened.Query().Has("launch") {
 		t.Fatalf("no launch: %d to %v", r.StatusCode, opened)
 	}
@@ -110,14 +110,14 @@ func launchByForm(t *testing.T, b *servertest.Browser, change url.Values) {
 // The clients outlive changes of other clients in the store.
 func TestClientsOutliveDrafts(t *testing.T) {
 	t.Parallel()
-	c := servertest.Config()
+	c := authorizetest.Config()
 	new(Sandbox).addTo(&c)
 	s, err := authorize.New(c)
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	draft := s.Draft()
-	servertest.NoError(t, draft.AddClient(client.Client{ID: "new", RedirectURIs: []string{servertest.Callback}}))
+	authorizetest.NoError(t, draft.AddClient(client.Client{ID: "new", RedirectURIs: []string{authorizetest.Callback}}))
 	s, err = draft.Server()
-	servertest.NoError(t, err)
+	authorizetest.NoError(t, err)
 	if s.Clients().Configured(appID) == nil || !s.Serves(launchPagePath) {
 		t.Error("without the app or its page")
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
 )
 
@@ -16,21 +16,21 @@ const (
 )
 
 // send sends a SCIM request with the clinic's own token and returns the id of the User in the response.
-func send(c servertest.Clinic, method, target, body string) (id string) {
+func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	c.T.Helper()
-	r := servertest.PostRequest(target, nil)
+	r := authorizetest.PostRequest(target, nil)
 	r.Method = method
 	r.Header.Set("Content-Type", "application/scim+json")
 	r.Header.Set("Authorization", "Bearer "+clinicSecret)
-	response := servertest.SendBody(c.T, c.Server, r, body)
+	response := authorizetest.SendBody(c.T, c.Server, r, body)
 	if response.StatusCode >= 300 {
-		c.T.Errorf("%s %s: %d %s", method, target, response.StatusCode, servertest.Body(c.T, response))
+		c.T.Errorf("%s %s: %d %s", method, target, response.StatusCode, authorizetest.Body(c.T, response))
 		return ""
 	}
 	if response.StatusCode == http.StatusNoContent {
 		return ""
 	}
-	id, _ = servertest.Decode[map[string]any](c.T, response)["id"].(string)
+	id, _ = authorizetest.Decode[map[string]any](c.T, response)["id"].(string)
 	return id
 }
 
@@ -39,23 +39,23 @@ func send(c servertest.Clinic, method, target, body string) (id string) {
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	const members = `{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"active","value":false}]}`
-	servertest.CheckForeignProvider(t, func(idp *people.IdentityProvider, c *authorize.Config) {
+	authorizetest.CheckForeignProvider(t, func(idp *people.IdentityProvider, c *authorize.Config) {
 		withSCIM(idp, c)
 		c.Features = append(c.Features, &scim.SCIM{Token: clinicSecret, Provider: "clinic"})
-	}, map[string]func(c servertest.Clinic, name string){
-		"SCIM DELETE by externalId": func(c servertest.Clinic, name string) {
+	}, map[string]func(c authorizetest.Clinic, name string){
+		"SCIM DELETE by externalId": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodDelete, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"externalId":"`+name+`"}`), "")
 		},
-		"SCIM DELETE by userName": func(c servertest.Clinic, name string) {
+		"SCIM DELETE by userName": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodDelete, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`"}`), "")
 		},
-		"SCIM PATCH": func(c servertest.Clinic, name string) {
+		"SCIM PATCH": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodPatch, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x","externalId":"`+name+`"}`), members)
 		},
-		"SCIM PUT of another name": func(c servertest.Clinic, name string) {
+		"SCIM PUT of another name": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodPut, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x"}`), `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
 		},
-		"SCIM POST of an inactive User": func(c servertest.Clinic, name string) {
+		"SCIM POST of an inactive User": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
 		},
 	})

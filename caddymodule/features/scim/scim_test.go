@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
@@ -26,22 +26,22 @@ const (
 // scim sends a request with the right token.
 func request(t *testing.T, s http.Handler, method, below, body string) (int, map[string]any) {
 	t.Helper()
-	r := servertest.PostRequest(scimPath+below, nil)
+	r := authorizetest.PostRequest(scimPath+below, nil)
 	r.Method = method
 	r.Header.Set("Content-Type", "application/scim+json")
 	r.Header.Set("Authorization", "Bearer "+secret)
-	answer := servertest.SendBody(t, s, r, body)
+	answer := authorizetest.SendBody(t, s, r, body)
 	if answer.StatusCode == http.StatusNoContent {
 		return answer.StatusCode, nil
 	}
 	if kind := answer.Header.Get("Content-Type"); kind != "application/scim+json" {
 		t.Errorf("%s %s: Content-Type %q", method, below, kind)
 	}
-	return answer.StatusCode, servertest.Decode[map[string]any](t, answer)
+	return answer.StatusCode, authorizetest.Decode[map[string]any](t, answer)
 }
 
 func withSCIM(idp *people.IdentityProvider, c *authorize.Config) {
-	servertest.Refreshing(c)
+	authorizetest.Refreshing(c)
 	c.Features = append(c.Features, &scim.SCIM{Token: secret, Provider: idp.Key})
 }
 
@@ -89,8 +89,8 @@ func TestSCIM(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), tt.change)
-			alice := servertest.SignInFederated(t, s)
+			s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), tt.change)
+			alice := authorizetest.SignInFederated(t, s)
 			status, made := request(t, s, http.MethodPost, "/Users", tt.created)
 			id, _ := made["id"].(string)
 			if status != http.StatusCreated || id == "" || made["active"] != true {
@@ -110,15 +110,15 @@ func TestSCIM(t *testing.T) {
 // staff signs people in at a provider whose user names pass from one to another, and provisions them.
 type staff struct {
 	t *testing.T
-	p *authorizetest.Provider
+	p *providertest.Provider
 	s http.Handler
 }
 
-func (st staff) signIn(subject, userName string) *servertest.FederatedPerson {
-	st.p.Change(func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: subject, Claims: map[string]any{"preferred_username": userName, "employee": subject + "-number"}}}
+func (st staff) signIn(subject, userName string) *authorizetest.FederatedPerson {
+	st.p.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: subject, Claims: map[string]any{"preferred_username": userName, "employee": subject + "-number"}}}
 	})
-	return servertest.SignInFederated(st.t, st.s)
+	return authorizetest.SignInFederated(st.t, st.s)
 }
 
 func (st staff) create(userName string) string {
@@ -145,8 +145,8 @@ func (st staff) delete(id string) {
 // The id of a User is one person's, whatever they are called by now, and whoever is called as they were.
 func TestSCIMAfterRename(t *testing.T) {
 	t.Parallel()
-	for name, rename := range map[string]func(st staff) (gone, stays *servertest.FederatedPerson){
-		"who was here when the id was given": func(st staff) (gone, stays *servertest.FederatedPerson) {
+	for name, rename := range map[string]func(st staff) (gone, stays *authorizetest.FederatedPerson){
+		"who was here when the id was given": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			st.signIn("ann", "alice")
 			id := st.create("alice")
 			ann := st.signIn("ann", "alice2")
@@ -154,7 +154,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came later": func(st staff) (gone, stays *servertest.FederatedPerson) {
+		"who came later": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			st.signIn("ann", "alice")
 			ann := st.signIn("ann", "alice2")
@@ -162,7 +162,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came later, under another name": func(st staff) (gone, stays *servertest.FederatedPerson) {
+		"who came later, under another name": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			st.rename(id, "alice2")
 			ben := st.signIn("ben", "alice")
@@ -170,7 +170,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who has not come back since": func(st staff) (gone, stays *servertest.FederatedPerson) {
+		"who has not come back since": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			ann := st.signIn("ann", "alice")
 			st.rename(st.create("alice"), "alice2")
 			id := st.create("alice")
@@ -178,7 +178,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ben, ann
 		},
-		"twice": func(st staff) (gone, stays *servertest.FederatedPerson) {
+		"twice": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			ann := st.signIn("ann", "alice")
 			st.delete(id)
@@ -186,7 +186,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came back": func(st staff) (gone, stays *servertest.FederatedPerson) {
+		"who came back": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
 			st.signIn("ann", "alice")
 			st.delete(st.create("alice"))
 			id := st.create("alice")
@@ -197,8 +197,8 @@ func TestSCIMAfterRename(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := authorizetest.Start(t)
-			gone, stays := rename(staff{t, p, servertest.NewFederated(t, p, withSCIM)})
+			p := providertest.Start(t)
+			gone, stays := rename(staff{t, p, authorizetest.NewFederated(t, p, withSCIM)})
 			if left := gone.Left(); left != "nothing" {
 				t.Errorf("of who is gone: %s", left)
 			}
@@ -212,8 +212,8 @@ func TestSCIMAfterRename(t *testing.T) {
 // Nobody is guessed among several.
 func TestSCIMOfSeveral(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, withSCIM)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, withSCIM)
 	st := staff{t, p, s}
 	ann, ben := st.signIn("ann", "ward"), st.signIn("ben", "ward")
 	if status, answer := request(t, s, http.MethodPost, "/Users", `{"userName":"ward","active":false}`); status != http.StatusConflict || answer["scimType"] != "uniqueness" {
@@ -228,8 +228,8 @@ func TestSCIMOfSeveral(t *testing.T) {
 func TestSCIMReleasesSub(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
-		p, kept := authorizetest.Start(t), store.NewMemory(0, 0)
-		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		p, kept := providertest.Start(t), store.NewMemory(0, 0)
+		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			withSCIM(idp, c)
 			idp.Sub, c.Store = "employee", kept
 		})
@@ -246,8 +246,8 @@ func TestSCIMReleasesSub(t *testing.T) {
 // RFC 7644 §3.4.2.2: who has an account here is found by name or id, and nobody else.
 func TestSCIMFilter(t *testing.T) {
 	t.Parallel()
-	s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), withSCIM)
-	servertest.SignInFederated(t, s)
+	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+	authorizetest.SignInFederated(t, s)
 	for _, tt := range []struct {
 		filter        string
 		status, found int
@@ -295,26 +295,26 @@ func TestSCIMFilter(t *testing.T) {
 // Only the token opens it, and wrong ones are counted.
 func TestSCIMToken(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, servertest.Named)
-	s := servertest.NewFederated(t, p, withSCIM)
-	alice := servertest.SignInFederated(t, s)
+	p := providertest.Start(t, authorizetest.Named)
+	s := authorizetest.NewFederated(t, p, withSCIM)
+	alice := authorizetest.SignInFederated(t, s)
 	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
 	remove := func(s http.Handler, authorization string) *http.Response {
-		r := servertest.PostRequest(scimPath+"/Users/"+made["id"].(string), nil)
+		r := authorizetest.PostRequest(scimPath+"/Users/"+made["id"].(string), nil)
 		r.Method = http.MethodDelete
 		r.Header.Set("Authorization", authorization)
-		return servertest.SendBody(t, s, r, "")
+		return authorizetest.SendBody(t, s, r, "")
 	}
 	for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic " + secret, secret, "Bearer " + secret + "x", "Bearer " + alice.Access} {
 		r := remove(s, authorization)
-		if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" || servertest.Decode[map[string]any](t, r)["status"] != "401" {
+		if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" || authorizetest.Decode[map[string]any](t, r)["status"] != "401" {
 			t.Errorf("%q: %d", authorization, r.StatusCode)
 		}
 	}
 	if left := alice.Left(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
-	s = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Features = append(c.Features, &scim.SCIM{Token: "guessable", Provider: idp.Key})
 		c.Lockout = lockout.Policy{Failures: 3}
 	})
@@ -323,7 +323,7 @@ func TestSCIMToken(t *testing.T) {
 			t.Errorf("try %d: %d", i, r.StatusCode)
 		}
 	}
-	if r := remove(servertest.NewFederated(t, p, nil), "Bearer "); r.StatusCode != http.StatusNotFound {
+	if r := remove(authorizetest.NewFederated(t, p, nil), "Bearer "); r.StatusCode != http.StatusNotFound {
 		t.Errorf("without the option: %d", r.StatusCode)
 	}
 }
@@ -331,7 +331,7 @@ func TestSCIMToken(t *testing.T) {
 // Nothing else is there, whatever the path.
 func TestSCIMPaths(t *testing.T) {
 	t.Parallel()
-	s := servertest.NewFederated(t, authorizetest.Start(t), withSCIM)
+	s := authorizetest.NewFederated(t, providertest.Start(t), withSCIM)
 	for _, tt := range []struct {
 		method, below string
 		status        int
@@ -366,11 +366,11 @@ func TestSCIMFails(t *testing.T) {
 		return nil
 	})
 
-	s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), func(idp *people.IdentityProvider, c *authorize.Config) {
 		withSCIM(idp, c)
 		c.Store = kept
 	})
-	alice := servertest.SignInFederated(t, s)
+	alice := authorizetest.SignInFederated(t, s)
 	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
 	target := "/Users/" + made["id"].(string)
 	fails = true
@@ -386,7 +386,7 @@ func TestSCIMFails(t *testing.T) {
 // A sign-in that is being stored while SCIM deletes its person ends too, and the next one does not.
 func TestSCIMWhileSigningIn(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, servertest.Named)
+	p := providertest.Start(t, authorizetest.Named)
 	var s http.Handler
 	var once sync.Once
 	armed := false
@@ -400,14 +400,14 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 		}
 		return nil
 	})
-	s = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
-	servertest.SignInFederated(t, s) // has an account
+	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
+	authorizetest.SignInFederated(t, s) // has an account
 	armed = true
-	b := servertest.NewBrowser(t, s)
-	if back := servertest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
+	b := authorizetest.NewBrowser(t, s)
+	if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
 		t.Errorf("%v, signed in: %v", back, b.SignedIn())
 	}
-	if left := servertest.SignInFederated(t, s).Left(); left != "all" {
+	if left := authorizetest.SignInFederated(t, s).Left(); left != "all" {
 		t.Errorf("the next: %s", left)
 	}
 }

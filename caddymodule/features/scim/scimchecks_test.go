@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // A User that is created inactive ends what its person has, and one that is created active ends nothing.
@@ -22,8 +22,8 @@ func TestSCIMCreate(t *testing.T) {
 	} {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), withSCIM)
-			alice := servertest.SignInFederated(t, s)
+			s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+			alice := authorizetest.SignInFederated(t, s)
 			if status, made := request(t, s, http.MethodPost, "/Users", body); status != http.StatusCreated {
 				t.Errorf("%d %v", status, made)
 			}
@@ -37,8 +37,8 @@ func TestSCIMCreate(t *testing.T) {
 // The id of a User is one that the server made: it has names, and the person or the time for which they were given.
 func TestSCIMMadeUpID(t *testing.T) {
 	t.Parallel()
-	s := servertest.NewFederated(t, authorizetest.Start(t, servertest.Named), withSCIM)
-	alice := servertest.SignInFederated(t, s)
+	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+	alice := authorizetest.SignInFederated(t, s)
 	for _, text := range []string{
 		`{"u":"alice@hospital.example"}`, `{"e":"248289761001"}`, `{"s":"248289761001"}`, `{"t":1}`, `{}`, `[]`, `{"u":"a\nb","t":1}`,
 	} {
@@ -54,8 +54,8 @@ func TestSCIMMadeUpID(t *testing.T) {
 // The id of a User stays the person's who had the name when the id was given, not the one's who had the name before.
 func TestSCIMNameOfAnotherBefore(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	st := staff{t, p, servertest.NewFederated(t, p, withSCIM)}
+	p := providertest.Start(t)
+	st := staff{t, p, authorizetest.NewFederated(t, p, withSCIM)}
 	st.signIn("zed", "alice")
 	zed := st.signIn("zed", "zed")
 	ann := st.signIn("ann", "alice")

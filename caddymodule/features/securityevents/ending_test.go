@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -20,22 +20,22 @@ import (
 // the person signs in again.
 func TestEventEndsUnlinkedPast(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	kept := store.NewMemory(0, 0)
 	server := func(linked bool) *authorize.Server {
-		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(nil, c)
 			idp.LinkEmail, c.Store = linked, kept
 		})
 	}
 	unlinked := server(false)
-	before := servertest.SignInFederated(t, unlinked)
+	before := authorizetest.SignInFederated(t, unlinked)
 	if r := push(t, server(true), eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted {
 		t.Fatalf("%d", r.StatusCode)
 	}
-	servertest.SignInFederated(t, unlinked)
+	authorizetest.SignInFederated(t, unlinked)
 	if left := before.Left(); left != "nothing" {
 		t.Errorf("left: %s", left)
 	}
@@ -44,12 +44,12 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 // An event that names one session alone ends that session, whatever the event is about.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = authorizetest.Saying("sid", "one") })
-	s := servertest.NewFederated(t, p, refreshing)
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
+	s := authorizetest.NewFederated(t, p, refreshing)
 	for name := range map[string]bool{risc + "account-disabled": true, risc + "account-purged": true, caep + "credential-change": true, caep + "session-revoked": true} {
-		alice := servertest.SignInFederated(t, s)
+		alice := authorizetest.SignInFederated(t, s)
 		id := map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": "one"}}
-		if r := push(t, s, eventsPath, event(p, name, authorizetest.Saying("sub_id", id))); r.StatusCode != http.StatusAccepted {
+		if r := push(t, s, eventsPath, event(p, name, providertest.Saying("sub_id", id))); r.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
 		if left := alice.Left(); left != "all but the session" {
@@ -61,7 +61,7 @@ func TestEventOfSessionAlone(t *testing.T) {
 // A first sign-in that is being stored while its person's account is disabled ends, though no account is known yet.
 func TestEventWhileSigningInFirst(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	var s http.Handler
 	sent := false
 	kept := storetest.NewIntercepted(func(method, key string) error {
@@ -73,9 +73,9 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 		}
 		return nil
 	})
-	s = servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
-	b := servertest.NewBrowser(t, s)
-	if back := servertest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
+	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
+	b := authorizetest.NewBrowser(t, s)
+	if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
 		t.Errorf("%v, signed in: %v", back, b.SignedIn())
 	}
 	if !sent {
@@ -86,13 +86,13 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 // Only application/secevent+jwt is accepted (RFC 8935 §2), so that no form of a web page can send an event.
 func TestEventOfAnotherType(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, refreshing)
-	alice := servertest.SignInFederated(t, s)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, refreshing)
+	alice := authorizetest.SignInFederated(t, s)
 	for _, kind := range []string{"", "text/plain", "application/jwt", "application/json", "application/x-www-form-urlencoded"} {
-		r := servertest.PostRequest(eventsPath, nil)
+		r := authorizetest.PostRequest(eventsPath, nil)
 		r.Header.Set("Content-Type", kind)
-		if answer := servertest.SendBody(t, s, r, event(p, risc+"account-disabled")); answer.StatusCode != http.StatusBadRequest {
+		if answer := authorizetest.SendBody(t, s, r, event(p, risc+"account-disabled")); answer.StatusCode != http.StatusBadRequest {
 			t.Errorf("%q: %d", kind, answer.StatusCode)
 		}
 	}
@@ -104,7 +104,7 @@ func TestEventOfAnotherType(t *testing.T) {
 // An event during which one call of the store fails, whichever, is either accepted and acted upon, or can be sent again.
 func TestEventFailsOnce(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
+	p := providertest.Start(t)
 	for at, failed := 1, true; failed; at++ {
 		calls := -1 << 30
 		kept := storetest.NewIntercepted(func(string, string) error {
@@ -113,11 +113,11 @@ func TestEventFailsOnce(t *testing.T) {
 			}
 			return nil
 		})
-		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			refreshing(nil, c)
 			c.Store = kept
 		})
-		alice, token := servertest.SignInFederated(t, s), event(p, risc+"account-disabled")
+		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
 		calls = 0
 		status := push(t, s, eventsPath, token).StatusCode
 		failed = calls >= at
@@ -133,15 +133,15 @@ func TestEventFailsOnce(t *testing.T) {
 // An event is signed by an algorithm that the provider lists for its ID tokens, even if its key fits others.
 func TestEventOfAnotherAlgorithm(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.KeyAlgorithm = "" })
-	s := servertest.NewFederated(t, p, refreshing)
+	p := providertest.Start(t, func(s *providertest.Settings) { s.KeyAlgorithm = "" })
+	s := authorizetest.NewFederated(t, p, refreshing)
 	for _, tt := range []struct {
 		algorithm jose.SignatureAlgorithm
 		status    int
 		left      string
 	}{{jose.PS256, http.StatusBadRequest, "all"}, {jose.RS512, http.StatusBadRequest, "all"}, {jose.RS256, http.StatusAccepted, "nothing"}} {
-		alice := servertest.SignInFederated(t, s)
-		token := event(p, risc+"account-disabled", func(t *authorizetest.IDToken) { t.Algorithm = tt.algorithm })
+		alice := authorizetest.SignInFederated(t, s)
+		token := event(p, risc+"account-disabled", func(t *providertest.IDToken) { t.Algorithm = tt.algorithm })
 		if r := push(t, s, eventsPath, token); r.StatusCode != tt.status {
 			t.Errorf("%s: %d", tt.algorithm, r.StatusCode)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // endsAccount maps each supported event type to whether it ends the whole account, or only sessions
@@ -89,11 +89,11 @@ func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provi
 
 func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/secevent+jwt" {
-		return upstream.InvalidEvent("the body must be application/secevent+jwt")
+		return relyingparty.InvalidEvent("the body must be application/secevent+jwt")
 	}
 	body, err := oauth2.ReadBody(w, r)
 	if err != nil {
-		return upstream.InvalidEvent("%w", err)
+		return relyingparty.InvalidEvent("%w", err)
 	}
 	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Issuer+folder+p.Key)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 
 // once acts upon a token, and then remembers it: what fails half-way can be sent again. One that was used is accepted
 // without effect, as transmitters repeat those whose answer they missed (RFC 8935 §2).
-func (e *receiver) once(ctx context.Context, p *people.Provider, token *upstream.SecurityEvent) error {
+func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
 	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
 	if len(types) == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *upstream
 	if err != nil {
 		return err
 	}
-	lasting := time.Until(token.IssuedAt) + upstream.MaxEventAge + upstream.Leeway
+	lasting := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
 	_, err = store.Once(ctx, e.durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
 		for _, name := range types {
 			if err := e.act(ctx, p, name, of); err != nil {
@@ -178,7 +178,7 @@ var eventDescriptions = map[string]string{
 
 // refuse answers a token that is at fault (RFC 8935 §2.4). After a failure here, the same one may be sent again.
 func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	refused, ok := errors.AsType[*upstream.EventError](err)
+	refused, ok := errors.AsType[*relyingparty.EventError](err)
 	if !ok {
 		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
 		e.WriteError(w, r, err)

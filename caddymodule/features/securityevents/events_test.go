@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/securityevents"
 )
@@ -28,8 +28,8 @@ const (
 )
 
 // event is a Security Event Token about Alice.
-func event(p *authorizetest.Provider, name string, changes ...func(*authorizetest.IDToken)) string {
-	return p.LogoutToken(append([]func(*authorizetest.IDToken){func(t *authorizetest.IDToken) {
+func event(p *providertest.Provider, name string, changes ...func(*providertest.IDToken)) string {
+	return p.LogoutToken(append([]func(*providertest.IDToken){func(t *providertest.IDToken) {
 		t.Type = "secevent+jwt"
 		delete(t.Claims, "exp")
 		t.Claims["events"] = map[string]any{name: map[string]any{}}
@@ -39,38 +39,38 @@ func event(p *authorizetest.Provider, name string, changes ...func(*authorizetes
 // push sends a token to an address.
 func push(t *testing.T, s http.Handler, path, token string) *http.Response {
 	t.Helper()
-	r := servertest.PostRequest(path, nil)
+	r := authorizetest.PostRequest(path, nil)
 	r.Header.Set("Content-Type", "application/secevent+jwt")
-	return servertest.SendBody(t, s, r, token)
+	return authorizetest.SendBody(t, s, r, token)
 }
 
 // refreshing lets clients refresh, and providers send events.
 func refreshing(_ *people.IdentityProvider, c *authorize.Config) {
-	servertest.Refreshing(c)
+	authorizetest.Refreshing(c)
 	c.Features = append(c.Features, new(securityevents.Events))
 }
 
 // CAEP 1.0 §3, RISC 1.0 §2: each event ends what it says, of whom it names (RFC 9493), and of nobody else.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = authorizetest.Saying("sid", "one") })
-	s := servertest.NewFederated(t, p, refreshing)
-	sub := authorizetest.Alice.Subject
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
+	s := authorizetest.NewFederated(t, p, refreshing)
+	sub := providertest.Alice.Subject
 	id := func(format, name string, value any) map[string]any {
 		return map[string]any{"format": format, name: value}
 	}
-	of := func(id map[string]any) func(*authorizetest.IDToken) { return authorizetest.Saying("sub_id", id) }
+	of := func(id map[string]any) func(*providertest.IDToken) { return providertest.Saying("sub_id", id) }
 	alice := id("opaque", "id", sub)
 	issSub := map[string]any{"format": "iss_sub", "iss": p.Issuer, "sub": sub}
-	complexID := func(parts map[string]any) func(*authorizetest.IDToken) { parts["format"] = "complex"; return of(parts) }
+	complexID := func(parts map[string]any) func(*providertest.IDToken) { parts["format"] = "complex"; return of(parts) }
 	for _, tt := range []struct {
 		name, event string
-		change      func(*authorizetest.IDToken)
+		change      func(*providertest.IDToken)
 		left        string
 	}{
 		{"session revoked", caep + "session-revoked", of(issSub), "all but the session"},
 		{"sessions revoked", risc + "sessions-revoked", of(alice), "all but the session"},
-		{"by sub", caep + "session-revoked", authorizetest.Saying("sub", sub), "all but the session"},
+		{"by sub", caep + "session-revoked", providertest.Saying("sub", sub), "all but the session"},
 		{"by address", caep + "session-revoked", of(id("email", "email", "Alice@hospital.example")), "all but the session"},
 		{"this session", caep + "session-revoked", complexID(map[string]any{"user": issSub, "session": id("opaque", "id", "one")}), "all but the session"},
 		{"this session alone", caep + "session-revoked", complexID(map[string]any{"session": id("opaque", "id", "one")}), "all but the session"},
@@ -87,16 +87,16 @@ func TestEvents(t *testing.T) {
 		{"credential must change", risc + "account-credential-change-required", of(issSub), "nothing"},
 		{"enabled", risc + "account-enabled", of(issSub), "all"},
 		{"verification", "https://schemas.openid.net/secevent/ssf/event-type/verification", of(id("opaque", "id", "stream")), "all"},
-		{"of which one is unknown", "x", func(t *authorizetest.IDToken) {
+		{"of which one is unknown", "x", func(t *providertest.IDToken) {
 			t.Claims["events"] = map[string]any{"x": map[string]any{}, risc + "account-disabled": map[string]any{}}
 		}, "nothing"},
-		{"to this address", risc + "account-disabled", authorizetest.Saying("aud", []string{servertest.Issuer + eventsPath, "another"}), "nothing"},
-		{"with an exp to come", risc + "account-disabled", authorizetest.Saying("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
+		{"to this address", risc + "account-disabled", providertest.Saying("aud", []string{authorizetest.Issuer + eventsPath, "another"}), "nothing"},
+		{"with an exp to come", risc + "account-disabled", providertest.Saying("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			alice := servertest.SignInFederated(t, s)
+			alice := authorizetest.SignInFederated(t, s)
 			if r := push(t, s, eventsPath, event(p, tt.event, tt.change)); r.StatusCode != http.StatusAccepted {
-				t.Errorf("%d: %s", r.StatusCode, servertest.Body(t, r))
+				t.Errorf("%d: %s", r.StatusCode, authorizetest.Body(t, r))
 			}
 			left := alice.Left()
 			if left != tt.left {
@@ -112,41 +112,41 @@ func TestEvents(t *testing.T) {
 // RFC 8935 §2.4: what is not the provider's, or not for us, is refused with a code, and ends nothing.
 func TestEventsRefused(t *testing.T) {
 	t.Parallel()
-	p, other := authorizetest.Start(t), authorizetest.Start(t)
-	var trail servertest.AuditTrail
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	p, other := providertest.Start(t), providertest.Start(t)
+	var trail authorizetest.AuditTrail
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		refreshing(nil, c)
 		c.Audit = trail.Record
 	})
 	const disabled = risc + "account-disabled"
-	alice := servertest.SignInFederated(t, s)
+	alice := authorizetest.SignInFederated(t, s)
 	for _, tt := range []struct{ name, token, code string }{
 		{"nothing", "", "invalid_request"},
 		{"no token", "x", "invalid_request"},
 		{"a logout token", p.LogoutToken(), "invalid_request"},
-		{"typ JWT", event(p, disabled, func(t *authorizetest.IDToken) { t.Type = "JWT" }), "invalid_request"},
-		{"unsigned", event(p, disabled, authorizetest.AlgorithmNone), "invalid_request"},
-		{"another's key", event(p, disabled, authorizetest.ForeignKey), "invalid_key"},
+		{"typ JWT", event(p, disabled, func(t *providertest.IDToken) { t.Type = "JWT" }), "invalid_request"},
+		{"unsigned", event(p, disabled, providertest.AlgorithmNone), "invalid_request"},
+		{"another's key", event(p, disabled, providertest.ForeignKey), "invalid_key"},
 		{"another issuer's", event(other, disabled), "invalid_issuer"},
-		{"another issuer's name", event(p, disabled, authorizetest.WrongIssuer), "invalid_issuer"},
-		{"for another client", event(p, disabled, authorizetest.WrongAudience), "invalid_audience"},
-		{"for nobody", event(p, disabled, authorizetest.Saying("aud", nil)), "invalid_audience"},
-		{"without jti", event(p, disabled, authorizetest.Saying("jti", nil)), "invalid_request"},
-		{"without events", event(p, disabled, authorizetest.Saying("events", nil)), "invalid_request"},
-		{"without iat", event(p, disabled, authorizetest.Saying("iat", nil)), "invalid_request"},
-		{"to come", event(p, disabled, authorizetest.Saying("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
-		{"of last month", event(p, disabled, authorizetest.Saying("iat", time.Now().Add(-8*24*time.Hour).Unix())), "invalid_request"},
-		{"over", event(p, disabled, authorizetest.Saying("exp", time.Now().Add(-2*time.Minute).Unix())), "invalid_request"},
-		{"about nobody", event(p, disabled, authorizetest.Saying("sub", nil)), "invalid_request"},
-		{"a subject of another issuer", event(p, disabled, authorizetest.Saying("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": authorizetest.Alice.Subject})), "invalid_request"},
-		{"a subject of another format", event(p, disabled, authorizetest.Saying("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
-		{"a subject with two subs", event(p, disabled, authorizetest.Saying("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": authorizetest.Alice.Subject})), "invalid_request"},
-		{"a complex subject of nothing", event(p, disabled, authorizetest.Saying("sub_id", map[string]any{"format": "complex"})), "invalid_request"},
+		{"another issuer's name", event(p, disabled, providertest.WrongIssuer), "invalid_issuer"},
+		{"for another client", event(p, disabled, providertest.WrongAudience), "invalid_audience"},
+		{"for nobody", event(p, disabled, providertest.Saying("aud", nil)), "invalid_audience"},
+		{"without jti", event(p, disabled, providertest.Saying("jti", nil)), "invalid_request"},
+		{"without events", event(p, disabled, providertest.Saying("events", nil)), "invalid_request"},
+		{"without iat", event(p, disabled, providertest.Saying("iat", nil)), "invalid_request"},
+		{"to come", event(p, disabled, providertest.Saying("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
+		{"of last month", event(p, disabled, providertest.Saying("iat", time.Now().Add(-8*24*time.Hour).Unix())), "invalid_request"},
+		{"over", event(p, disabled, providertest.Saying("exp", time.Now().Add(-2*time.Minute).Unix())), "invalid_request"},
+		{"about nobody", event(p, disabled, providertest.Saying("sub", nil)), "invalid_request"},
+		{"a subject of another issuer", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": providertest.Alice.Subject})), "invalid_request"},
+		{"a subject of another format", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
+		{"a subject with two subs", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": providertest.Alice.Subject})), "invalid_request"},
+		{"a complex subject of nothing", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "complex"})), "invalid_request"},
 		{"a body without end", strings.Repeat("x", 1<<20), "invalid_request"},
 	} {
 		trail.Take()
 		r := push(t, s, eventsPath, tt.token)
-		got := servertest.Decode[map[string]string](t, r)
+		got := authorizetest.Decode[map[string]string](t, r)
 		if r.StatusCode != http.StatusBadRequest || got["err"] != tt.code || got["description"] == "" || r.Header.Get("Content-Language") != "en" {
 			t.Errorf("%s: %d %v", tt.name, r.StatusCode, got)
 		}
@@ -154,7 +154,7 @@ func TestEventsRefused(t *testing.T) {
 			t.Errorf("%s: events %q", tt.name, got)
 		}
 	}
-	if r := servertest.NewBrowser(t, s).Post(eventsPath, url.Values{"token": {event(p, disabled)}}); r.StatusCode != http.StatusBadRequest {
+	if r := authorizetest.NewBrowser(t, s).Post(eventsPath, url.Values{"token": {event(p, disabled)}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("as a form: %d", r.StatusCode)
 	}
 	if r := push(t, s, "/oauth2/events/other", event(p, disabled)); r.StatusCode != http.StatusNotFound {
@@ -179,32 +179,32 @@ func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestEventsFetchLittle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := authorizetest.New("https://login.hospital.example")
-		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		p := providertest.New("https://login.hospital.example")
+		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(idp, c)
 			idp.Transport = transport{p}
 		})
 		const disabled = risc + "account-disabled"
-		for _, change := range []func(*authorizetest.IDToken){
-			authorizetest.AlgorithmNone, authorizetest.WrongIssuer, authorizetest.WrongAudience, authorizetest.Saying("jti", nil), authorizetest.Saying("events", nil),
-			authorizetest.Saying("events", "x"), authorizetest.Saying("iat", nil), authorizetest.Saying("exp", 1), func(t *authorizetest.IDToken) { t.Type = "JWT" },
+		for _, change := range []func(*providertest.IDToken){
+			providertest.AlgorithmNone, providertest.WrongIssuer, providertest.WrongAudience, providertest.Saying("jti", nil), providertest.Saying("events", nil),
+			providertest.Saying("events", "x"), providertest.Saying("iat", nil), providertest.Saying("exp", 1), func(t *providertest.IDToken) { t.Type = "JWT" },
 		} {
-			if r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey, change)); r.StatusCode != http.StatusBadRequest {
+			if r := push(t, s, eventsPath, event(p, disabled, providertest.UnknownKey, change)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%d", r.StatusCode)
 			}
 		}
-		servertest.Equal(t, len(p.Requests(authorizetest.Discovery))+len(p.Requests(authorizetest.Keys)), 0)
+		authorizetest.Equal(t, len(p.Requests(providertest.Discovery))+len(p.Requests(providertest.Keys)), 0)
 		for range 20 {
-			if r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey)); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+			if r := push(t, s, eventsPath, event(p, disabled, providertest.UnknownKey)); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
 				t.Errorf("an unknown key: %d", r.StatusCode)
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		servertest.Equal(t, len(p.Requests(authorizetest.Keys)), 1)
+		authorizetest.Equal(t, len(p.Requests(providertest.Keys)), 1)
 		time.Sleep(time.Second)
-		r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey))
-		servertest.Equal(t, servertest.Decode[map[string]string](t, r)["err"], "invalid_key")
-		servertest.Equal(t, len(p.Requests(authorizetest.Keys)), 2)
+		r := push(t, s, eventsPath, event(p, disabled, providertest.UnknownKey))
+		authorizetest.Equal(t, authorizetest.Decode[map[string]string](t, r)["err"], "invalid_key")
+		authorizetest.Equal(t, len(p.Requests(providertest.Keys)), 2)
 	})
 }
 
@@ -212,51 +212,51 @@ func TestEventsFetchLittle(t *testing.T) {
 func TestEndedWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }
-	for name, end := range map[string]func(*authorizetest.Provider) (path, token string){
-		"session-revoked": func(p *authorizetest.Provider) (path, token string) {
+	for name, end := range map[string]func(*providertest.Provider) (path, token string){
+		"session-revoked": func(p *providertest.Provider) (path, token string) {
 			return eventsPath, event(p, caep+"session-revoked")
 		},
-		"of one session": func(p *authorizetest.Provider) (path, token string) {
-			return eventsPath, event(p, caep+"session-revoked", authorizetest.Saying("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
+		"of one session": func(p *providertest.Provider) (path, token string) {
+			return eventsPath, event(p, caep+"session-revoked", providertest.Saying("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
 		},
-		"of a person's session": func(p *authorizetest.Provider) (path, token string) {
-			id := map[string]any{"format": "complex", "user": opaque(authorizetest.Alice.Subject), "session": opaque("one")}
-			return eventsPath, event(p, caep+"session-revoked", authorizetest.Saying("sub_id", id))
+		"of a person's session": func(p *providertest.Provider) (path, token string) {
+			id := map[string]any{"format": "complex", "user": opaque(providertest.Alice.Subject), "session": opaque("one")}
+			return eventsPath, event(p, caep+"session-revoked", providertest.Saying("sub_id", id))
 		},
-		"account-disabled": func(p *authorizetest.Provider) (path, token string) {
+		"account-disabled": func(p *providertest.Provider) (path, token string) {
 			return eventsPath, event(p, risc+"account-disabled")
 		},
-		"logout token": func(p *authorizetest.Provider) (path, token string) {
+		"logout token": func(p *providertest.Provider) (path, token string) {
 			return "/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}}.Encode()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = authorizetest.Saying("sid", "one") })
+			p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
 			var s http.Handler
 			var once sync.Once
 			kept := storetest.NewIntercepted(func(method, key string) error {
 				if method == "Put" && strings.HasPrefix(key, "session:") {
 					once.Do(func() {
 						path, token := end(p)
-						r := servertest.PostRequest(path, nil)
+						r := authorizetest.PostRequest(path, nil)
 						if path == eventsPath {
 							r.Header.Set("Content-Type", "application/secevent+jwt")
 						}
-						if answer := servertest.SendBody(t, s, r, token); answer.StatusCode >= 300 {
-							t.Errorf("%d %s", answer.StatusCode, servertest.Body(t, answer))
+						if answer := authorizetest.SendBody(t, s, r, token); answer.StatusCode >= 300 {
+							t.Errorf("%d %s", answer.StatusCode, authorizetest.Body(t, answer))
 						}
 					})
 				}
 				return nil
 			})
-			server := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
+			server := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
 			s = server
-			b := servertest.NewBrowser(t, server)
-			if back := servertest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
+			b := authorizetest.NewBrowser(t, server)
+			if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
 				t.Errorf("%v, signed in: %v", back, b.SignedIn())
 			}
-			if left := servertest.SignInFederated(t, server).Left(); left != "all" {
+			if left := authorizetest.SignInFederated(t, server).Left(); left != "all" {
 				t.Errorf("the next: %s", left)
 			}
 		})
@@ -266,11 +266,11 @@ func TestEndedWhileSigningIn(t *testing.T) {
 // A token that was used is accepted again, and does nothing: the person may have come back since.
 func TestEventIsUsedOnce(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	s := servertest.NewFederated(t, p, refreshing)
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, refreshing)
 	token := event(p, risc+"account-disabled")
 	for i, want := range []string{"nothing", "all"} {
-		alice := servertest.SignInFederated(t, s)
+		alice := authorizetest.SignInFederated(t, s)
 		status := push(t, s, eventsPath, token).StatusCode
 		if left := alice.Left(); status != http.StatusAccepted || left != want {
 			t.Errorf("use %d: %d, left: %s", i+1, status, left)
@@ -281,12 +281,12 @@ func TestEventIsUsedOnce(t *testing.T) {
 // What fails half-way, wherever, is 503, and counts when it is sent again.
 func TestEventFails(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
-	if r := push(t, servertest.NewFederated(t, p, refreshing), eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusServiceUnavailable {
+	p := providertest.Start(t)
+	p.Fail(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
+	if r := push(t, authorizetest.NewFederated(t, p, refreshing), eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
-	p.Fail(authorizetest.Keys, nil)
+	p.Fail(providertest.Keys, nil)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
 		kept := storetest.NewIntercepted(func(string, string) error {
@@ -296,11 +296,11 @@ func TestEventFails(t *testing.T) {
 			return errors.New("the store is away")
 		})
 
-		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			refreshing(nil, c)
 			c.Store = kept
 		})
-		alice, token := servertest.SignInFederated(t, s), event(p, risc+"account-disabled")
+		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
 		calls, alive = 0, false
 		first := push(t, s, eventsPath, token).StatusCode
 		died, alive = calls >= at, true
@@ -319,14 +319,14 @@ func TestEventFails(t *testing.T) {
 // A local user to whom the provider's account is linked loses what came of it.
 func TestEventEndsLinkedUser(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
-		s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
-	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		refreshing(nil, c)
 		idp.LinkEmail = true
 	})
-	alice := servertest.SignInFederated(t, s)
+	alice := authorizetest.SignInFederated(t, s)
 	if r := push(t, s, eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted || alice.Left() != "nothing" {
 		t.Errorf("%d, left: %s", r.StatusCode, alice.Left())
 	}

@@ -3,7 +3,7 @@ package securityevents
 import (
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // A subject names somebody, within bounds, or is refused: one of nobody would be everybody.
@@ -16,7 +16,7 @@ func FuzzSubject(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		of, err := subjectOf(&upstream.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
+		of, err := subjectOf(&relyingparty.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
 		if err == nil && (of == subject{} || len(of.sub)+len(of.email)+len(of.session) > 2*maxIdentifier) {
 			t.Errorf("%q: %+v", id, of)
 		}

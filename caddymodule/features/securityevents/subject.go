@@ -3,8 +3,8 @@ package securityevents
 import (
 	"encoding/json"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // subject is whom an event is about: a sub or an address, a session, or a person's session.
@@ -23,20 +23,20 @@ type identifier struct {
 
 const maxIdentifier = 255 // bytes (OpenID Connect Core §2)
 
-// subjectOf returns whom a provider's event is about, or an [upstream.EventError].
-func subjectOf(e *upstream.SecurityEvent, issuer string) (of subject, err error) {
+// subjectOf returns whom a provider's event is about, or an [relyingparty.EventError].
+func subjectOf(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
 	if len(e.SubjectID) == 0 {
 		return (&identifier{Format: "opaque", ID: e.Subject}).simple(issuer)
 	}
 	var id identifier
 	if err := strictjson.Unmarshal(json.RawMessage(e.SubjectID), &id); err != nil {
-		return of, upstream.InvalidEvent("sub_id: %w", err)
+		return of, relyingparty.InvalidEvent("sub_id: %w", err)
 	}
 	if id.Format != "complex" {
 		return id.simple(issuer)
 	}
 	if id.User == nil && id.Session == nil {
-		return of, upstream.InvalidEvent("sub_id has neither user nor session")
+		return of, relyingparty.InvalidEvent("sub_id has neither user nor session")
 	}
 	if id.User != nil {
 		of, err = id.User.simple(issuer)
@@ -45,7 +45,7 @@ func subjectOf(e *upstream.SecurityEvent, issuer string) (of subject, err error)
 		var session subject
 		session, err = id.Session.simple(issuer)
 		if of.session = session.sub; err == nil && id.Session.Format != "opaque" {
-			err = upstream.InvalidEvent("session of sub_id has the format %.100q", id.Session.Format)
+			err = relyingparty.InvalidEvent("session of sub_id has the format %.100q", id.Session.Format)
 		}
 	}
 	return of, err
@@ -56,7 +56,7 @@ func (id *identifier) simple(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":
 		if id.Issuer != issuer {
-			return of, upstream.InvalidEvent("iss of sub_id is %.200q", id.Issuer)
+			return of, relyingparty.InvalidEvent("iss of sub_id is %.200q", id.Issuer)
 		}
 		of.sub = id.Subject
 	case "opaque":
@@ -64,10 +64,10 @@ func (id *identifier) simple(issuer string) (of subject, err error) {
 	case "email":
 		of.email = id.Email
 	default:
-		return of, upstream.InvalidEvent("sub_id has the format %.100q", id.Format)
+		return of, relyingparty.InvalidEvent("sub_id has the format %.100q", id.Format)
 	}
 	if value := of.sub + of.email; value == "" || len(value) > maxIdentifier {
-		return subject{}, upstream.InvalidEvent("%s in the subject has %d bytes", id.Format, len(value))
+		return subject{}, relyingparty.InvalidEvent("%s in the subject has %d bytes", id.Format, len(value))
 	}
 	return of, nil
 }

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -57,7 +57,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
-	x := server.New(m.Base, server.Limits{Answer: m.Limit}, m.share(r), next, r)
+	x := fhirserver.New(m.Base, fhirserver.Limits{Answer: m.Limit}, m.share(r), next, r)
 	defer x.Share.Release()
 	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
 		return x.Next.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func readMetadata(query string) ([]smart.Parameter, error) {
 }
 
 // Answer is the statement that the server gives, changed.
-func (m *Metadata) Answer(x *server.Server, c message.Call, r *http.Request) (*message.Answer, error) {
+func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Answer, error) {
 	if _, err := readMetadata(c.Query); err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
 )
 
@@ -98,7 +98,7 @@ func TestWithheld(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Limits = server.Limits{Answer: 1000}
+			g.Limits = fhirserver.Limits{Answer: 1000}
 			g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tt.media)
 				w.WriteHeader(tt.header)
@@ -119,7 +119,7 @@ func (f handling) ServeHTTP(w http.ResponseWriter, r *http.Request) error { retu
 func (f handling) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
-	g.Limits = server.Limits{Answer: limit}
+	g.Limits = fhirserver.Limits{Answer: limit}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
@@ -167,7 +167,7 @@ func TestPanic(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.Limits = server.Limits{Requests: 2}
+	g.Limits = fhirserver.Limits{Requests: 2}
 	asked := 0
 	g.server.Seen = func(*http.Request) { asked++ }
 	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device&_sort=_lastUpdated": 403} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 )
 
 // submit is send for a Bundle with entries.
@@ -275,14 +275,14 @@ func TestBundleRefused(t *testing.T) {
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.Limits = server.Limits{Requests: 1}
+	g.Limits = fhirserver.Limits{Requests: 1}
 	r := answered(t, g.submit(patientA, "batch", request("GET", "Binary/a1"), request("GET", "Patient/a"), request("GET", "Patient/a")), 3)
 	if got := r.status(0) + r.status(1) + r.status(2); got != "403200200" {
 		t.Errorf("requests: %s", got)
 	}
 	asked := 0
 	g.server.Seen = func(*http.Request) { asked++ }
-	g.Limits = server.Limits{Answer: 200}
+	g.Limits = fhirserver.Limits{Answer: 200}
 	r = answered(t, g.submit(patientA, "batch", slices.Repeat([]string{request("GET", "Patient/a")}, 10)...), 10)
 	if r.status(0) != "200" || r.status(9) != "403" || asked > 4 {
 		t.Errorf("size: %s, %s after %d requests", r.status(0), r.status(9), asked)

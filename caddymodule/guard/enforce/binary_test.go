@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -122,7 +122,7 @@ func TestBinaryUpload(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, append(slices.Clone(writable), pdf)...)
 			if tt.status == 413 {
-				g.Limits = server.Limits{Body: 500}
+				g.Limits = fhirserver.Limits{Body: 500}
 			}
 			tt.checkAt(g)
 		})

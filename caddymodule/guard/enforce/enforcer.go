@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/address"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -92,7 +92,7 @@ type (
 	Operation = operation.Operation
 
 	// Limits bound what one request may cost. The zero value means the defaults.
-	Limits = server.Limits
+	Limits = fhirserver.Limits
 )
 
 // ErrNoPageState says that the state of a page has expired or was discarded.
@@ -105,10 +105,12 @@ func NewOperations(own ...Operation) operation.Operations { return operation.New
 func ParseOperation(words ...string) (Operation, error) { return operation.ParseOperation(words...) }
 
 // AnswerOf is how long an answer may be that is judged in memory of a size.
-func AnswerOf(memory int64) int64 { return server.AnswerOf(memory) }
+func AnswerOf(memory int64) int64 { return fhirserver.AnswerOf(memory) }
 
 // NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
-func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) { return server.NewMemory(size, l) }
+func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
+	return fhirserver.NewMemory(size, l)
+}
 
 type (
 	// Holder is who holds a token.
@@ -173,7 +175,7 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 // RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it. The
 // memory counts for the client and the person of the token.
 func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference, t *guard.Token) ([]string, error) {
-	x, at := server.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
+	x, at := fhirserver.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
 	a, err := x.Ask(r.Context(), message.Get(user.String(), ""))
 	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {

@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -26,7 +26,7 @@ type exchange struct {
 	e         *Enforcer
 	bearer    Bearer
 	r         *http.Request // the client's
-	server    server.Server
+	server    fhirserver.Server
 	judge     judge.Judge // of the request, before policies
 	pages     paging.Pages
 	rewriting rewriting // of the response, if it is judged

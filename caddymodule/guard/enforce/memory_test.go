@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -91,7 +91,7 @@ func TestMemory(t *testing.T) {
 			t.Run(fmt.Sprintf("%s with %d", tt.name, size), func(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t)
-				g.Memory = fairmemory.New(size, server.Patience)
+				g.Memory = fairmemory.New(size, fhirserver.Patience)
 				r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.path, strings.NewReader(tt.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
 				w := httptest.NewRecorder()
@@ -118,7 +118,7 @@ func TestBusy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateway(t)
-				g.Memory = fairmemory.New(1<<20, server.Patience)
+				g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
 				if err := g.Memory.Share().Grow(t.Context(), 1<<20-100, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -129,7 +129,7 @@ func TestBusy(t *testing.T) {
 				if status != http.StatusServiceUnavailable || !errors.Is(err, message.ErrBusy) || refusal.RetryAfter() != "10" {
 					t.Fatalf("status %d: %v", status, err)
 				}
-				if waited := time.Since(start); waited != server.Patience {
+				if waited := time.Since(start); waited != fhirserver.Patience {
 					t.Errorf("answered after %v", waited)
 				}
 				if len(w.Header()) != 1 || w.Header().Get("X-Request-Id") != "1" {
@@ -169,7 +169,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Memory = fairmemory.New(1<<20, server.Patience)
+			g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
 			if err := g.Memory.Share().Grow(t.Context(), 1<<20-10_000, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func (w *heldWhileWritten) Write(p []byte) (int, error) {
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(1<<20, server.Patience)
+	g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
 	w := &heldWhileWritten{httptest.NewRecorder(), g.Memory, 0}
 	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000)))); err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g, gone := newGateway(t), make(chan struct{})
-				g.Memory = fairmemory.New(100_000, server.Patience)
+				g.Memory = fairmemory.New(100_000, fhirserver.Patience)
 				for range 12 {
 					go func() {
 						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
@@ -282,7 +282,7 @@ func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handling)
 func TestSlowMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, gone := fairmemory.New(100_000, server.Patience), make(chan struct{})
+		memory, gone := fairmemory.New(100_000, fhirserver.Patience), make(chan struct{})
 		m := &capability.Metadata{Base: "/fhir/R4", Memory: memory, Network: func(r *http.Request) string { return r.RemoteAddr }}
 		statement := dripping(`{"resourceType":"CapabilityStatement","description":"` + strings.Repeat("x", 10_000) + `"}`)
 		ask := func(w http.ResponseWriter, network string) error {
@@ -309,7 +309,7 @@ func TestSlowMetadata(t *testing.T) {
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(100_000, server.Patience)
+	g.Memory = fairmemory.New(100_000, fhirserver.Patience)
 	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
 	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
@@ -330,7 +330,7 @@ func TestThousandAtOnce(t *testing.T) {
 	const length, memory = 10_000, 100_000
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
-		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, server.Patience)
+		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, fhirserver.Patience)
 		answer := dripping(padded(length))
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
@@ -366,7 +366,7 @@ func TestThousandAtOnce(t *testing.T) {
 // TestMemoryBeforeScopes is over what is asked before scopes say anything.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
-	memory := fairmemory.New(1000, server.Patience)
+	memory := fairmemory.New(1000, fhirserver.Patience)
 	metadata := &capability.Metadata{Base: "/fhir/R4", Memory: memory}
 	g := newGateway(t)
 	g.Memory = memory

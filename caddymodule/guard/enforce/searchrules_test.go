@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -291,7 +291,7 @@ func TestTypes(t *testing.T) {
 		"?_type=Patient,Patient": 200,
 	} {
 		g := newGateway(t, records...)
-		g.Limits = server.Limits{Requests: 1000}
+		g.Limits = fhirserver.Limits{Requests: 1000}
 		if got := g.get(patientA, target); got.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", target, got.StatusCode, want)
 		}
@@ -313,7 +313,7 @@ func TestAllTypes(t *testing.T) {
 		{"the scopes' types", few, "", "Encounter/ea Observation/a3 Observation/a4 Observation/b2"},
 	} {
 		g := newGateway(t, chart...)
-		g.Limits = server.Limits{Requests: requests}
+		g.Limits = fhirserver.Limits{Requests: requests}
 		if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
 		}
@@ -326,7 +326,7 @@ func TestAllTypes(t *testing.T) {
 	}
 	asked := 0
 	g := newGateway(t, chart...)
-	g.Limits = server.Limits{Requests: requests}
+	g.Limits = fhirserver.Limits{Requests: requests}
 	g.server.Seen = func(*http.Request) { asked++ }
 	var page bundle
 	for target := ""; ; target = page.next() {

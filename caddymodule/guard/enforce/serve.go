@@ -9,10 +9,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -21,7 +21,7 @@ import (
 // Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
-	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.share(b.Token), next, r)}
+	x := &exchange{e: e, bearer: b, r: r, server: fhirserver.New(e.Base, e.Limits, e.share(b.Token), next, r)}
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
 	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: len(e.Policies) > 0}
 	x.rewriting = x.newRewriting()

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 )
 
 // observationsOf are observations of patient a, some of them hidden, with UUIDs and a text of a length each.
@@ -110,7 +110,7 @@ func TestLargeMatches(t *testing.T) {
 			}
 			g := newGateway(t)
 			g.next = offsetPages(all)
-			g.Limits = server.Limits{Answer: tt.limit}
+			g.Limits = fhirserver.Limits{Answer: tt.limit}
 			status, found := http.StatusOK, 0
 			for at := "Observation?subject=Patient/a&_sort=_id&_count=20"; at != "" && status == http.StatusOK && found <= len(all); {
 				var b bundle

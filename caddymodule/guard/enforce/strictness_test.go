@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -78,7 +78,7 @@ func TestWriteBounds(t *testing.T) {
 		{"too many operations", patientA, "PATCH Observation/a1", "[" + strings.Repeat(replace+",", 1000) + replace + "]", jsonMedia, 403, ""},
 	})
 	g := newGateway(t, records...)
-	g.Limits = server.Limits{Body: 500}
+	g.Limits = fhirserver.Limits{Body: 500}
 	long := `[{"op":"add","path":"/note","value":[{"text":"` + strings.Repeat("x", 400) + `"}]}]`
 	if got := g.written(writing{holder: patientA, request: "PATCH Observation/a1", body: long, header: jsonMedia}); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a patch that comes to too much: status %d", got.StatusCode)

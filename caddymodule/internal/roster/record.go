@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/persistent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
 // A Kind is the kind of an entry.
@@ -93,7 +93,7 @@ func Remove() Alteration {
 
 // A Record is a snapshot of all entries. A nil Record has none.
 type Record struct {
-	entries *persistent.Map[Entry] // by [named.key]
+	entries *snapshotmap.Map[Entry] // by [named.key]
 	sizes   map[Kind]int
 }
 
@@ -145,7 +145,7 @@ func newRecord(entries map[named]*Entry) *Record { return (*Record)(nil).with(en
 
 // with returns a record with some entries replaced. A nil entry is removed.
 func (r *Record) with(entries map[named]*Entry) *Record {
-	changed := &Record{new(persistent.Map[Entry]), map[Kind]int{}}
+	changed := &Record{new(snapshotmap.Map[Entry]), map[Kind]int{}}
 	if r != nil {
 		changed.entries = r.entries.Clone()
 		maps.Copy(changed.sizes, r.sizes)

@@ -15,12 +15,12 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
@@ -47,7 +47,7 @@ type Authorize struct {
 	app      App
 	issuer   string
 	fhirBase string
-	failures *failure.Log
+	failures *fhirerror.Log
 }
 
 // CaddyModule returns the Caddy module information.
@@ -57,7 +57,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) error {
-	h.failures = failure.NewHandlerLog(ctx)
+	h.failures = fhirerror.NewHandlerLog(ctx)
 	app, err := fhirbase.Find[App](ctx)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if !fhirbase.Below(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
 	}
-	return failure.Answer(w, r, h.fhirBase, h.failures, failure.OrNotFound{Next: next}.ServeHTTP(w, r))
+	return fhirerror.Answer(w, r, h.fhirBase, h.failures, fhirerror.OrNotFound{Next: next}.ServeHTTP(w, r))
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -112,8 +112,8 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Placed implements [Handler].
-func (h *Authorize) Placed() site.Placed {
-	return site.Placed{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
+func (h *Authorize) Placed() placement.Placed {
+	return placement.Placed{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
 }
 
 // Issuer implements [Authorizer].
@@ -127,5 +127,5 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
 	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
 	_ option.AppUser              = (*Authorize)(nil)
-	_ site.Authorizer             = (*Authorize)(nil)
+	_ placement.Authorizer        = (*Authorize)(nil)
 )

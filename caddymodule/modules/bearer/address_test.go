@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
 // trustingSite is a site without the global option fhir, whose fhir_bearer trusts another issuer.
@@ -56,7 +56,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	t.Helper()
 	ctx := gatewaytest.New(t, text).Context
-	sites, err := site.Checks(ctx)
+	sites, err := placement.Checks(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

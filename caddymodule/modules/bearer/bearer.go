@@ -14,12 +14,12 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -85,8 +85,8 @@ type Bearer struct {
 	option.Source
 
 	gate     *gate
-	failures *failure.Log
-	sites    *site.Sites
+	failures *fhirerror.Log
+	sites    *placement.Sites
 	located  sync.Once // the site was asked
 	keys     heldKeys
 }
@@ -110,7 +110,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	h.FHIRBase, h.failures = at.path, failure.NewHandlerLog(ctx)
+	h.FHIRBase, h.failures = at.path, fhirerror.NewHandlerLog(ctx)
 	if err := h.checkWords(); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.gate.enforced != nil {
 		bearersInUse.Store(h, nil)
 	}
-	h.sites, err = site.Checks(ctx)
+	h.sites, err = placement.Checks(ctx)
 	return err
 }
 
@@ -199,7 +199,7 @@ func (h *Bearer) Cleanup() error {
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
 	defer pace.FHIR.Limit(w, r)()
-	return failure.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, failure.OrNotFound{Next: next}, h.FHIRBase)))
+	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
 // asksSite reports whether the site must tell the URL of the API: answers are judged, and have links.
@@ -214,12 +214,12 @@ func (h *Bearer) locate() {
 	}
 }
 
-// Placed implements [site.Handler].
-func (h *Bearer) Placed() site.Placed {
-	return site.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+// Placed implements [placement.Handler].
+func (h *Bearer) Placed() placement.Placed {
+	return placement.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
-// WithoutURL implements [site.Guard].
+// WithoutURL implements [placement.Guard].
 func (h *Bearer) WithoutURL() error {
 	if !h.asksSite() {
 		return nil
@@ -249,5 +249,5 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ option.AppUser              = (*Bearer)(nil)
-	_ site.Guard                  = (*Bearer)(nil)
+	_ placement.Guard             = (*Bearer)(nil)
 )

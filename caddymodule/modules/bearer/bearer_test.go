@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // The guard passes on everything that the authorization server judges a token by.
@@ -96,14 +96,14 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, err := upstream.NewInlineKeySet(set)
+		keys, err := relyingparty.NewInlineKeySet(set)
 		if err != nil {
 			t.Fatal(err)
 		}
 		token := josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: private}, josetest.Header{"kid": "k1"}, map[string]any{
 			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix(),
 		})
-		g, err := guard.New(nil, []*guard.Trusted{{Issuer: issuer, Audience: audience, Keys: guardKeys{keys, upstream.ErrUnknownKey}}}, nil)
+		g, err := guard.New(nil, []*guard.Trusted{{Issuer: issuer, Audience: audience, Keys: guardKeys{keys, relyingparty.ErrUnknownKey}}}, nil)
 		if err == nil {
 			_, err = g.Verify(t.Context(), token)
 		}

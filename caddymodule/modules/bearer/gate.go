@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
@@ -134,7 +134,7 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 // misplacement warns of a fhir_bearer in the wrong place, and of tokens that are for another.
 type misplacement struct {
 	logger   *slog.Logger
-	failures *failure.Log
+	failures *fhirerror.Log
 	once     sync.Once // a request outside the FHIR base was refused
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an
@@ -28,7 +28,7 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 	if errors.Is(err, k.unknown) {
 		return key, guard.ErrUnknownKey
 	}
-	if pending, ok := errors.AsType[*upstream.PendingError](err); ok {
+	if pending, ok := errors.AsType[*relyingparty.PendingError](err); ok {
 		return key, &guard.WaitError{Wait: pending.Wait, Why: pending.Error()}
 	}
 	return key, err
@@ -37,7 +37,7 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 // trustedKeys are the keys of a trusted issuer, and its discovery document.
 type trustedKeys struct {
 	guardKeys
-	discovery *upstream.Discovery
+	discovery *relyingparty.Discovery
 }
 
 func (trustedKeys) Destruct() error { return nil }
@@ -57,13 +57,13 @@ func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none
 	}
 	key := fmt.Sprintf("%q %q %q", issuer, *tls, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		c := upstream.KeySetConfig{Issuer: issuer, Transport: upstream.Transport(config), Logger: ctx.Slogger()}
-		set, err := upstream.NewKeySet(c)
+		c := relyingparty.KeySetConfig{Issuer: issuer, Transport: relyingparty.Transport(config), Logger: ctx.Slogger()}
+		set, err := relyingparty.NewKeySet(c)
 		if err != nil {
 			return nil, err
 		}
-		discovery, err := upstream.NewDiscovery(c)
-		return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
+		discovery, err := relyingparty.NewDiscovery(c)
+		return trustedKeys{guardKeys{set, relyingparty.ErrUnknownKey}, discovery}, err
 	})
 	if err != nil {
 		return none, err

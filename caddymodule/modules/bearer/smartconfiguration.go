@@ -13,8 +13,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -22,7 +22,7 @@ import (
 // server is another issuer's. A nil one serves nothing.
 type smartConfiguration struct {
 	path      string
-	discovery *upstream.Discovery
+	discovery *relyingparty.Discovery
 	offer     Offer
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of
@@ -111,7 +111,7 @@ func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []tru
 
 // keysOf takes the keys of the issuer, if its address is named; else nil.
 func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet, error) {
-	if i == nil || upstream.CheckIssuer(i.Issuer) != nil {
+	if i == nil || relyingparty.CheckIssuer(i.Issuer) != nil {
 		return nil, nil
 	}
 	keys, err := held.take(ctx, i.Issuer, &i.TLS)
@@ -136,7 +136,7 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: upstream.Transport(config),
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: relyingparty.Transport(config),
 		All: i.All, Remember: time.Duration(i.Remember), Keys: keys, Claims: claims,
 	}
 	if i.All {
@@ -167,7 +167,7 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 			return err
 		}
 		t := TrustedIssuer{Issuer: issuer, Audience: audience}
-		if err := upstream.CheckIssuer(t.Issuer); err != nil {
+		if err := relyingparty.CheckIssuer(t.Issuer); err != nil {
 			return d.WrapErr(err)
 		}
 		if slices.ContainsFunc(*to, func(other TrustedIssuer) bool { return other.Issuer == t.Issuer }) {
@@ -192,7 +192,7 @@ func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
 func parseIntrospect(to **Introspection) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		i := new(Introspection)
-		if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+		if err := option.Word(&i.Endpoint, relyingparty.CheckIssuer)(d); err != nil {
 			return err
 		}
 		fields := option.Block{

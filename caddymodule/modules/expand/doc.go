@@ -1,5 +1,5 @@
 // Package expand is the handler fhir_expand: operations on terminology, answered from memory, a cache, or other servers.
-// Package terminology/front answers; this package configures it, and keeps what outlives a configuration.
+// Package terminology/dispatch answers; this package configures it, and keeps what outlives a configuration.
 //
 //	expand.go       the options, and a request's way through
 //	caching.go      options of whom to ask, and of the cache

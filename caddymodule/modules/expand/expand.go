@@ -13,20 +13,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/software"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 func init() {
@@ -92,12 +92,12 @@ type Expand struct {
 	Caching
 	option.Source
 
-	cors     *crossorigin.Policy
-	handler  *api.Handler
-	front    *front.Front
-	loaded   *pooledLibrary
-	state    *pooledState
-	failures *failure.Log
+	cors       *crossorigin.Policy
+	handler    *api.Handler
+	dispatcher *dispatch.Dispatcher
+	loaded     *pooledLibrary
+	state      *pooledState
+	failures   *fhirerror.Log
 }
 
 // CaddyModule returns the Caddy module information.
@@ -108,7 +108,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 // Provision loads the definitions, or takes them and the stored answers over from the previous configuration.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
-	h.failures = failure.NewHandlerLog(ctx)
+	h.failures = fhirerror.NewHandlerLog(ctx)
 	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.handler = h.newHandler(ctx)
-	h.front = h.newFront()
-	_, err = site.Checks(ctx)
+	h.dispatcher = h.newDispatcher()
+	_, err = placement.Checks(ctx)
 	return err
 }
 
@@ -165,13 +165,13 @@ func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 	return t
 }
 
-func (h *Expand) newFront() *front.Front {
-	o := front.Options{
+func (h *Expand) newDispatcher() *dispatch.Dispatcher {
+	o := dispatch.Options{
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], NextTimeout: h.timeout(),
-		Host: front.Host{
+		Host: dispatch.Host{
 			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: ownheader.Write, Failed: h.failures.Server,
-			End: func(e front.Ending) { End(e) },
+			End: func(e dispatch.Ending) { End(e) },
 		},
 	}
 	if h.cors != nil {
@@ -183,12 +183,12 @@ func (h *Expand) newFront() *front.Front {
 	for _, name := range h.VaryHeaders {
 		o.VaryHeaders = append(o.VaryHeaders, http.CanonicalHeaderKey(name))
 	}
-	return front.New(o)
+	return dispatch.New(o)
 }
 
 // Placed implements [Handler].
-func (h *Expand) Placed() site.Placed {
-	return site.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+func (h *Expand) Placed() placement.Placed {
+	return placement.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
 // CheckApp implements [option.AppUser].
@@ -217,17 +217,17 @@ func (h *Expand) Cleanup() (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer pace.FHIR.Limit(w, r)()
-	if h.cors != nil && httporigin.IsPreflight(r) && h.front.Serves(preflighted(r)) {
+	if h.cors != nil && httporigin.IsPreflight(r) && h.dispatcher.Serves(preflighted(r)) {
 		_, _ = h.cors.Answer(w, r)
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {
 		caddyhttp.SetVar(r.Context(), fhirbase.AnsweredOperations, h.AllOperations)
 	}
-	r, s := traced(r, h.front, h.FHIRBase)
+	r, s := traced(r, h.dispatcher, h.FHIRBase)
 	defer s.End()
-	if err := h.front.ServeHTTP(w, r, next); err != nil {
-		return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(err))
+	if err := h.dispatcher.ServeHTTP(w, r, next); err != nil {
+		return fhirerror.Answer(w, r, h.FHIRBase, h.failures, handlerError(err))
 	}
 	return nil
 }
@@ -244,11 +244,11 @@ var (
 	_ caddy.CleanerUpper          = (*Expand)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Expand)(nil)
 	_ option.AppUser              = (*Expand)(nil)
-	_ site.Handler                = (*Expand)(nil)
+	_ placement.Handler           = (*Expand)(nil)
 )
 
 // traced has a span made of a request for an operation, if somebody records one. The outcome is what is counted.
-func traced(r *http.Request, by *front.Front, base string) (*http.Request, span.Span) {
+func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Request, span.Span) {
 	if !span.Recording(r.Context()) || !by.Serves(r) {
 		return r, span.Span{}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // expandHost is Caddy for package front.
@@ -115,12 +115,12 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 
 // background passes our own requests to the next handler.
 type background struct {
-	next   front.NextHandler
+	next   dispatch.NextHandler
 	server *caddyhttp.Server
 	host   string
 }
 
-func (expandHost) Background(r *http.Request, next front.NextHandler) front.NextHandler {
+func (expandHost) Background(r *http.Request, next dispatch.NextHandler) dispatch.NextHandler {
 	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	return &background{next, server, r.Host}
 }
@@ -137,7 +137,7 @@ func (expandHost) Status(err error) int {
 
 // handlerError turns a front's error into one whose status Caddy knows.
 func handlerError(err error) error {
-	failed, ok := errors.AsType[*front.Error](err)
+	failed, ok := errors.AsType[*dispatch.Error](err)
 	if !ok {
 		return err
 	}
@@ -148,9 +148,9 @@ func handlerError(err error) error {
 }
 
 var (
-	_ front.Guard       = expandHost{}
-	_ front.Server      = expandHost{}
-	_ front.NextHandler = (*background)(nil)
+	_ dispatch.Guard       = expandHost{}
+	_ dispatch.Server      = expandHost{}
+	_ dispatch.NextHandler = (*background)(nil)
 )
 
 // costly queues the costly requests of all fhir_expand handlers, of which one for each processor runs at a time.
@@ -181,7 +181,7 @@ func turnHolders(ctx context.Context) []string {
 
 var (
 	expandRequests = metrics.NewCounters("expand_requests_total", "Requests for an operation that fhir_expand answers.", "result")
-	expanded       = metrics.ByLabel(front.Outcomes, func(o front.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
+	expanded       = metrics.ByLabel(dispatch.Outcomes, func(o dispatch.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
 
 	nextDurations     = metrics.NewDurations("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.").WithLabelValues()
 	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
@@ -191,7 +191,7 @@ var (
 type expandMetrics struct{}
 
 // Count counts a request, and tells its span.
-func (expandMetrics) Count(ctx context.Context, o front.Outcome) {
+func (expandMetrics) Count(ctx context.Context, o dispatch.Outcome) {
 	expanded[o].Inc()
 	span.Current(ctx).Outcome(string(o))
 }
@@ -213,4 +213,4 @@ func asked(ctx context.Context, by prometheus.Observer, took time.Duration, err 
 	span.Record(ctx, span.Ask, took, "answered")
 }
 
-var _ front.Metrics = expandMetrics{}
+var _ dispatch.Metrics = expandMetrics{}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // endedExpansions is the kind of the entries by which gateways with a shared store tell each other which cached expansions
@@ -19,7 +19,7 @@ import (
 const endedExpansions = "ended-expansions"
 
 // Peers are the gateways that share a store with this one, as far as their cached expansions go.
-type Peers struct{ *front.Peers }
+type Peers struct{ *dispatch.Peers }
 
 func init() {
 	stores.Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Follower {
@@ -30,8 +30,8 @@ func init() {
 }
 
 // NewPeers lets a gateway tell others by a shared store what has ended, and end what they tell.
-func NewPeers(shared store.Store, end func(front.Ending), logger *slog.Logger) *Peers {
-	return &Peers{front.NewPeers(front.PeersOptions{
+func NewPeers(shared store.Store, end func(dispatch.Ending), logger *slog.Logger) *Peers {
+	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
 		End: end, Logger: logger,
 		Tell: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
 			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
@@ -50,7 +50,7 @@ func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 }
 
 // end ends what this process has cached and others have ended.
-func (p *Peers) end(e front.Ending) {
+func (p *Peers) end(e dispatch.Ending) {
 	Caches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
 			s.End(e)
@@ -61,17 +61,17 @@ func (p *Peers) end(e front.Ending) {
 
 // Hear ends what the store tells of. It does not wait.
 func (p *Peers) Hear(u store.Update) {
-	n := front.News{Whole: u.Whole, Asked: u.Heard}
+	n := dispatch.News{Whole: u.Whole, Asked: u.Heard}
 	for _, c := range u.Changes {
 		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
-			n.Messages = append(n.Messages, front.Message{ID: id, Text: c.Value})
+			n.Messages = append(n.Messages, dispatch.Message{ID: id, Text: c.Value})
 		}
 	}
 	p.Peers.Hear(n)
 }
 
 // announce returns how a cache tells the others of what it finds changed; nil if there are none.
-func (p *Peers) announce() func(front.Ending) {
+func (p *Peers) announce() func(dispatch.Ending) {
 	if p == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (p *Peers) announce() func(front.Ending) {
 
 // End ends cached expansions: here in all caches, which may be in front of the same server, and at the gateways
 // that share a store with this one. It returns the number of those here.
-func End(e front.Ending) (n int) {
+func End(e dispatch.Ending) (n int) {
 	others := map[*Peers]bool{}
 	EachCache(func(c Cache) {
 		n += c.End(e)

@@ -14,13 +14,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // pooledState is the state that a fhir_expand keeps over reloads.
 type pooledState struct {
-	*front.State
+	*dispatch.State
 	key   string // in the pool, made of all settings
 	peers *Peers // nil: there are none
 }
@@ -49,7 +49,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 		if o.Fetched != nil {
 			o.Fetched.Logger = ctx.Slogger()
 		}
-		return &pooledState{front.NewState(o), key, peers}, nil
+		return &pooledState{dispatch.NewState(o), key, peers}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 }
 
 // stateOptions are the options of the state that need no context.
-func (h *Expand) stateOptions() (o front.StateOptions) {
+func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(h.cacheOptions())
 	}
@@ -135,25 +135,25 @@ var Caches = caddy.NewUsagePool()
 // Cache is a cache of expansions as the metrics and the admin API use it.
 type Cache interface {
 	// End removes expansions, and returns their number.
-	End(front.Ending) int
+	End(dispatch.Ending) int
 
 	// Statistics are counted from the start of the process.
-	Statistics() front.Statistics
+	Statistics() dispatch.Statistics
 }
 
 // retiredCaches sums up the counters of released caches, so that a reload does not reset the metrics.
 var retiredCaches struct {
 	sync.Mutex
-	sum front.Statistics
+	sum dispatch.Statistics
 }
 
-func retire(s front.Statistics) {
+func retire(s dispatch.Statistics) {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
-	retiredCaches.sum = retiredCaches.sum.Plus(front.Statistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
+	retiredCaches.sum = retiredCaches.sum.Plus(dispatch.Statistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
 }
 
-func retired() front.Statistics {
+func retired() dispatch.Statistics {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
 	return retiredCaches.sum

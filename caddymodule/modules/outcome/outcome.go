@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -28,7 +28,7 @@ type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	failures *failure.Log
+	failures *fhirerror.Log
 }
 
 // CaddyModule returns the Caddy module information.
@@ -38,7 +38,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
-	h.failures = failure.NewHandlerLog(ctx)
+	h.failures = fhirerror.NewHandlerLog(ctx)
 	h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase)
 	return err
 }
@@ -49,11 +49,11 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if failed {
 		h.failures.Request(r, err)
 	}
-	toldBelow := caddyhttp.GetVar(r.Context(), failure.FailedBelow) != nil
+	toldBelow := caddyhttp.GetVar(r.Context(), fhirerror.FailedBelow) != nil
 	if !failed || !toldBelow && !fhirbase.Below(fhirbase.OriginalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
-	return failure.Write(w, r, err)
+	return fhirerror.Write(w, r, err)
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:

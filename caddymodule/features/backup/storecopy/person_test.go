@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
@@ -16,11 +16,11 @@ import (
 func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 	t.Parallel()
 	serve := func(s store.Store) *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) {
+		return authorizetest.New(t, func(c *authorize.Config) {
 			another := c.Clients[0]
 			another.ID = "another"
 			c.Clients = append(c.Clients, another)
-			servertest.Refreshing(c)
+			authorizetest.Refreshing(c)
 			c.Store, c.Durable = s, s
 		})
 	}
@@ -30,19 +30,19 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			from, to := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			after := serve(to)
 			appOf := map[string]string{} // by refresh token
-			signIn := func(at *authorize.Server, app string) *servertest.Browser {
-				b, is := servertest.NewBrowser(t, at), url.Values{"client_id": {app}}
-				code := servertest.Location(t, b.SignIn(servertest.Request(servertest.OfflineAccess(is)), "alice", "right")).Query().Get("code")
-				appOf[b.RequestTokens(servertest.CodeForm(code, is)).Refresh] = app
+			signIn := func(at *authorize.Server, app string) *authorizetest.Browser {
+				b, is := authorizetest.NewBrowser(t, at), url.Values{"client_id": {app}}
+				code := authorizetest.Location(t, b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(is)), "alice", "right")).Query().Get("code")
+				appOf[b.RequestTokens(authorizetest.CodeForm(code, is)).Refresh] = app
 				b.Server = after
 				return b
 			}
-			browsers := []*servertest.Browser{signIn(serve(from), "app"), signIn(serve(from), "another")}
+			browsers := []*authorizetest.Browser{signIn(serve(from), "app"), signIn(serve(from), "another")}
 			for _, app := range apps {
 				browsers = append(browsers, signIn(after, app))
 			}
 			_, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Merge: apps != nil})
-			servertest.NoError(t, err)
+			authorizetest.NoError(t, err)
 			ended, err := after.RevokeGrants(t.Context(), "alice", "")
 			if want := (token.RevokedGrants{Sessions: len(browsers), RefreshTokens: len(browsers)}); ended != want || err != nil {
 				t.Errorf("ended %+v, want %+v, %v", ended, want, err)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -34,12 +34,12 @@ type entries interface {
 
 // Bundles are batches and transactions.
 type Bundles struct {
-	Server     *server.Server    // asks the FHIR server
-	Judge      *judge.Judge      // judges what it answers
-	At         message.Addresses // names what it holds as clients know it
-	Entries    entries           // answers an entry
-	MaxEntries int               // of one bundle
-	Limit      int64             // of all answers
+	Server     *fhirserver.Server // asks the FHIR server
+	Judge      *judge.Judge       // judges what it answers
+	At         message.Addresses  // names what it holds as clients know it
+	Entries    entries            // answers an entry
+	MaxEntries int                // of one bundle
+	Limit      int64              // of all answers
 }
 
 // entryAnswer answers one entry, unless the answers before it are as long as an answer may be.

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
@@ -24,14 +24,14 @@ import (
 
 // Exports are the exports that one request needs.
 type Exports struct {
-	Server     *server.Server    // asks the FHIR server
-	Judge      *judge.Judge      // judges what it answers
-	At         message.Addresses // names what it holds as clients know it
-	Sealing    paging.Sealing    // seals links to the job and its files
-	Binding    string            // of links to the token
-	R          *http.Request     // the client's
-	Parameters searchparam.Set   // are the search parameters
-	Limit      int64             // of a line
+	Server     *fhirserver.Server // asks the FHIR server
+	Judge      *judge.Judge       // judges what it answers
+	At         message.Addresses  // names what it holds as clients know it
+	Sealing    paging.Sealing     // seals links to the job and its files
+	Binding    string             // of links to the token
+	R          *http.Request      // the client's
+	Parameters searchparam.Set    // are the search parameters
+	Limit      int64              // of a line
 }
 
 // systemScopes are the scopes to export types; without one, all.

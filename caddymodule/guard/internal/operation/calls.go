@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -26,16 +26,16 @@ type exporter interface {
 
 // Calls are the operations that one request needs.
 type Calls struct {
-	Server       *server.Server    // asks the FHIR server
-	Judge        *judge.Judge      // judges what it answers
-	At           message.Addresses // names what it holds as clients know it
-	Pages        paging.Pages      // seals links to pages
-	Writes       *write.Writes     // what $validate asks about
-	Exports      exporter          // begins $export
-	List         Operations        // that may be called
-	ExpandScopes []string          // of which operations on terminology take one
-	Shared       access.Shared     // are the rules of types outside of the compartment
-	Limit        int64             // of an answer
+	Server       *fhirserver.Server // asks the FHIR server
+	Judge        *judge.Judge       // judges what it answers
+	At           message.Addresses  // names what it holds as clients know it
+	Pages        paging.Pages       // seals links to pages
+	Writes       *write.Writes      // what $validate asks about
+	Exports      exporter           // begins $export
+	List         Operations         // that may be called
+	ExpandScopes []string           // of which operations on terminology take one
+	Shared       access.Shared      // are the rules of types outside of the compartment
+	Limit        int64              // of an answer
 }
 
 // isWhole reports whether one scope is about all that an operation can answer with.

@@ -3,10 +3,10 @@ package read
 import (
 	"context"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -14,10 +14,10 @@ import (
 
 // Reads are the reads that one request needs, and histories.
 type Reads struct {
-	Server *server.Server    // asks the FHIR server
-	Judge  *judge.Judge      // judges what it answers
-	At     message.Addresses // names what it holds as clients know it
-	Pages  paging.Pages      // seals links to pages
+	Server *fhirserver.Server // asks the FHIR server
+	Judge  *judge.Judge       // judges what it answers
+	At     message.Addresses  // names what it holds as clients know it
+	Pages  paging.Pages       // seals links to pages
 }
 
 // Read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets

@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -20,15 +20,15 @@ import (
 
 // Searches are the searches that one request needs.
 type Searches struct {
-	Server         *server.Server    // asks the FHIR server
-	Judge          *judge.Judge      // judges what it answers
-	At             message.Addresses // names what it holds as clients know it
-	Pages          paging.Pages      // seals links to pages
-	Parameters     searchparam.Set   // are the search parameters
-	Shared         access.Shared     // are the rules of types outside of the compartment
-	InCompartments bool              // the server finds a patient's resources by Patient/id/Type
-	Requests       int               // to the server that the request may cause
-	Limit          int64             // size in bytes up to which an answer is judged
+	Server         *fhirserver.Server // asks the FHIR server
+	Judge          *judge.Judge       // judges what it answers
+	At             message.Addresses  // names what it holds as clients know it
+	Pages          paging.Pages       // seals links to pages
+	Parameters     searchparam.Set    // are the search parameters
+	Shared         access.Shared      // are the rules of types outside of the compartment
+	InCompartments bool               // the server finds a patient's resources by Patient/id/Type
+	Requests       int                // to the server that the request may cause
+	Limit          int64              // size in bytes up to which an answer is judged
 }
 
 // plan is how a search is answered. Nothing changes it once it is made.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -32,7 +32,7 @@ const (
 )
 
 // supports reports whether the FHIR server has conditional deletes of a type. If the statement cannot be read, it has none.
-func (d *ConditionalDeletes) supports(ctx context.Context, server *server.Server, resourceType string) bool {
+func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Server, resourceType string) bool {
 	d.mu.Lock()
 	types, expires := d.types, d.expires
 	d.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server *server.Server
 }
 
 // conditionalDeletes reads the server's statement.
-func conditionalDeletes(ctx context.Context, server *server.Server) (map[string]bool, error) {
+func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[string]bool, error) {
 	a, err := server.Ask(ctx, message.Get("metadata", ""))
 	if err != nil {
 		return nil, err

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/read"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -32,7 +32,7 @@ type Result struct {
 	i     interaction.Interaction
 	// Confined is the resource that is deleted as long as it matches criteria. Zero for all other writes.
 	Confined interaction.Reference
-	server   *server.Server
+	server   *fhirserver.Server
 }
 
 // Collector takes what a write comes to in place of the server, with what the client is to be told of it.
@@ -40,13 +40,13 @@ type Collector func(r Result, c message.Call) (*message.Answer, error)
 
 // Writes are the writes that one request needs.
 type Writes struct {
-	Server   *server.Server    // asks the FHIR server
-	Judge    *judge.Judge      // judges what it answers
-	At       message.Addresses // names what it holds as clients know it
-	Searches *search.Searches  // of criteria
-	Reads    *read.Reads       // reads the stored version
-	Shared   access.Shared     // are the rules of types outside of the compartment
-	Upsert   bool              // an update may create what is not there
+	Server   *fhirserver.Server // asks the FHIR server
+	Judge    *judge.Judge       // judges what it answers
+	At       message.Addresses  // names what it holds as clients know it
+	Searches *search.Searches   // of criteria
+	Reads    *read.Reads        // reads the stored version
+	Shared   access.Shared      // are the rules of types outside of the compartment
+	Upsert   bool               // an update may create what is not there
 
 	ConditionalDeletes *ConditionalDeletes // of the FHIR server
 

@@ -1,0 +1,136 @@
+package authorizetest
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+)
+
+const accountPath = "/oauth2/account"
+
+// SignInToAccount signs in for the account page, and returns the answer to the password.
+func SignInToAccount(b *Browser, user, password string) *http.Response {
+	b.T.Helper()
+	page := Body(b.T, b.Follow(b.Get(accountPath)))
+	return b.Post("/oauth2/login", url.Values{"request": {Field(b.T, page, "request")}, "username": {user}, "password": {password}})
+}
+
+// AccountPage opens the account page, or a part of it, of who is signed in.
+func AccountPage(b *Browser, part string) string {
+	b.T.Helper()
+	target := accountPath
+	if part != "" {
+		target += "?part=" + part
+	}
+	r := b.Get(target)
+	page := Body(b.T, r)
+	if r.StatusCode != http.StatusOK {
+		b.T.Fatalf("%s: %d to %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
+	}
+	return page
+}
+
+// ActAtAccount presses a button of the account page.
+func ActAtAccount(b *Browser, action, target string) *http.Response {
+	b.T.Helper()
+	return b.Post(accountPath, url.Values{"request": {Field(b.T, AccountPage(b, ""), "request")}, "action": {action}, "target": {target}})
+}
+
+var (
+	secretShown = regexp.MustCompile(`<p class="detail">([A-Z2-7 ]+)</p>`)
+	codeShown   = regexp.MustCompile(`<li>([a-z2-9]{4}(?:-[a-z2-9]{4}){3})</li>`)
+	options     = regexp.MustCompile(`data-options="([^"]*)"`)
+)
+
+// EnrolApp enrols an authenticator app with the code of the step before, so that the present
+// one is unused. It returns its key, and the recovery codes if they are shown.
+func EnrolApp(b *Browser) (secret string, recovery []string) {
+	b.T.Helper()
+	form, secret := AppForm(b)
+	shown := Body(b.T, b.Post(accountPath, form))
+	for _, code := range codeShown.FindAllStringSubmatch(shown, -1) {
+		recovery = append(recovery, code[1])
+	}
+	return secret, recovery
+}
+
+// AppForm is the form that enrols an authenticator app with the code of the step before, and
+// the app's key.
+func AppForm(b *Browser) (form url.Values, secret string) {
+	b.T.Helper()
+	page := AccountPage(b, "app")
+	secret = secretShown.FindStringSubmatch(page)[1]
+	form = ReadForm(page).Fields
+	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
+	form.Set("action", "enrol_app")
+	return form, secret
+}
+
+// OTP is the code of an authenticator app at a time.
+func OTP(secret string, at time.Time) string {
+	key, err := totp.DecodeSecret(secret)
+	if err != nil {
+		panic(err) // of a test
+	}
+	return totp.Code(key, at.Unix()/30)
+}
+
+// NewAuthenticator makes an authenticator without a passkey.
+func NewAuthenticator() *providertest.Authenticator {
+	return &providertest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", Count: 1}
+}
+
+// EnrolPasskey enrols the passkey that an authenticator makes.
+func EnrolPasskey(b *Browser, a *providertest.Authenticator) *http.Response {
+	b.T.Helper()
+	return b.Post(accountPath, PasskeyForm(b, a))
+}
+
+// PasskeyForm is the form that enrols the passkey that an authenticator makes.
+func PasskeyForm(b *Browser, a *providertest.Authenticator) url.Values {
+	b.T.Helper()
+	page := AccountPage(b, "passkey")
+	form := ReadForm(page).Fields
+	form.Set("assertion", answered(b.T, a.Create, page))
+	return form
+}
+
+// UsePasskey answers the challenge of a page, the sign-in page or that for a second factor.
+func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Response {
+	b.T.Helper()
+	form := ReadForm(page).Fields
+	form.Set("assertion", answered(b.T, a.Get, page))
+	form.Del("username")
+	return b.Post("/oauth2/login", form)
+}
+
+// answered is what an authenticator answers to the challenge of a page.
+func answered(t testing.TB, answer func(string) (string, error), page string) string {
+	t.Helper()
+	shown := options.FindStringSubmatch(page)
+	if shown == nil {
+		t.Fatalf("no challenge: %s", page)
+	}
+	text, err := answer(html.UnescapeString(shown[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// AtAccount is a browser in which alice has signed in for her account.
+func AtAccount(t *testing.T, s *authorize.Server) *Browser {
+	t.Helper()
+	b := NewBrowser(t, s)
+	if r := SignInToAccount(b, "alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != accountPath {
+		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	return b
+}

@@ -1,0 +1,121 @@
+package authorizetest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+)
+
+// HospitalRecords are what a [FHIRServer] has, by address.
+var HospitalRecords = map[string]string{
+	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
+	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
+
+	"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"finished","subject":{"reference":"Patient/ada"}}`,
+	"Encounter/v2": `{"resourceType":"Encounter","id":"v2","status":"finished","subject":{"reference":"Patient/bob"}}`,
+
+	"RelatedPerson/mum": `{"resourceType":"RelatedPerson","id":"mum","patient":{"reference":"Patient/bob"}}`,
+	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
+}
+
+// ErrDown is what a [FHIRServer] that is down fails with.
+var ErrDown = errors.New("connection refused")
+
+// FHIRServer has the patients ada and bob, of whom ada has a visit.
+type FHIRServer struct {
+	Answer string        // the answer to everything, if it is not empty
+	Down   bool          // Down lets every request fail
+	Last   launch.Reader // who asked last
+}
+
+// Get implements [launch.Records].
+func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+	h.Last = by
+	if h.Down {
+		return nil, ErrDown
+	}
+	if h.Answer != "" {
+		return []byte(h.Answer), nil
+	}
+	if record := HospitalRecords[path]; record != "" {
+		return []byte(record), nil
+	}
+	var entries []string
+	for _, key := range []string{"Patient/ada", "Patient/bob", "Encounter/v1"} {
+		if strings.HasPrefix(key, path+"/") && strings.Contains(strings.ToLower(HospitalRecords[key]), strings.ToLower(query.Get("name"))) {
+			entries = append(entries, `{"resource":`+HospitalRecords[key]+`}`)
+		}
+	}
+	if path != "Patient" && path != "Encounter" {
+		return nil, launch.ErrNoRecord
+	}
+	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
+}
+
+// LaunchScopes are the scopes that app may have of [NewLaunching].
+var LaunchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
+
+// NewLaunching makes a browser before a server that has records, and whose alice is fhirUser.
+func NewLaunching(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *Browser {
+	t.Helper()
+	return NewBrowser(t, New(t, func(c *authorize.Config) {
+		c.Users[0].FHIRUser, c.Records = fhirUser, records
+		c.Clients[0].Scopes = LaunchScopes
+		if change != nil {
+			change(c)
+		}
+	}))
+}
+
+// WithEHR adds a client, ehr, that registers launches.
+func WithEHR(c *authorize.Config) {
+	c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
+	c.Clients = append(c.Clients, client.Client{
+		ID: "ehr", Secret: "ehr-secret-0123456789", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}, LaunchContext: true,
+	})
+}
+
+// LaunchForm is a form that ehr sends; change alters it as in [Request].
+func LaunchForm(change url.Values) url.Values {
+	form := url.Values{
+		"client_id": {"ehr"}, "client_secret": {"ehr-secret-0123456789"}, "app": {"app"}, "user": {"alice"}, "patient": {"ada"}, "encounter": {"v1"},
+		"intent": {"reconcile"}, "need_patient_banner": {"false"}, "smart_style_url": {"https://ehr.example/style.json"}, "tenant": {"north"},
+		"fhirContext": {`[{"reference":"ImagingStudy/7"},{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}]`},
+	}
+	maps.Copy(form, change)
+	return form
+}
+
+// RegisteredLaunch registers a launch of app for ada's record, as ehr does, and returns its handle.
+func RegisteredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registered)) string {
+	t.Helper()
+	l := &launch.Registered{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
+	if change != nil {
+		change(l)
+	}
+	handle, err := launch.NewLaunches(c.Store).Register(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle
+}
+
+// LaunchResponse is what the token endpoint says to an app that was launched.
+type LaunchResponse struct {
+	launch.Context
+	TokenResponse
+}
+
+// RedeemLaunch exchanges the code of an answer, as [Browser.Redeem] does, for what the app is launched with.
+func RedeemLaunch(b *Browser, answer *url.URL) LaunchResponse {
+	b.T.Helper()
+	WantCode(b.T, answer)
+	return Decode[LaunchResponse](b.T, b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil)))
+}

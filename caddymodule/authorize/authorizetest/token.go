@@ -1,0 +1,185 @@
+package authorizetest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Verifier is the code_verifier of requests that say [PKCE].
+const Verifier = "a-code-verifier-that-is-43-characters-long-."
+
+// CodeForm is the token request that exchanges a code; change is as in [Request].
+func CodeForm(code string, change url.Values) url.Values {
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "code": {code},
+		"redirect_uri": {Callback}, "client_id": {"app"},
+	}
+	return altered(form, change)
+}
+
+// Tokens exchanges a code of a request by alice.
+func (b *Browser) Tokens(change url.Values) TokenResponse {
+	b.T.Helper()
+	response := b.Post("/oauth2/token", CodeForm(b.Code(change), nil))
+	if response.StatusCode != http.StatusOK {
+		b.T.Fatalf("token endpoint: %d %s", response.StatusCode, Body(b.T, response))
+	}
+	return Decode[TokenResponse](b.T, response)
+}
+
+// TokenResponse is what the token endpoint says.
+type TokenResponse struct {
+	AccessToken string `json:"access_token"`      // the access token
+	TokenType   string `json:"token_type"`        // Bearer
+	ExpiresIn   int    `json:"expires_in"`        // for how many seconds the access token is good
+	Scope       string `json:"scope"`             // what it is good for
+	IDToken     string `json:"id_token"`          // the ID token
+	Refresh     string `json:"refresh_token"`     // the refresh token
+	Error       string `json:"error"`             // the error code
+	Description string `json:"error_description"` // the description of the error
+}
+
+// RequestTokens asks the token endpoint.
+func (b *Browser) RequestTokens(form url.Values) TokenResponse {
+	b.T.Helper()
+	return Decode[TokenResponse](b.T, b.Post("/oauth2/token", form))
+}
+
+// Redeem exchanges the code of an answer.
+func (b *Browser) Redeem(answer *url.URL) TokenResponse {
+	b.T.Helper()
+	return b.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
+}
+
+// TokensOfSession are tokens of the session that is there already.
+func TokensOfSession(b *Browser) TokenResponse {
+	b.T.Helper()
+	return b.RequestTokens(CodeForm(b.CodeOfSession(nil), nil))
+}
+
+// Refresh uses a refresh token.
+func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
+	b.T.Helper()
+	return b.RequestTokens(RefreshForm(token, change))
+}
+
+// RefreshForm is the token request that uses a refresh token; change is as in [Request].
+func RefreshForm(token string, change url.Values) url.Values {
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
+	return altered(form, change)
+}
+
+// OfflineAccess changes a [Request] to one for a refresh token, and further as change says.
+func OfflineAccess(change url.Values) url.Values {
+	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
+	maps.Copy(q, change)
+	return q
+}
+
+// Userinfo asks the UserInfo endpoint.
+func (b *Browser) Userinfo(token string) *http.Response {
+	r := PostRequest("/oauth2/userinfo", nil)
+	r.Method = http.MethodGet
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return b.Send(r)
+}
+
+// TokenWorks reports whether the UserInfo endpoint takes an access token.
+func (b *Browser) TokenWorks(access string) bool {
+	return b.Userinfo(access).StatusCode == http.StatusOK
+}
+
+// CheckDead checks that neither the refresh token nor the access tokens work.
+func CheckDead(b *Browser, refresh string, access ...string) {
+	b.T.Helper()
+	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
+		b.T.Errorf("the refresh token: %+v", got)
+	}
+	for i, token := range access {
+		if b.TokenWorks(token) {
+			b.T.Errorf("access token %d still works", i)
+		}
+	}
+}
+
+// AskAboutToken sends a form about a token as a client with a secret, or as a public one.
+func AskAboutToken(b *Browser, path, token, client, secret string) *http.Response {
+	form := url.Values{"token": {token}}
+	if secret == "" {
+		form.Set("client_id", client)
+	}
+	r := PostRequest(path, form)
+	if secret != "" {
+		r.SetBasicAuth(client, secret)
+	}
+	return b.Send(r)
+}
+
+// Claims verifies a token by the published keys and returns its claims.
+func (b *Browser) Claims(token string) map[string]any {
+	b.T.Helper()
+	keys := Decode[jose.JSONWebKeySet](b.T, b.Get("/.well-known/jwks.json"))
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	claims := map[string]any{}
+	if err := parsed.Claims(keys, &claims); err != nil {
+		b.T.Fatal(err)
+	}
+	return claims
+}
+
+// S256 is the code_challenge of a code_verifier (RFC 7636 §4.2).
+func S256(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// PKCE has the parameters of a request that [Verifier] belongs to.
+func PKCE() url.Values {
+	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {S256(Verifier)}}
+}
+
+// Altered is a text with another letter in its middle. At the end of base64url, it
+// might still mean the same.
+func Altered(text string) string {
+	b := []byte(text)
+	if i := len(b) / 2; b[i] == 'A' {
+		b[i] = 'B'
+	} else {
+		b[i] = 'A'
+	}
+	return string(b)
+}
+
+// CheckIDToken checks the tokens that app has for alice.
+func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
+	b.T.Helper()
+	id, access := b.Claims(idToken), b.Claims(accessToken)
+	for name, want := range map[string]any{"iss": Issuer, "sub": "alice", "aud": "app"} {
+		if id[name] != want {
+			b.T.Errorf("ID token %s = %v, want %v", name, id[name], want)
+		}
+	}
+	if got, _ := id["nonce"].(string); got != nonce {
+		b.T.Errorf("ID token nonce = %q, want %q", got, nonce)
+	}
+	if id["exp"].(float64)-id["iat"].(float64) != 3600 {
+		b.T.Errorf("ID token from %v to %v", id["iat"], id["exp"])
+	}
+	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
+		b.T.Errorf("ID token %v", id)
+	}
+	if access["aud"] != FHIRBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
+		b.T.Errorf("access token %v", access)
+	}
+}

@@ -1,0 +1,134 @@
+package providertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+)
+
+// Authenticator is a passkey in software, with the browser that hands it challenges (Web
+// Authentication Level 3).
+type Authenticator struct {
+	Origin     string // of the page that asks
+	RPID       string // the host that the passkey is for
+	Handle     []byte // the user handle that it was made for
+	Count      uint32 // the signature counter; it stays 0 if it is 0
+	Synced     bool   // it can be backed up
+	Unverified bool   // it does not verify whose finger touches it
+
+	id  []byte
+	key *ecdsa.PrivateKey
+}
+
+type credentialOptions struct {
+	Challenge string `json:"challenge"`
+	User      struct {
+		ID string `json:"id"`
+	} `json:"user"`
+}
+
+type credentialAnswer struct {
+	ID       string            `json:"id"`
+	RawID    string            `json:"rawId"`
+	Type     string            `json:"type"`
+	Response map[string]string `json:"response"`
+}
+
+// Create makes a passkey for the options of navigator.credentials.create, and returns the
+// answer.
+func (a *Authenticator) Create(options string) (string, error) {
+	var o credentialOptions
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return "", err
+	}
+	var err error
+	if a.Handle, err = base64.RawURLEncoding.DecodeString(o.User.ID); err != nil {
+		return "", err
+	}
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return "", err
+	}
+	a.id = make([]byte, 16)
+	rand.Read(a.id) // never fails
+	public, err := a.coseKey()
+	if err != nil {
+		return "", err
+	}
+	data := append(a.data(0x40), make([]byte, 16)...) // no AAGUID
+	data = binary.BigEndian.AppendUint16(data, uint16(len(a.id)))
+	data = append(append(data, a.id...), public...)
+	object := append([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData"), cborBytes(data)...)
+	return a.answer(map[string]string{
+		"clientDataJSON":    encode(a.clientData("webauthn.create", o.Challenge)),
+		"attestationObject": encode(object),
+	})
+}
+
+// Get answers the options of navigator.credentials.get.
+func (a *Authenticator) Get(options string) (string, error) {
+	var o credentialOptions
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return "", err
+	}
+	if a.Count > 0 {
+		a.Count++
+	}
+	client, data := a.clientData("webauthn.get", o.Challenge), a.data(0)
+	hash := sha256.Sum256(client)
+	sum := sha256.Sum256(append(data, hash[:]...))
+	signature, err := ecdsa.SignASN1(rand.Reader, a.key, sum[:])
+	if err != nil {
+		return "", err
+	}
+	return a.answer(map[string]string{
+		"clientDataJSON": encode(client), "authenticatorData": encode(data),
+		"signature": encode(signature), "userHandle": encode(a.Handle),
+	})
+}
+
+func (a *Authenticator) answer(response map[string]string) (string, error) {
+	text, err := json.Marshal(credentialAnswer{encode(a.id), encode(a.id), "public-key", response})
+	return string(text), err
+}
+
+func (a *Authenticator) clientData(typ, challenge string) []byte {
+	text, err := json.Marshal(map[string]any{"type": typ, "challenge": challenge, "origin": a.Origin, "crossOrigin": false})
+	if err != nil {
+		panic(err) // strings alone: cannot happen
+	}
+	return text
+}
+
+// data is the authenticator data (§6.1).
+func (a *Authenticator) data(flags byte) []byte {
+	flags |= 0x01 // the user is present
+	if !a.Unverified {
+		flags |= 0x04
+	}
+	if a.Synced {
+		flags |= 0x08 | 0x10
+	}
+	hash := sha256.Sum256([]byte(a.RPID))
+	return binary.BigEndian.AppendUint32(append(hash[:], flags), a.Count)
+}
+
+// coseKey is the public key as COSE has it (RFC 9053 §7.1.1): kty EC2, alg ES256, crv P-256.
+func (a *Authenticator) coseKey() ([]byte, error) {
+	point, err := a.key.PublicKey.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	key := append([]byte("\xa5\x01\x02\x03\x26\x20\x01\x21"), cborBytes(point[1:33])...)
+	return append(append(key, 0x22), cborBytes(point[33:])...), nil
+}
+
+// cborBytes is a byte string in CBOR (RFC 8949 §3.1).
+func cborBytes(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(b))), b...)
+}
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

@@ -1,0 +1,49 @@
+package providertest
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BlackHole returns a loopback host:port that drops SYNs until the test ends,
+// as a firewall does: it listens, its backlog is full, and nobody accepts.
+func BlackHole(tb testing.TB) string {
+	tb.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(os.NewSyscallError("socket", err))
+	}
+	tb.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		tb.Fatal(os.NewSyscallError("bind", err))
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		tb.Fatal(os.NewSyscallError("listen", err))
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		tb.Fatal(os.NewSyscallError("getsockname", err))
+	}
+	own := name.(*syscall.SockaddrInet4)
+	address := netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port)).String()
+	fill(tb, address)
+	return address
+}
+
+// fill connects until a connection is not taken any more. With a backlog of 0,
+// Linux takes one.
+func fill(tb testing.TB, address string) {
+	tb.Helper()
+	for range 8 {
+		conn, err := net.DialTimeout("tcp", address, 50*time.Millisecond)
+		if err != nil {
+			return
+		}
+		tb.Cleanup(func() { _ = conn.Close() })
+	}
+	tb.Fatal("the backlog does not fill")
+}

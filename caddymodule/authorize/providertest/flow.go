@@ -1,0 +1,264 @@
+package providertest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Authorize does what a browser does with the address of an authentication
+// request: it goes there, without a network, and returns the parameters with which it is sent back.
+func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
+	tb.Helper()
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, address, nil))
+	response := w.Result()
+	location, err := response.Location()
+	if err != nil {
+		tb.Fatalf("authorization endpoint: %d, %v", response.StatusCode, err)
+	}
+	return location.Query()
+}
+
+// authorize answers at once: whoever asks is signed in.
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
+	s, q := p.current(), r.Form
+	redirect, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || !redirect.IsAbs() || q.Get("client_id") != s.ClientID {
+		http.Error(w, "wrong client_id or redirect_uri", http.StatusBadRequest)
+		return
+	}
+	answer := redirect.Query()
+	answer.Set("state", q.Get("state"))
+	answer.Set("iss", p.Issuer)
+	switch {
+	case s.AuthorizationError != "":
+		answer.Set("error", s.AuthorizationError)
+	case q.Get("response_type") != "code" || !strings.Contains(" "+q.Get("scope")+" ", " openid "):
+		answer.Set("error", "invalid_request")
+	default:
+		answer.Set("code", p.newCode(s, q))
+	}
+	redirect.RawQuery = answer.Encode()
+	http.Redirect(w, r, redirect.String(), http.StatusFound)
+}
+
+func (p *Provider) newCode(s Settings, q url.Values) string {
+	person := s.People[0]
+	for _, other := range s.People {
+		if other.Subject == q.Get("login_hint") {
+			person = other
+		}
+	}
+	code := rand.Text()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grants[code] = grant{
+		person: person, redirectURI: q.Get("redirect_uri"), nonce: q.Get("nonce"), challenge: q.Get("code_challenge"),
+	}
+	return code
+}
+
+// token is the token endpoint (OpenID Connect Core §3.1.3).
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
+	s := p.current()
+	if !s.authenticates(r) {
+		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
+		return
+	}
+	if r.PostForm.Get("grant_type") == "refresh_token" {
+		p.refreshed(w, s, r.PostForm.Get("refresh_token"))
+		return
+	}
+	g, ok := p.takeGrant(r.PostForm.Get("code"))
+	if !ok || r.PostForm.Get("grant_type") != "authorization_code" ||
+		r.PostForm.Get("redirect_uri") != g.redirectURI || challenge(r.PostForm.Get("code_verifier")) != g.challenge {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+		return
+	}
+	p.sendTokens(w, s, g, rand.Text())
+}
+
+const accessLifetime = time.Hour
+
+// introspect is RFC 7662. Tokens of who is gone are not active.
+func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
+	s := p.current()
+	if !s.authenticates(r) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.mu.Lock()
+	token := p.access[r.PostForm.Get("token")]
+	if g, ok := p.refresh[r.PostForm.Get("token")]; ok {
+		token = issued{g.person, time.Now().Add(accessLifetime)}
+	}
+	p.mu.Unlock()
+	if !time.Now().Before(token.expires) || !slices.ContainsFunc(s.People, func(now Person) bool { return now.Subject == token.person.Subject }) {
+		writeJSON(w, http.StatusOK, map[string]any{"active": false})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"active": true, "exp": token.expires.Unix(), "username": "of another form"})
+}
+
+// sendTokens sends new tokens, and stores what they stand for.
+func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
+	access := rand.Text()
+	p.mu.Lock()
+	p.access[access], p.refresh[refresh] = issued{g.person, time.Now().Add(accessLifetime)}, g
+	p.mu.Unlock()
+	answer := map[string]any{
+		"access_token": access, "token_type": "Bearer", "expires_in": accessLifetime.Seconds(), "refresh_token": refresh,
+		"id_token": p.idToken(s, g, access),
+	}
+	if s.TokenResponse != nil {
+		s.TokenResponse(answer)
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// refreshed redeems a refresh token (RFC 6749 §6) for tokens of the person as they are now.
+func (p *Provider) refreshed(w http.ResponseWriter, s Settings, token string) {
+	p.mu.Lock()
+	g, ok := p.refresh[token]
+	next := token
+	if !s.KeepRefreshToken {
+		delete(p.refresh, token)
+		next = rand.Text()
+	}
+	p.mu.Unlock()
+	i := slices.IndexFunc(s.People, func(now Person) bool { return now.Subject == g.person.Subject })
+	if !ok || i < 0 {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+		return
+	}
+	g.person, g.nonce = s.People[i], ""
+	p.sendTokens(w, s, g, next)
+}
+
+// revoke forgets a refresh token (RFC 7009).
+func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
+	if !p.current().authenticates(r) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.refresh, r.PostForm.Get("token"))
+}
+
+// authenticates checks the client's secret, which must come in one way only
+// (RFC 6749 §2.3).
+func (s Settings) authenticates(r *http.Request) bool {
+	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
+	user, password, basic := r.BasicAuth()
+	switch {
+	case s.ClientSecret == "":
+		return !basic && secret == "" && id == s.ClientID
+	case basic:
+		return secret == "" && user == url.QueryEscape(s.ClientID) && password == url.QueryEscape(s.ClientSecret)
+	}
+	return id == s.ClientID && secret == s.ClientSecret
+}
+
+func (p *Provider) takeGrant(code string) (grant, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, ok := p.grants[code]
+	delete(p.grants, code)
+	return g, ok
+}
+
+// challenge is that of a verifier (RFC 7636 §4.6); none of none.
+func challenge(verifier string) string {
+	if verifier == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// userinfo is OpenID Connect Core §5.3.
+func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	token, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	p.mu.Unlock()
+	if !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	answer := maps.Clone(token.person.Claims)
+	if answer == nil {
+		answer = map[string]any{}
+	}
+	answer["sub"] = token.person.Subject
+	if change := p.current().UserInfoResponse; change != nil {
+		change(answer)
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// endSession is RP-Initiated Logout §2: back to where the client wants.
+func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
+	redirect, err := url.Parse(r.Form.Get("post_logout_redirect_uri"))
+	if err != nil || !redirect.IsAbs() {
+		fmt.Fprintln(w, "Signed out.")
+		return
+	}
+	q := redirect.Query()
+	if state := r.Form.Get("state"); state != "" {
+		q.Set("state", state)
+	}
+	redirect.RawQuery = q.Encode()
+	http.Redirect(w, r, redirect.String(), http.StatusFound)
+}
+
+// idToken makes the ID token of a grant (OpenID Connect Core §2).
+func (p *Provider) idToken(s Settings, g grant, access string) string {
+	now := time.Now()
+	sum := sha256.Sum256([]byte(access))
+	claims := maps.Clone(g.person.Claims)
+	if claims == nil {
+		claims = map[string]any{}
+	}
+	maps.Copy(claims, map[string]any{
+		"iss": p.Issuer, "sub": g.person.Subject, "aud": s.ClientID,
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "auth_time": now.Unix(),
+		"nonce": g.nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2]),
+	})
+	token := &IDToken{Algorithm: s.key().Algorithm, KeyID: s.KeyID, Key: s.key().Key, Claims: claims}
+	if s.IDToken != nil {
+		s.IDToken(token)
+	}
+	return token.sign()
+}
+
+// LogoutToken is what the provider says by the back channel when Alice signs out
+// there (OpenID Connect Back-Channel Logout 1.0 §2.4), with each change made before
+// it is signed.
+func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
+	p.mu.Lock()
+	s := p.settings
+	p.mu.Unlock()
+	now := time.Now()
+	token := &IDToken{Algorithm: jose.RS256, Type: "logout+jwt", KeyID: s.KeyID, Key: signingKey(), Claims: map[string]any{
+		"iss": p.Issuer, "sub": Alice.Subject, "aud": s.ClientID, "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+	}}
+	for _, change := range changes {
+		change(token)
+	}
+	return token.sign()
+}

@@ -1,0 +1,209 @@
+package providertest
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Endpoint is an endpoint of the provider, by its path.
+type Endpoint string
+
+// The endpoints.
+const (
+	Discovery     Endpoint = "/.well-known/openid-configuration"
+	Keys          Endpoint = "/keys"
+	Authorization Endpoint = "/authorize"
+	Token         Endpoint = "/token"
+	UserInfo      Endpoint = "/userinfo"
+	EndSession    Endpoint = "/logout"
+	Revocation    Endpoint = "/revoke"
+	Introspection Endpoint = "/introspect" // in the discovery document only if Settings.Metadata has it
+)
+
+// The client that a provider knows unless it is told otherwise.
+const (
+	ClientID     = "client"
+	ClientSecret = "s3cret/+ %"
+)
+
+// Person is somebody who can sign in at the provider.
+type Person struct {
+	Subject string         // the sub claim, and what login_hint picks the person by
+	Claims  map[string]any // in the ID token and in userinfo
+}
+
+// Alice is who signs in unless login_hint names another.
+var Alice = Person{Subject: "248289761001", Claims: map[string]any{
+	"name": "Alice Adams", "email": "alice@hospital.example", "email_verified": true,
+	"groups": []any{"clinicians"},
+}}
+
+// Settings are what can be changed of a provider while it runs.
+type Settings struct {
+	ClientID string // the one client's. Default: [ClientID].
+	// ClientSecret is the client's. Default: [ClientSecret]. Empty: the client
+	// is public, and must not send one.
+	ClientSecret string
+	// People are those who can sign in; the first does, unless login_hint is
+	// the subject of another. Who is no longer there is refused when they refresh. Default: [Alice].
+	People   []Person
+	Metadata map[string]any // laid over the discovery document; nil removes a member
+	KeyID    string         // the kid of the signing key. Default: key-1.
+	// KeyAlgorithm is the alg of the signing key in the key set. Default:
+	// RS256. Empty: none, as many providers have it. ES256: the key is another, which signs faster.
+	KeyAlgorithm       string
+	IDToken            func(*IDToken)       // IDToken changes each ID token before it is signed
+	TokenResponse      func(map[string]any) // TokenResponse changes each token response before it is sent
+	UserInfoResponse   func(map[string]any) // UserInfoResponse changes each userinfo response before it is sent
+	KeepRefreshToken   bool                 // lets a refresh token be used again. Else each is used once, and replaced.
+	AuthorizationError string               // AuthorizationError, if set, is answered in place of a code
+}
+
+// Request is what an endpoint was sent.
+type Request struct {
+	Method string      // the HTTP method
+	Header http.Header // the headers
+	Form   url.Values  // the parameters, of the query and of the body
+}
+
+// Provider is the provider. It is safe for concurrent use.
+type Provider struct {
+	Issuer string // the provider's issuer
+	server *httptest.Server
+
+	mu       sync.Mutex
+	settings Settings
+	faults   map[Endpoint]Fault
+	requests map[Endpoint][]Request
+	grants   map[string]grant  // by code
+	access   map[string]issued // by access token
+	refresh  map[string]grant  // by refresh token
+}
+
+// New returns a provider with this issuer that listens nowhere: it is an
+// http.Handler.
+func New(issuer string) *Provider {
+	return &Provider{
+		Issuer: issuer,
+		settings: Settings{
+			ClientID: ClientID, ClientSecret: ClientSecret, People: []Person{Alice},
+			Metadata: map[string]any{}, KeyID: "key-1", KeyAlgorithm: "RS256",
+		},
+		faults:   map[Endpoint]Fault{},
+		requests: map[Endpoint][]Request{},
+		grants:   map[string]grant{},
+		access:   map[string]issued{},
+		refresh:  map[string]grant{},
+	}
+}
+
+// Start returns a provider that listens on a loopback port, by plain HTTP,
+// until the test ends. Changes are made as [Provider.Change] does.
+func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
+	p := New("")
+	for _, change := range changes {
+		change(&p.settings)
+	}
+	p.listen(tb)
+	p.server.Start()
+	p.Issuer = p.server.URL
+	return p
+}
+
+// StartTLS is Start by HTTPS, with a certificate that only
+// [Provider.Transport] trusts.
+func StartTLS(tb testing.TB) *Provider {
+	p := New("")
+	p.listen(tb)
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
+	p.Issuer = p.server.URL
+	return p
+}
+
+// listen prepares the server. What a fault holds open is let go at the end.
+func (p *Provider) listen(tb testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections end badly here all the time
+	p.server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	tb.Cleanup(func() {
+		cancel()
+		p.server.CloseClientConnections()
+		p.server.Close()
+	})
+}
+
+// Transport returns a new transport that trusts the provider.
+func (p *Provider) Transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if trusted, ok := p.server.Client().Transport.(*http.Transport); ok && trusted.TLSClientConfig != nil {
+		t.TLSClientConfig = &tls.Config{RootCAs: trusted.TLSClientConfig.RootCAs}
+	}
+	return t
+}
+
+// Change changes the settings.
+func (p *Provider) Change(change func(*Settings)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.settings)
+}
+
+// Fail gives an endpoint a fault; nil takes it away.
+func (p *Provider) Fail(e Endpoint, f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults[e] = f
+}
+
+// Drop makes discovery name an address for the endpoint that drops SYNs.
+func (p *Provider) Drop(tb testing.TB, e Endpoint) {
+	tb.Helper()
+	address := "http://" + BlackHole(tb) + string(e)
+	p.Change(func(s *Settings) { s.Metadata[metadataNames[e]] = address })
+}
+
+// Requests are the requests that an endpoint got, also those that it failed.
+func (p *Provider) Requests(e Endpoint) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Request(nil), p.requests[e]...)
+}
+
+// current returns the settings of the moment.
+func (p *Provider) current() Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.settings
+	s.Metadata = maps.Clone(s.Metadata)
+	return s
+}
+
+// metadataNames are the members of the discovery document that name endpoints.
+var metadataNames = map[Endpoint]string{
+	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
+	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
+}
+
+// issued is what an access token stands for.
+type issued struct {
+	person  Person
+	expires time.Time
+}
+
+// grant is what a code stands for.
+type grant struct {
+	person                        Person
+	redirectURI, nonce, challenge string
+}

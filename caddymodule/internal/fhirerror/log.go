@@ -1,0 +1,198 @@
+package fhirerror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+)
+
+const (
+	failureWindowTime = time.Minute // how long failures of one kind are counted together
+	maxFailures       = 10          // how many of a kind are logged one by one in that time
+	maxFailureKinds   = 1000        // how many kinds are told apart
+)
+
+// Log logs failures that are not the client's fault. Caddy logs them only if no error route answers; behind
+// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one, the others are
+// counted and reported at the end of the minute. It is safe for concurrent use.
+type Log struct {
+	logger *slog.Logger
+	proxy  *slog.Logger // for errors of reverse_proxy
+
+	mu      sync.Mutex
+	windows map[string]*failureWindow // by kind
+}
+
+// failureWindow counts the failures of a kind from the first one on, for failureWindowTime.
+type failureWindow struct{ written, leftOut int }
+
+// NewLog returns a log of failures that writes to a logger.
+func NewLog(logger *slog.Logger) *Log {
+	return &Log{logger: logger, proxy: logger, windows: map[string]*failureWindow{}}
+}
+
+// NewHandlerLog returns the log of failures of a handler. Errors of a reverse_proxy behind it are logged under the name of
+// reverse_proxy: a FHIR server that is down is no failure of fhir_bearer or fhir_expand.
+func NewHandlerLog(ctx caddy.Context) *Log {
+	l, proxy := NewLog(ctx.Slogger()), new(reverseproxy.Handler)
+	l.proxy = fhirbase.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
+	return l
+}
+
+// isFromProxy reports whether reverse_proxy made an error. Trace names the function that called [caddyhttp.Error].
+func isFromProxy(failed caddyhttp.HandlerError) bool {
+	return strings.HasPrefix(failed.Trace, "reverseproxy.")
+}
+
+// failureLogged is the request variable that is set once a request's failure is logged.
+const failureLogged = "fhir.failure_logged"
+
+// Request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
+// its breaker or [Watch] logs, and what failed because the client left. It omits the query, which may identify a person or
+// hold a token.
+func (l *Log) Request(r *http.Request, err error) {
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
+	if status < http.StatusInternalServerError || isLoggedElsewhere(err) || hasLeft(r, err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+		return
+	}
+	caddyhttp.SetVar(r.Context(), failureLogged, true)
+	logger := l.logger
+	if isFromProxy(failed) {
+		logger = l.proxy
+	}
+	l.write(logger, strconv.Itoa(status)+" "+failed.Trace, "request failed",
+		"status", status, "method", r.Method, "path", fhirbase.OriginalPath(r), "error", cmp.Or(failed.Err, err))
+}
+
+func hasLeft(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
+}
+
+// loggedElsewhere is an error that is not logged for each request that fails by it: its origin logs it, such as a store's
+// breaker, or it is not worth a line.
+type loggedElsewhere interface {
+	error
+	LoggedElsewhere()
+}
+
+func isLoggedElsewhere(err error) bool {
+	_, is := errors.AsType[loggedElsewhere](err)
+	return is
+}
+
+// loggedError is an error that [Log.Server] has logged.
+type loggedError struct{ error }
+
+func (e *loggedError) Unwrap() error { return e.error }
+
+// LoggedElsewhere implements loggedElsewhere.
+func (*loggedError) LoggedElsewhere() {}
+
+// Server logs that a server did not answer, since the client may get an older answer instead of an error. It returns the
+// error marked as logged.
+func (l *Log) Server(name string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	l.write(l.logger, "server "+name, "a server gave no answer", "server", name, "error", err)
+	return &loggedError{err}
+}
+
+// Warn logs what a client did wrong that it cannot see, as often as a failure of its kind.
+func (l *Log) Warn(kind, message string, attributes ...any) {
+	if l.admit(kind) {
+		l.logger.Warn(message, attributes...)
+	}
+}
+
+func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any) {
+	if l.admit(kind) {
+		logger.Error(message, attributes...)
+	}
+}
+
+// admit reports whether one more failure of a kind may be logged.
+func (l *Log) admit(kind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.windows[kind]
+	if w == nil && len(l.windows) >= maxFailureKinds {
+		return false
+	}
+	if w == nil {
+		w = new(failureWindow)
+		l.windows[kind] = w
+		time.AfterFunc(failureWindowTime, func() { l.end(kind) })
+	}
+	if w.written >= maxFailures {
+		w.leftOut++
+		return false
+	}
+	w.written++
+	return true
+}
+
+// end closes a window and logs how many failures were left out.
+func (l *Log) end(kind string) {
+	l.mu.Lock()
+	leftOut := l.windows[kind].leftOut
+	delete(l.windows, kind)
+	l.mu.Unlock()
+	if leftOut > 0 {
+		l.logger.Error("failures beyond those that are logged one by one", "kind", kind, "left_out", leftOut)
+	}
+}
+
+// failureHandler limits records at error level: packages below log failures themselves, and in an outage anybody can
+// cause them.
+type failureHandler struct {
+	slog.Handler
+	bound *Log
+}
+
+// Limit returns a logger that limits failures, with the message as their kind; nil for a nil logger, as there is
+// while a Caddyfile is read.
+func Limit(logger *slog.Logger) *slog.Logger {
+	if logger == nil {
+		return nil
+	}
+	return slog.New(failureHandler{logger.Handler(), NewLog(logger)})
+}
+
+func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.bound.admit(record.Message)) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// hasLoggedError reports whether an attribute of a record is a loggedElsewhere error.
+func hasLoggedError(record slog.Record) (has bool) {
+	record.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		has = ok && isLoggedElsewhere(err)
+		return !has
+	})
+	return has
+}
+
+func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return failureHandler{h.Handler.WithAttrs(attributes), h.bound}
+}
+
+func (h failureHandler) WithGroup(name string) slog.Handler {
+	return failureHandler{h.Handler.WithGroup(name), h.bound}
+}

@@ -1,0 +1,279 @@
+package relyingparty
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	keysLifetime    = time.Hour // without a max-age
+	minKeysLifetime = time.Minute
+	maxKeysLifetime = 24 * time.Hour
+
+	// unknownKeyInterval is the minimum time between two requests for an issuer's keys, in
+	// which a new key is not known yet ([PendingError]).
+	unknownKeyInterval = 5 * time.Second
+
+	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process
+)
+
+// KeySetConfig is the configuration of a [KeySet].
+type KeySetConfig struct {
+	// Issuer is whose keys they are.
+	Issuer string
+
+	// URI is the address of the key set: https, or http on loopback. Default: that of
+	// the issuer's discovery document.
+	URI string
+
+	// Timeout is that of each request. Default: [DefaultTimeout].
+	Timeout time.Duration
+
+	// Transport makes the requests. Default: a clone of http.DefaultTransport.
+	Transport http.RoundTripper
+
+	// Exact is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication):
+	// they are kept no longer than the response's Cache-Control says, and a token's kid must
+	// be that of exactly one key that fits.
+	Exact bool
+
+	// Logger gets failures that older keys hide from callers (Warn). Default: none.
+	Logger *slog.Logger
+}
+
+// KeySet holds the public keys of an issuer, fetched on first use. It is safe for
+// concurrent use.
+//
+// Unknown kids, which anybody can put into a token, cause at most one request in 5 s, for a
+// client's keys in a minute; a wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
+// and a day. While fetching fails, the old ones are used for another day.
+type KeySet struct {
+	keys  *document[jwks]
+	exact bool
+	waits bool // unknownKeyInterval where keys has a shorter pause
+}
+
+// waiting is the KeySet for tokens that anybody can send.
+func (k *KeySet) waiting() *KeySet { return &KeySet{keys: k.keys, exact: k.exact, waits: true} }
+
+// NewKeySet returns the KeySet of a configuration, without I/O.
+func NewKeySet(c KeySetConfig) (*KeySet, error) {
+	client, failed := newClient(c.Transport, c.Timeout), warner(c.Logger, c.Issuer)
+	if c.URI == "" {
+		if err := CheckIssuer(c.Issuer); err != nil {
+			return nil, err
+		}
+		return newKeySet(client, unknownKeyInterval, failed, newMetadata(c.Issuer, client, failed).get), nil
+	}
+	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
+		return nil, err
+	}
+	interval := unknownKeyInterval
+	if c.Exact {
+		interval = minInterval
+	}
+	k := newKeySet(client, interval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
+	k.exact, k.keys.exact = c.Exact, c.Exact
+	return k, nil
+}
+
+// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key. It is a
+// client's; see [KeySetConfig].Exact.
+func NewInlineKeySet(body []byte) (*KeySet, error) {
+	set, err := parseJWKS(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(set) == 0 {
+		return nil, fmt.Errorf("%w: no public key for signatures that is understood", ErrKeys)
+	}
+	return &KeySet{exact: true, keys: &document[jwks]{
+		pause: inlineLifetime,
+		fetch: func(context.Context) (jwks, time.Duration, error) { return set, inlineLifetime, nil },
+	}}, nil
+}
+
+// newKeySet reads the jwks_uri before each request, because discovery may change it.
+func newKeySet(client client, interval time.Duration, failed func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
+	k := new(KeySet)
+	k.keys = &document[jwks]{
+		pause: interval, failed: failed,
+		fetch: func(ctx context.Context) (jwks, time.Duration, error) {
+			m, err := discovered(ctx)
+			if err != nil {
+				return nil, 0, err
+			}
+			body, header, err := client.get(ctx, keysEndpoint, m.JWKSURI, nil)
+			if err != nil {
+				return nil, 0, err
+			}
+			set, err := parseJWKS(body)
+			return set, keysFreshness(header, k.exact), err
+		},
+	}
+	return k
+}
+
+// keysFreshness is the max-age (RFC 9111 §5.2.2.1), within bounds. If it must be exact, it
+// has no lower one, and is less by what other caches used up (§5.1).
+func keysFreshness(header http.Header, exact bool) time.Duration {
+	least, age := minKeysLifetime, time.Duration(0)
+	if exact {
+		seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
+		least, age = 0, time.Duration(seconds)*time.Second
+	}
+	return max(maxAge(header)-age, least)
+}
+
+// maxAge is that of a response, or the default, at most maxKeysLifetime.
+func maxAge(header http.Header) time.Duration {
+	lifetime := keysLifetime
+	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return 0
+		case "max-age":
+			seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // more than any number is long (§1.2.2)
+				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
+			}
+		}
+	}
+	return lifetime
+}
+
+// warner logs failures while older documents stay in use.
+func warner(logger *slog.Logger, issuer string) func(error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return func(err error) {
+		logger.Warn("a document of an identity provider could not be fetched again, going on with the old one",
+			"issuer", issuer, "error", err)
+	}
+}
+
+// PendingError says that a kid is unknown, and the keys were fetched too recently to tell
+// whether it is a new one.
+type PendingError struct {
+	Wait time.Duration // until they may be fetched again
+}
+
+// Error implements error.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("the kid is unknown, and the keys are fetched again in %v", e.Wait)
+}
+
+// Key returns the public key with this kid; an empty kid means the only key. Its alg is
+// empty if the provider names none. The error wraps [ErrUnknownKey] if there is no such
+// key, by keys that were asked for since, and is a [PendingError] as long as they cannot be. Any
+// other means that the keys are unavailable, and is an [Error] if it has a kind.
+func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	began, before := time.Now(), k.keys.version()
+	keys, err := k.candidates(ctx, kid)
+	if v := k.keys.version(); errors.Is(err, ErrUnknownKey) && (v == before || v.asked.Before(began)) {
+		return jose.JSONWebKey{}, &PendingError{max(time.Until(v.retry), time.Second)}
+	}
+	if err != nil {
+		return jose.JSONWebKey{}, err
+	}
+	if kid == "" && len(keys) > 1 {
+		return jose.JSONWebKey{}, fmt.Errorf("%w: no kid, but %d keys", ErrUnknownKey, len(keys))
+	}
+	return keys[0], nil
+}
+
+// VerifySignature implements oidc.KeySet: it returns the payload of a compact JWS. The
+// error wraps [ErrSignature] or [ErrUnknownKey] if the token is at fault; any other is as
+// for [KeySet.Key].
+func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	header := jws.Signatures[0].Protected
+	keys, err := k.candidates(ctx, header.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	fit := keys.fit(header.Algorithm)
+	if k.exact {
+		fit = fit.named(header.KeyID)
+	}
+	if len(fit) == 0 || (header.KeyID == "" || k.exact) && len(fit) > 1 {
+		return nil, fmt.Errorf("%w: %d keys for kid %.100q and %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
+	}
+	payload, err := jws.Verify(fit[0].Key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return payload, nil
+}
+
+// verifyBy is VerifySignature of a token whose alg must be one of these.
+func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string) ([]byte, error) {
+	jws, _, _, err := parseToken(token)
+	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
+		err = fmt.Errorf("alg is %.20q, not one of %q", jws.Signatures[0].Protected.Algorithm, algorithms)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return k.VerifySignature(ctx, token)
+}
+
+// candidates returns at least one key that a kid may mean. If there is none, it fetches
+// the keys again.
+func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
+	set, err := k.keys.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if keys := set.candidates(kid); len(keys) > 0 {
+		return keys, nil
+	}
+	if wait := time.Until(k.keys.version().retry.Add(unknownKeyInterval - k.keys.pause)); k.waits && wait > 0 {
+		return nil, &PendingError{wait}
+	}
+	if set, err = k.keys.refetch(ctx); err != nil {
+		return nil, fmt.Errorf("looking for kid %.100q: %w", kid, err)
+	}
+	keys := set.candidates(kid)
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%w: kid %.100q is not among %s", ErrUnknownKey, kid, set)
+	}
+	return keys, nil
+}
+
+// watchedKeySet keeps the error of a key set, of which go-oidc returns only the text.
+type watchedKeySet struct {
+	*KeySet
+	err error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	payload, w.err = w.KeySet.VerifySignature(ctx, token)
+	return payload, w.err
+}
+
+// isTokenDefect reports whether an error of a key set blames the token.
+func isTokenDefect(err error) bool {
+	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
+}
+
+var (
+	_ oidc.KeySet = (*KeySet)(nil)
+	_ oidc.KeySet = (*watchedKeySet)(nil)
+)

@@ -1,0 +1,117 @@
+package relyingparty_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+)
+
+const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
+
+func events(value any) func(*providertest.IDToken) {
+	return claim("events", map[string]any{logoutEvent: value})
+}
+
+func typed(name string) func(*providertest.IDToken) {
+	return func(t *providertest.IDToken) { t.Type = jose.ContentType(name) }
+}
+
+// OpenID Connect Back-Channel Logout 1.0 §2.6.
+func TestLogoutToken(t *testing.T) {
+	t.Parallel()
+	ours := providertest.ClientID
+	both := func(changes ...func(*providertest.IDToken)) func(*providertest.IDToken) {
+		return func(t *providertest.IDToken) {
+			for _, change := range changes {
+				change(t)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*providertest.IDToken)
+		ok     bool
+	}{
+		{"as it is", both(), true},
+		{"with sid", claim("sid", "s"), true},
+		{"with sid alone", both(claim("sid", "s"), claim("sub", nil)), true},
+		{"typ JWT", typed("JWT"), true},
+		{"typ in full", typed("application/logout+jwt"), true},
+		{"the event with more", events(map[string]any{"x": 1}), true},
+		{"another event too", claim("events", map[string]any{logoutEvent: map[string]any{}, "x": map[string]any{}}), true},
+		{"a minute late", claim("exp", in(-30*time.Second)), true},
+		{"two audiences, azp ours", both(claim("aud", []string{"another", ours}), claim("azp", ours)), true},
+
+		{"typ of an access token", typed("at+jwt"), false},
+		{"alg none", providertest.AlgorithmNone, false},
+		{"HS256 with the public key", providertest.HS256WithPublicKey, false},
+		{"HS256 with the client secret", providertest.HS256WithClientSecret, false},
+		{"unknown kid", providertest.UnknownKey, false},
+		{"another's key", providertest.ForeignKey, false},
+		{"wrong audience", providertest.WrongAudience, false},
+		{"no audience", claim("aud", nil), false},
+		{"two audiences, no azp", claim("aud", []string{ours, "another"}), false},
+		{"azp of another", claim("azp", "another"), false},
+		{"wrong issuer", providertest.WrongIssuer, false},
+		{"no issuer", claim("iss", nil), false},
+		{"expired", providertest.Expired, false},
+		{"no expiry", claim("exp", nil), false},
+		{"iat to come", claim("iat", in(2*time.Minute)), false},
+		{"no iat", claim("iat", nil), false},
+		{"no jti", claim("jti", nil), false},
+		{"neither sub nor sid", claim("sub", nil), false},
+		{"sub in another spelling", both(claim("sub", nil), claim("ſub", providertest.Alice.Subject), claim("sid", "s")), false},
+		{"sid too long", claim("sid", strings.Repeat("x", 256)), false},
+		{"sid a number", claim("sid", 42), false},
+		{"no events", claim("events", nil), false},
+		{"another event", claim("events", map[string]any{"x": map[string]any{}}), false},
+		{"an event that is no object", events("logout"), false},
+		{"an event that is null", events(nil), false},
+		{"a nonce", claim("nonce", "n"), false},
+		{"an empty nonce", claim("nonce", ""), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			idp := providertest.Start(t)
+			token, err := newProvider(t, idp, nil).VerifyLogoutToken(t.Context(), idp.LogoutToken(tt.change))
+			if tt.ok != (err == nil) || err != nil && !errors.Is(err, relyingparty.ErrLogoutToken) {
+				t.Fatalf("%v", err)
+			}
+			if tt.ok && (token.ID == "" || token.Expiry.IsZero() || token.Subject == "" && token.Session != "s") {
+				t.Errorf("%+v", token)
+			}
+		})
+	}
+}
+
+// An ID token is no logout token, and no JWT is none.
+func TestOtherThanLogoutToken(t *testing.T) {
+	t.Parallel()
+	idp := providertest.Start(t)
+	p := newProvider(t, idp, nil)
+	identity, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, raw := range []string{identity.IDToken, "", "x", "a.b.c", strings.Repeat(".", 1000)} {
+		if _, err := p.VerifyLogoutToken(t.Context(), raw); !errors.Is(err, relyingparty.ErrLogoutToken) {
+			t.Errorf("%.20q: %v", raw, err)
+		}
+	}
+}
+
+// That the provider cannot be asked is no fault of the token.
+func TestLogoutTokenInOutage(t *testing.T) {
+	t.Parallel()
+	idp := providertest.Start(t)
+	idp.Fail(providertest.Keys, providertest.Status(503))
+	if _, err := newProvider(t, idp, nil).VerifyLogoutToken(t.Context(), idp.LogoutToken()); err == nil || errors.Is(err, relyingparty.ErrLogoutToken) {
+		t.Errorf("%v", err)
+	}
+}

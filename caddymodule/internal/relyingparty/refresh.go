@@ -1,0 +1,139 @@
+package relyingparty
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+)
+
+// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If there is another for the
+// next time, rotated gets it at once, since the provider may not take the earlier one again, whatever becomes of this.
+// Without a new ID token, which is the provider's choice, the claims are nil: userinfo alone may lack what the ID token had.
+//
+// If the provider refuses the person, or refreshes the sign-in of another, [Denied] is true of the error.
+func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated func(next string)) (*Identity, error) {
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := p.oauth(m)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := p.askForTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+		return config.TokenSource(ctx, &oauth2.Token{RefreshToken: token}).Token()
+	}, token, config.ClientSecret)
+	if err != nil {
+		return nil, err
+	}
+	if next := tokens.RefreshToken; next != "" && next != token {
+		rotated(next)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	if raw == "" {
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, Held: heldBy(tokens)}, nil
+	}
+	now, err := p.verify(ctx, m, tokens, nil)
+	if err == nil && now.Subject != subject || errors.Is(err, ErrIDToken) && p.namesAnother(ctx, m, raw, subject) {
+		return nil, errAnotherSignIn
+	}
+	if err == nil {
+		err = p.complete(ctx, m, now, tokens.AccessToken)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return now, nil
+}
+
+// errAnotherSignIn says that the refresh token is no longer that of the person's sign-in.
+var errAnotherSignIn = fmt.Errorf("%w: iss, sub or aud is not that of the sign-in that was refreshed", ErrIDToken)
+
+// namesAnother reports whether an ID token that the provider signed names another issuer, client or person than the sign-in
+// that was refreshed (OpenID Connect Core §12.2), whatever else is wrong with it. A token that lacks a claim or a valid
+// signature says nothing about the person.
+func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject string) bool {
+	payload, err := p.keys.verifyBy(ctx, raw, m.Algorithms)
+	var c struct {
+		Issuer          string       `json:"iss"`
+		Subject         string       `json:"sub"`
+		Audience        jwt.Audience `json:"aud"`
+		AuthorizedParty *string      `json:"azp"`
+	}
+	if err != nil || strictjson.Unmarshal(payload, &c) != nil {
+		return false
+	}
+	return c.Issuer != "" && c.Issuer != p.config.Issuer ||
+		c.Subject != "" && c.Subject != subject ||
+		len(c.Audience) > 0 && !slices.Contains(c.Audience, p.config.ClientID) ||
+		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
+}
+
+// denials are the errors of a token endpoint that are about the person, or what they gave (RFC 6749
+// §5.2; the others are of OpenID Connect Core §3.1.2.6 and sent by some).
+var denials = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
+
+// Denied reports whether an error of [Provider.Refresh] says that the person may no longer come:
+// they were disabled or deleted, their sign-in was ended there, or the refresh token is another's. Any other error leaves
+// that open.
+func Denied(err error) bool {
+	if errors.Is(err, errAnotherSignIn) {
+		return true
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == Refused && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
+		e.Status != http.StatusTooManyRequests && slices.Contains(denials, e.Code)
+}
+
+// Rejected reports whether an error of [Provider.Refresh] is about our client: its secret is wrong, or it may not refresh
+// (RFC 6749 §5.2).
+func Rejected(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == Refused && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
+}
+
+// Revoke gives a refresh token back (RFC 7009), if the provider has an endpoint for that.
+func (p *Provider) Revoke(ctx context.Context, token string) error {
+	m, err := p.discovered(ctx)
+	if err == nil && m.RevocationEndpoint != "" {
+		_, err = p.send(ctx, m, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
+	}
+	return err
+}
+
+// send sends a form to an endpoint other than the token endpoint, with our credentials as for that.
+func (p *Provider) send(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
+	config, err := p.oauth(m)
+	if err == nil {
+		err = checkEndpoints(p.config.Issuer, named{name, address})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if config.Endpoint.AuthStyle == oauth2.AuthStyleInParams {
+		form.Set("client_id", config.ClientID)
+		if config.ClientSecret != "" {
+			form.Set("client_secret", config.ClientSecret)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if config.Endpoint.AuthStyle == oauth2.AuthStyleInHeader {
+		r.SetBasicAuth(url.QueryEscape(config.ClientID), url.QueryEscape(config.ClientSecret))
+	}
+	body, _, err := p.client.do(endpoint(name), r)
+	return body, err
+}

@@ -1,0 +1,256 @@
+package relyingparty_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+)
+
+func ignored(string) {}
+
+// A refresh says who the person is now, and has the refresh token for the next time.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	idp := providertest.Start(t)
+	p := newProvider(t, idp, nil)
+	before, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idp.Change(func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: before.Subject, Claims: map[string]any{"email": "new@hospital.example"}}}
+		s.UserInfoResponse = func(claims map[string]any) { claims["name"] = "by userinfo" }
+	})
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+	if err != nil || now.Claims["email"] != "new@hospital.example" || now.Claims["name"] != "by userinfo" || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored); !relyingparty.Denied(err) {
+		t.Errorf("used twice: %v", err)
+	}
+}
+
+// What is wrong after the token response leaves open whether the person may come, and the refresh
+// token for the next time is known all the same.
+func TestRefreshFailsLate(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*providertest.Settings)
+		cause  error
+	}{
+		"an unknown key": {func(s *providertest.Settings) { s.IDToken = providertest.UnknownKey }, relyingparty.ErrIDToken},
+		"userinfo of another": {func(s *providertest.Settings) {
+			s.UserInfoResponse = func(claims map[string]any) { claims["sub"] = "another" }
+		}, relyingparty.ErrUserInfo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			idp := providertest.Start(t)
+			p := newProvider(t, idp, nil)
+			before, err := signIn(t, p, idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			idp.Change(tt.change)
+			next := ""
+			_, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
+			if !errors.Is(err, tt.cause) || relyingparty.Denied(err) {
+				t.Errorf("error %v", err)
+			}
+			if next == "" || next == before.RefreshToken {
+				t.Errorf("next %q", next)
+			}
+		})
+	}
+}
+
+// OpenID Connect Core §12.2: iss, sub and aud of a refreshed ID token are those of the sign-in. A token that the provider
+// signed with others denies the person at once. A defect that says nothing about the person is an outage. The provider need
+// not repeat nonce and auth_time, so they are not compared.
+func TestRefreshedIDToken(t *testing.T) {
+	t.Parallel()
+	set := func(changes map[string]any, after ...func(*providertest.IDToken)) func(*providertest.IDToken) {
+		return func(token *providertest.IDToken) {
+			for name, value := range changes {
+				if token.Claims[name] = value; value == nil {
+					delete(token.Claims, name)
+				}
+			}
+			for _, change := range after {
+				change(token)
+			}
+		}
+	}
+	ours := providertest.ClientID
+	another := map[string]any{"sub": "another"}
+	const yes, outage, denied = "yes", "outage", "denied"
+	for name, tt := range map[string]struct {
+		change func(*providertest.IDToken)
+		want   string
+	}{
+		"as before":                        {set(nil), yes},
+		"without a nonce":                  {set(map[string]any{"nonce": nil}), yes},
+		"another nonce":                    {set(map[string]any{"nonce": "another"}), yes},
+		"a later auth_time":                {set(map[string]any{"auth_time": time.Now().Add(time.Minute).Unix()}), yes},
+		"without auth_time":                {set(map[string]any{"auth_time": nil}), yes},
+		"azp ours":                         {set(map[string]any{"azp": ours}), yes},
+		"several audiences, azp ours":      {set(map[string]any{"aud": []string{ours, "another"}, "azp": ours}), yes},
+		"another sub":                      {set(another), denied},
+		"a longer sub":                     {set(map[string]any{"sub": providertest.Alice.Subject + " "}), denied},
+		"another iss":                      {set(nil, providertest.WrongIssuer), denied},
+		"another aud":                      {set(nil, providertest.WrongAudience), denied},
+		"several audiences, azp another":   {set(nil, providertest.OtherAuthorizedParty), denied},
+		"another sub, and expired":         {set(another, providertest.Expired), denied},
+		"another sub, and at_hash":         {set(map[string]any{"sub": "another", "at_hash": "x"}), denied},
+		"another sub, and several aud":     {set(map[string]any{"sub": "another", "aud": []string{ours, "another"}}), denied},
+		"another sub by an unknown key":    {set(another, providertest.UnknownKey), outage},
+		"another sub by a foreign key":     {set(another, providertest.ForeignKey), outage},
+		"another sub, unsigned":            {set(another, providertest.AlgorithmNone), outage},
+		"another sub by the secret":        {set(another, providertest.HS256WithClientSecret), outage},
+		"another sub by another alg":       {set(another, func(token *providertest.IDToken) { token.Algorithm = "PS256" }), outage},
+		"expired":                          {set(nil, providertest.Expired), outage},
+		"another access token's at_hash":   {set(map[string]any{"at_hash": "x"}), outage},
+		"no sub":                           {set(map[string]any{"sub": nil}), outage},
+		"no iss":                           {set(map[string]any{"iss": nil}), outage},
+		"no aud":                           {set(map[string]any{"aud": nil}), outage},
+		"no iat":                           {set(map[string]any{"iat": nil}), outage},
+		"sub a number":                     {set(map[string]any{"sub": 7}), outage},
+		"several audiences without an azp": {set(map[string]any{"aud": []string{ours, "another"}}), outage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			idp := providertest.Start(t, func(s *providertest.Settings) { s.KeyAlgorithm = "" })
+			p := newProvider(t, idp, nil)
+			before, err := signIn(t, p, idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			idp.Change(func(s *providertest.Settings) { s.IDToken = tt.change })
+			next := ""
+			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
+			got := map[bool]string{true: denied, false: outage}[relyingparty.Denied(err)]
+			if err == nil {
+				got = yes
+			}
+			if got != tt.want || (err == nil) != (now != nil) || next == "" {
+				t.Errorf("%s, want %s: %+v, %v, next %q", got, tt.want, now, err, next)
+			}
+		})
+	}
+}
+
+// A new ID token is the provider's choice. Without it there is a yes, and nothing new.
+func TestRefreshWithoutIDToken(t *testing.T) {
+	t.Parallel()
+	idp := providertest.Start(t)
+	p := newProvider(t, idp, nil)
+	before, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idp.Change(func(s *providertest.Settings) {
+		s.TokenResponse = func(answer map[string]any) { delete(answer, "id_token"); delete(answer, "refresh_token") }
+	})
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+	if err != nil || now.Claims != nil || now.RefreshToken != before.RefreshToken {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// A no is about the person. All else is an outage.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	idp := providertest.Start(t)
+	p := newProvider(t, idp, nil)
+	for name, tt := range map[string]struct {
+		fault  providertest.Fault
+		denied bool
+	}{
+		"invalid_grant":        {providertest.ErrorResponse(400, "invalid_grant"), true},
+		"invalid_grant, 403":   {providertest.ErrorResponse(403, "invalid_grant"), true},
+		"interaction_required": {providertest.ErrorResponse(400, "interaction_required"), true},
+		"login_required":       {providertest.ErrorResponse(401, "login_required"), true},
+		"consent_required":     {providertest.ErrorResponse(400, "consent_required"), true},
+		"access_denied":        {providertest.ErrorResponse(401, "access_denied"), true},
+		"too many requests":    {providertest.ErrorResponse(429, "access_denied"), false},
+		"invalid_client":       {providertest.ErrorResponse(401, "invalid_client"), false},
+		"unauthorized_client":  {providertest.ErrorResponse(400, "unauthorized_client"), false},
+		"a failing provider":   {providertest.ErrorResponse(500, "invalid_grant"), false},
+		"a proxy":              {providertest.Status(502), false},
+		"no token response":    {providertest.JSON(200, map[string]string{"error": "invalid_grant"}), false},
+		"no JSON":              {providertest.HTML, false},
+		"a redirect":           {providertest.Redirect("https://elsewhere.example/"), false},
+		"no answer":            {providertest.Abort, false},
+	} {
+		idp.Fail(providertest.Token, tt.fault)
+		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s", ignored); err == nil || relyingparty.Denied(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A lasting refresh token is asked for where there is such, once, and if it is wanted.
+func TestOfflineAccess(t *testing.T) {
+	t.Parallel()
+	offline := func(c *relyingparty.Config) { c.Offline = true }
+	for name, tt := range map[string]struct {
+		listed        bool
+		change        func(*relyingparty.Config)
+		scope, google string
+	}{
+		"listed":           {true, offline, "openid profile email offline_access", ""},
+		"configured, too":  {true, func(c *relyingparty.Config) { c.Offline, c.Scopes = true, []string{"offline_access"} }, "openid offline_access", ""},
+		"not listed":       {false, offline, "openid profile email", ""},
+		"not wanted":       {true, nil, "openid profile email", ""},
+		"Google":           {false, func(c *relyingparty.Config) { c.Offline, c.Google = true, true }, "openid profile email", "offline"},
+		"Google, unwanted": {false, func(c *relyingparty.Config) { c.Google = true }, "openid profile email", ""},
+	} {
+		idp := providertest.Start(t, func(s *providertest.Settings) {
+			if tt.listed {
+				s.Metadata["scopes_supported"] = []string{"openid", "offline_access"}
+			}
+		})
+		address, err := newProvider(t, idp, tt.change).AuthenticationURL(t.Context(), newRequest())
+		u, _ := url.Parse(address)
+		if err != nil || u.Query().Get("scope") != tt.scope || u.Query().Get("access_type") != tt.google {
+			t.Errorf("%s: %s, %v", name, address, err)
+		}
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*providertest.Settings){
+		"by header": func(*providertest.Settings) {},
+		"by form": func(s *providertest.Settings) {
+			s.Metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		},
+	} {
+		idp := providertest.Start(t, change)
+		p := newProvider(t, idp, nil)
+		id, err := signIn(t, p, idp, newRequest())
+		if err == nil {
+			err = p.Revoke(t.Context(), id.RefreshToken)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject, ignored); !relyingparty.Denied(err) {
+			t.Errorf("%s: still good: %v", name, err)
+		}
+		idp.Fail(providertest.Revocation, providertest.Status(http.StatusServiceUnavailable))
+		if err = p.Revoke(t.Context(), id.RefreshToken); !errors.Is(err, relyingparty.ErrStatus) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	idp := providertest.Start(t, func(s *providertest.Settings) { s.Metadata["revocation_endpoint"] = nil })
+	if err := newProvider(t, idp, nil).Revoke(t.Context(), "token"); err != nil || count(idp, providertest.Revocation) > 0 {
+		t.Errorf("without an endpoint: %v", err)
+	}
+}

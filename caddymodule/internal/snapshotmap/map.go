@@ -1,0 +1,155 @@
+// Package snapshotmap has a map whose clones share unchanged parts. Requests keep a snapshot, and the cost of changing a key
+// does not depend on the number of keys.
+package snapshotmap
+
+import (
+	"iter"
+	"maps"
+)
+
+// shardCount divides the keys of a [Map]. A change copies one shard, and a clone the pointers to all.
+const shardCount = 512
+
+// A Map has values by key. The zero Map is empty. A nil Map is empty and can only be read. After [Map.Clone], the original
+// must not be changed, so that any number of goroutines can read it.
+type Map[V any] struct {
+	owner  *owner
+	shards [shardCount]*shard[V]
+	length int
+}
+
+// owner identifies the map that may change a shard. It has a size, so that no two have one address.
+type owner struct{ _ byte }
+
+type shard[V any] struct {
+	owner   *owner
+	entries map[string]V
+}
+
+// Clone returns a copy that can be changed.
+func (m *Map[V]) Clone() *Map[V] {
+	clone := *m
+	clone.owner = new(owner)
+	return &clone
+}
+
+// Len is the number of keys.
+func (m *Map[V]) Len() int {
+	if m == nil {
+		return 0
+	}
+	return m.length
+}
+
+// Get returns the value of a key, or the zero value.
+func (m *Map[V]) Get(key string) V {
+	v, _ := m.Lookup(key)
+	return v
+}
+
+// Lookup returns the value of a key, and whether there is one.
+func (m *Map[V]) Lookup(key string) (v V, found bool) {
+	if m == nil {
+		return v, false
+	}
+	if s := m.shards[indexOf(key)]; s != nil {
+		v, found = s.entries[key]
+	}
+	return v, found
+}
+
+// Set sets the value of a key.
+func (m *Map[V]) Set(key string, v V) {
+	s := m.own(key)
+	if _, found := s.entries[key]; !found {
+		m.length++
+	}
+	s.entries[key] = v
+}
+
+// Delete deletes a key, if it is there.
+func (m *Map[V]) Delete(key string) {
+	if _, found := m.Lookup(key); found {
+		delete(m.own(key).entries, key)
+		m.length--
+	}
+}
+
+// own returns the shard of a key, which other maps do not share.
+func (m *Map[V]) own(key string) *shard[V] {
+	s := &m.shards[indexOf(key)]
+	switch {
+	case *s == nil:
+		*s = &shard[V]{m.owner, map[string]V{}}
+	case (*s).owner != m.owner:
+		*s = &shard[V]{m.owner, maps.Clone((*s).entries)}
+	}
+	return *s
+}
+
+// All iterates over all keys, unordered.
+func (m *Map[V]) All() iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, s := range m.shards {
+			if s == nil {
+				continue
+			}
+			for key, v := range s.entries {
+				if !yield(key, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Candidates iterates over keys whose values may differ between two maps: few, if one was cloned from the other. A key may
+// occur twice.
+func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range m.shards {
+			if m.shards[i] == other.shards[i] {
+				continue
+			}
+			for _, s := range []*shard[V]{m.shards[i], other.shards[i]} {
+				if s == nil {
+					continue
+				}
+				for key := range s.entries {
+					if !yield(key) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Substitute returns the value of an arbitrary key, chosen by the given one: the same for each call, as long as nearby keys stay.
+// It returns the zero value if the map is empty.
+func (m *Map[V]) Substitute(key string) (v V) {
+	first := indexOf(key)
+	for i := range m.shards {
+		s := m.shards[(first+uint32(i))%shardCount]
+		if s == nil || len(s.entries) == 0 {
+			continue
+		}
+		least := ""
+		for k := range s.entries {
+			if least == "" || k < least {
+				least = k
+			}
+		}
+		return s.entries[least]
+	}
+	return v
+}
+
+// indexOf is that of the shard of a key, by FNV-1a: the same in each process.
+func indexOf(key string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h % shardCount
+}

@@ -1,0 +1,94 @@
+// Package icd10files makes CodeSystem resources of the files in which the CMS publishes ICD-10-CM and ICD-10-PCS every year: their
+// code descriptions in tabular order.
+package icd10files
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+)
+
+func init() {
+	codesystem.RegisterFormats(clinical.format("icd10cm"), procedures.format("icd10pcs"))
+}
+
+// edition is one of the two code systems.
+type edition struct {
+	url, title string
+	dotted     bool // a dot follows the third character of a code
+}
+
+var (
+	clinical   = edition{"http://hl7.org/fhir/sid/icd-10-cm", "ICD-10-CM", true}
+	procedures = edition{"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false}
+)
+
+// format returns the format of the edition's files, whose names begin with name.
+func (e edition) format(name string) codesystem.FileFormat {
+	return codesystem.FileFormat{
+		Name: name, Publisher: "the CMS", File: "order file", Convert: e.convert,
+		Help: "an order file of the CMS, such as\n" + name + "_order_2026.txt in its archive of code descriptions in tabular order.",
+	}
+}
+
+// line is a line of an order file: its number, the code, whether it can be billed, a short name of 60 characters, and a long one.
+var line = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
+
+// convert reads an order file, such as icd10cm_order_2026.txt, and writes it as JSON. A code is below the longest one before
+// it that it begins with: that of a heading, which is not billable.
+func (e edition) convert(out io.Writer, file io.Reader, version string) error {
+	dst := fmt.Appendf(nil, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
+		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
+	seen, lines := make(map[string]bool), bufio.NewScanner(file)
+	for lines.Scan() {
+		parts := line.FindStringSubmatch(strings.TrimRight(lines.Text(), " \r"))
+		if parts == nil {
+			return fmt.Errorf("line %d is not of an order file: %q", len(seen)+1, lines.Text())
+		}
+		if len(seen) > 0 {
+			dst = append(dst, ',')
+		}
+		dst = e.appendConcept(dst, parts, seen)
+		seen[parts[1]] = true
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	if len(seen) == 0 {
+		return errors.New("no codes")
+	}
+	_, err := out.Write(append(dst, "]}\n"...))
+	return err
+}
+
+// appendConcept appends the concept of a line.
+func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool) []byte {
+	code, long, short := parts[1], parts[4], strings.TrimSpace(parts[3])
+	c := fhirjson.AppendString(append(dst, "\n{\"code\":"...), e.code(code))
+	c = fhirjson.AppendMember(c, "display", long)
+	if short != long {
+		c = append(fhirjson.AppendMember(append(c, `,"designation":[{"language":"en"`...), "value", short), "}]"...)
+	}
+	c = fmt.Appendf(c, `,"property":[{"code":"billable","valueBoolean":%t}`, parts[2] == "1")
+	for n := len(code) - 1; n >= 3; n-- {
+		if seen[code[:n]] {
+			c = append(fhirjson.AppendMember(append(c, `,{"code":"parent"`...), "valueCode", e.code(code[:n])), '}')
+			break
+		}
+	}
+	return append(c, "]}"...)
+}
+
+// code returns a code as people write it.
+func (e edition) code(code string) string {
+	if e.dotted && len(code) > 3 {
+		return code[:3] + "." + code[3:]
+	}
+	return code
+}

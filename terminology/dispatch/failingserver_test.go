@@ -1,0 +1,209 @@
+package dispatch
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+// countedBackend is a backend that counts the requests to it.
+type countedBackend struct {
+	http.HandlerFunc
+	asked atomic.Int64
+}
+
+func (c *countedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.asked.Add(1)
+	c.HandlerFunc(w, r)
+}
+
+// failing answers each request with a status and an OperationOutcome.
+func failing(status int, retryAfter string) *countedBackend {
+	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"exception"}]}`)
+	}}
+}
+
+// pages answers with 200 MB that are no FHIR, as they are read.
+func pages(contentType string) *countedBackend {
+	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		for range 200 {
+			if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+				return
+			}
+		}
+	}}
+}
+
+// A server in trouble is asked once by all who ask the same, at once or shortly after, whether it tells of its failure in
+// FHIR, says nothing, or sends what has no end.
+func TestFailuresAreShared(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func() *countedBackend{
+		"500 in FHIR": func() *countedBackend { return failing(500, "") },
+		"429 in FHIR": func() *countedBackend { return failing(429, "") },
+		"nothing": func() *countedBackend {
+			return &countedBackend{HandlerFunc: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
+		},
+		"200 MB of HTML":   func() *countedBackend { return pages("text/html") },
+		"200 MB of spaces": func() *countedBackend { return pages("application/fhir+json") },
+	}
+	for name, backend := range tests {
+		for asked, status := range map[string]int{foreign + " next handler": 0, foreign + " upstream": 0, incomplete + " next handler": 422} {
+			t.Run(name+", "+asked, func(t *testing.T) {
+				t.Parallel()
+				server := backend()
+				url, who, _ := strings.Cut(asked, " ")
+				g := newSiteBefore(t, who, settings{cache: cache.Options{FailureTTL: time.Hour}}, server)
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						response := g.expand(url)
+						size := len(read(t, response))
+						if code := response.StatusCode; code < 400 || status != 0 && code != status || size > 10_000 {
+							t.Errorf("%d with %d bytes", code, size)
+						}
+					})
+				}
+				all.Wait()
+				if n := server.asked.Load(); n != 1 {
+					t.Errorf("asked %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// A server that wants to be left alone is, by other questions too, and clients hear when to ask again (RFC 9110 §10.2.3).
+// What one user asks too often is no reason to leave others without an answer.
+func TestRetryAfterIsKeptTo(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		who          string
+		status, want int
+		asked        int64
+	}{
+		{"next handler", 503, 503, 1},
+		{"next handler", 429, 429, 3},
+		{"upstream", 503, 503, 1},
+		{"upstream", 429, 503, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.who+" "+strconv.Itoa(tt.status), func(t *testing.T) {
+			server := failing(tt.status, "100")
+			g := newSiteBefore(t, tt.who, settings{cache: cache.Options{FailureTTL: time.Second}}, server)
+			for _, url := range []string{foreign, foreign + "2", foreign + "3", foreign} {
+				response := g.expand(url)
+				wait, err := strconv.Atoi(response.Header.Get("Retry-After"))
+				if err != nil || wait < 1 || wait > 100 || response.StatusCode != tt.want {
+					t.Errorf("%s: %d, Retry-After %q", url, response.StatusCode, response.Header.Get("Retry-After"))
+				}
+			}
+			if n := server.asked.Load(); n != tt.asked {
+				t.Errorf("asked %d times, want %d", n, tt.asked)
+			}
+		})
+	}
+}
+
+// An expansion of another value set than was asked for is given to who asked, and to nobody else.
+func TestAnotherValueSetIsNotKept(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		url  string
+		kept bool
+	}{
+		"the same":        {foreign, true},
+		"a version of it": {foreign + "|2", true},
+		"none":            {"", true},
+		"another":         {foreign + "/other", false},
+	}
+	for name, tt := range tests {
+		for _, who := range []string{"next handler", "upstream"} {
+			for _, format := range []string{"json", "xml"} {
+				t.Run(name+", "+who+", "+format, func(t *testing.T) {
+					server := &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Type", "application/fhir+"+format)
+						body := expansionOf(tt.url, "theirs")
+						if format == "xml" {
+							body = `<ValueSet xmlns="http://hl7.org/fhir"><url value="` + tt.url + `"/><status value="active"/><expansion><contains><code value="theirs"/></contains></expansion></ValueSet>`
+						}
+						_, _ = io.WriteString(w, body)
+					}}
+					g := newSiteBefore(t, who, settings{cache: cache.Options{FailureTTL: time.Hour}}, server)
+					for range 3 {
+						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
+						r.Header.Set("Accept", "application/fhir+"+format)
+						if response := g.send(r); response.StatusCode != http.StatusOK {
+							t.Errorf("status %d", response.StatusCode)
+						}
+					}
+					if n := server.asked.Load(); (n == 1) != tt.kept {
+						t.Errorf("asked %d times", n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// While a server is left alone, an answer from before is good enough.
+func TestStaleWhileLeftAlone(t *testing.T) {
+	t.Parallel()
+	good := atomic.Bool{}
+	good.Store(true)
+	busy := failing(503, "100")
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !good.Load() {
+			busy.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Cache-Control", "max-age=0")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	})
+	g := newSite(t, settings{cache: cache.Options{StaleIfError: 24 * time.Hour}}, server)
+	read(t, g.expand(foreign))
+	good.Store(false)
+	for range 3 {
+		if response := g.expand(foreign); response.StatusCode != http.StatusOK {
+			t.Errorf("status %d", response.StatusCode)
+		}
+	}
+	if n := busy.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
+func TestBusyServer(t *testing.T) {
+	t.Parallel()
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	for _, who := range []string{"next handler", "upstream"} {
+		for _, wish := range []string{"max-age=1", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
+			r.Header.Set("Cache-Control", wish)
+			if response := newSiteBefore(t, who, settings{}, busy).send(r); response.Header.Get("Retry-After") != "7" || response.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s, %s: %d %v", who, wish, response.StatusCode, response.Header)
+			}
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // operations
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// foreign is a value set that is not known here; incomplete is one of R4 that is made of SNOMED CT.
+const (
+	foreign    = "http://x.example/vs"
+	incomplete = "http://hl7.org/fhir/ValueSet/body-site"
+	genderSet  = "http://hl7.org/fhir/ValueSet/administrative-gender"
+)
+
+// settings are those of a site.
+type settings struct {
+	all      bool // operations
+	off      bool // nothing is stored
+	cache    cache.Options
+	upstream string
+	lifetime time.Duration        // of the upstream's answers
+	fetched  *terminology.Fetched // from the next handler
+	wholes   *remote.Wholes       // from the upstream
+}
+
+// site is a dispatcher before a next handler.
+type site struct {
+	t     testing.TB
+	front *Dispatcher
+	next  NextHandler
+	host  *host
+}
+
+func newSite(t testing.TB, s settings, next http.Handler) *site {
+	t.Helper()
+	library := terminologytest.Core(t)
+	var state StateOptions
+	if !s.off {
+		state.Cache = cache.New(s.cache)
+	}
+	if s.upstream != "" {
+		server, err := remote.NewServer(remote.Options{Base: s.upstream, TTL: s.lifetime})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Routes, err = remote.NewRoutes(server); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state.Wholes = s.wholes
+	if state.Fetched = s.fetched; s.fetched != nil {
+		state.Backend = remote.Handler{Base: "/fhir/R4"}
+	}
+	h := &host{counts: map[Outcome]int{}}
+	kept := NewState(state)
+	return &site{t: t, next: plain{next}, host: h, front: New(Options{
+		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
+		Handler: &api.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
+		Epoch:   func(*terminology.Library) string { return "1" },
+		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }, BeginOwn: h.beginOwn},
+	})}
+}
+
+// newSiteBefore is newSite before a server that is the next handler, or the upstream.
+func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *site {
+	t.Helper()
+	if who == "upstream" {
+		upstream := httptest.NewServer(server)
+		t.Cleanup(upstream.Close)
+		s.upstream, server = upstream.URL+"/r4", http.NotFoundHandler()
+	}
+	return newSite(t, s, server)
+}
+
+// send answers a request. An error is told by its status and an OperationOutcome.
+func (s *site) send(r *http.Request) *http.Response {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	err := s.front.ServeHTTP(w, r, s.next)
+	var failed *Error
+	switch {
+	case errors.As(err, &failed):
+		w.WriteHeader(cmp.Or(failed.Status, http.StatusInternalServerError))
+		_, _ = fmt.Fprintf(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","diagnostics":%q}]}`, failed)
+	case err != nil:
+		s.t.Error(err)
+	}
+	return w.Result()
+}
+
+func (s *site) get(path string) *http.Response {
+	return s.send(httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+// expand expands a value set.
+func (s *site) expand(url string) *http.Response {
+	return s.get("/fhir/R4/ValueSet/$expand?url=" + url)
+}
+
+func read(t testing.TB, r *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// expansionOf is an expansion with one code.
+func expansionOf(url, code string) string {
+	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
+}
+
+// expanding expands each value set to one code.
+func expanding() *countedBackend {
+	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), "theirs"))
+	}}
+}
+
+// plain is a next handler that expects no more than net/http does.
+type plain struct{ http.Handler }
+
+// ServeHTTP implements NextHandler.
+func (p plain) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	p.Handler.ServeHTTP(w, r)
+	return nil
+}
+
+// host is a server around that counts. Who asks is in the context.
+type host struct {
+	mu       sync.Mutex
+	counts   map[Outcome]int
+	detached int
+	own      int // answers that were begun as made here
+}
+
+type principalKey struct{}
+
+func (*host) Principal(ctx context.Context) cache.Principal {
+	p, _ := ctx.Value(principalKey{}).(cache.Principal)
+	return p
+}
+
+func (h *host) Client(ctx context.Context) cache.Principal {
+	return cache.Principal{Client: h.Principal(ctx).Client}
+}
+
+func (h *host) Detach(ctx context.Context) context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.detached++
+	return ctx
+}
+
+func (h *host) beginOwn(w http.ResponseWriter, status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own++
+	w.WriteHeader(status)
+}
+
+func (*host) Prepare(_ http.ResponseWriter, r *http.Request) *http.Request { return r }
+func (*host) Background(_ *http.Request, next NextHandler) NextHandler     { return next }
+func (*host) Status(error) int                                             { return 0 }
+func (*host) NextTook(context.Context, time.Duration, error)               {}
+func (*host) UpstreamTook(context.Context, time.Duration, error)           {}
+
+func (h *host) Count(_ context.Context, o Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[o]++
+}
+
+// wantCounts checks what became of the requests up to now.
+func (h *host) wantCounts(t *testing.T, want map[Outcome]int) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !maps.Equal(h.counts, want) {
+		t.Errorf("counted %v, want %v", h.counts, want)
+	}
+}

@@ -1,0 +1,302 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+var errNotTold = errors.New("not told")
+
+// board is where peers leave each other messages.
+type board struct {
+	mu    sync.Mutex
+	posts []post
+	lost  int // how often it lost all
+
+	broken, deaf bool // it takes none, or it does and says that it did not
+}
+
+type post struct {
+	Message
+	expires time.Time
+}
+
+func (b *board) tell(_ context.Context, id string, text []byte, lifetime time.Duration) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken && !b.deaf {
+		return errNotTold
+	}
+	b.posts = append(b.posts, post{Message{id, text}, time.Now().Add(lifetime)})
+	if b.deaf {
+		return errNotTold
+	}
+	return nil
+}
+
+func (b *board) loseAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posts, b.lost = nil, b.lost+1
+}
+
+// gateway is a process with peers.
+type gateway struct {
+	*site
+	peers *Peers
+	board *board
+	read  int // posts
+	lost  int // that the board had lost when it was read
+	cut   bool
+}
+
+func newGateways(t testing.TB, n int, b *board, backend http.Handler, fetched bool) (list []*gateway) {
+	for range n {
+		s := settings{cache: cache.Options{TTL: 1000 * time.Hour}}
+		if fetched {
+			s.fetched = &terminology.Fetched{TTL: 1000 * time.Hour}
+		}
+		g := &gateway{site: newSite(t, s, backend), board: b}
+		state := g.front.state
+		g.peers = NewPeers(PeersOptions{End: func(e Ending) { state.End(e) }, Tell: b.tell, Logger: slog.New(slog.DiscardHandler)})
+		g.front.host.End = func(e Ending) {
+			state.End(e)
+			g.peers.Announce(e)
+		}
+		state.announce = g.peers.Announce
+		list = append(list, g)
+	}
+	return list
+}
+
+// hear hears all that is new on the board.
+func (g *gateway) hear() {
+	if g.cut {
+		return
+	}
+	g.board.mu.Lock()
+	n := News{Whole: g.read < 0 || g.lost != g.board.lost, Asked: time.Now()}
+	if n.Whole {
+		g.read = 0
+	}
+	for _, p := range g.board.posts[g.read:] {
+		if time.Now().Before(p.expires) {
+			n.Messages = append(n.Messages, p.Message)
+		}
+	}
+	g.read, g.lost = len(g.board.posts), g.board.lost
+	g.board.mu.Unlock()
+	g.peers.Hear(n)
+}
+
+// untold reports whether the last message of this gateway could not be sent.
+func (g *gateway) untold() bool {
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	return g.peers.down
+}
+
+func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
+
+// versioned is a backend whose value sets have one code, their version. It takes its time to answer.
+type versioned struct {
+	mu       sync.Mutex
+	versions map[string]int
+	delay    time.Duration
+}
+
+func (v *versioned) current(url string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return fmt.Sprint("v", v.versions[url])
+}
+
+// takeTime has it take a time for each answer from now on.
+func (v *versioned) takeTime(delay time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.delay = delay
+}
+
+// pause is how long it takes to answer now.
+func (v *versioned) pause() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.delay
+}
+
+func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/fhir+json")
+	url := r.URL.Query().Get("url")
+	if r.Method == http.MethodPut {
+		_, _ = io.Copy(io.Discard, r.Body)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.versions[urlOf(strings.TrimPrefix(r.URL.Path, "/fhir/R4/ValueSet/"))]++
+		return
+	}
+	code := v.current(url)
+	time.Sleep(v.pause())
+	if strings.HasSuffix(r.URL.Path, "$expand") {
+		_, _ = io.WriteString(w, expansionOf(url, code))
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s}]}`, listing(strings.TrimPrefix(url, urlOf("")), url, code))
+}
+
+func urlOf(id string) string { return "http://x.example/" + id }
+
+// Others end no more than the writer does, if they have not been cut off for long.
+func TestPeersKeepTheRest(t *testing.T) {
+	t.Parallel()
+	terminologytest.Core(t)
+	for name, tt := range map[string]struct {
+		cut  time.Duration
+		lost bool
+		kept bool
+	}{
+		"told at once":                     {0, false, true},
+		"cut off":                          {8 * time.Minute, false, true},
+		"cut off too long":                 {11 * time.Minute, false, false},
+		"lost by the store, and told anew": {time.Minute, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := new(board)
+				list := newGateways(t, 2, b, &versioned{versions: map[string]int{}}, true)
+				a, other := list[0], list[1]
+				other.wantCodes(urlOf("a"), "v0")
+				other.wantCodes(urlOf("b"), "v0")
+				other.cutOff()
+				a.write(http.MethodPut, "ValueSet/a", listing("a", urlOf("a"), "new"))
+				for range int(tt.cut / time.Minute) {
+					time.Sleep(time.Minute)
+					a.hear()
+				}
+				if tt.lost {
+					b.loseAll()
+					a.hear()
+					synctest.Wait()
+				}
+				other.cut = false
+				other.hear()
+				if _, status := other.codesOf(urlOf("b")); strings.Contains(status, "hit") != tt.kept {
+					t.Errorf("of what was not written: %s", status)
+				}
+				other.wantCodes(urlOf("a"), "v1")
+				other.cutOff()
+				other.cut = false
+				if other.hear(); tt.kept {
+					if _, status := other.codesOf(urlOf("a")); !strings.Contains(status, "hit") {
+						t.Errorf("told again: %s", status)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A definition that one gateway finds changed, as it was written past all of them, the others fetch again too.
+func TestPeersRenewDefinitions(t *testing.T) {
+	t.Parallel()
+	terminologytest.Core(t)
+	synctest.Test(t, func(t *testing.T) {
+		backend := &versioned{versions: map[string]int{}}
+		list := newGateways(t, 2, new(board), backend, true)
+		list[0].front.state.Fetched().TTL = time.Hour
+		for _, g := range list {
+			g.wantCodes(urlOf("a"), "v0")
+		}
+		backend.versions[urlOf("a")]++
+		time.Sleep(time.Hour)
+		_, _ = list[0].codesOf(urlOf("a"))
+		synctest.Wait()
+		list[1].hear()
+		for _, g := range list {
+			g.wantCodes(urlOf("a"), "v1")
+		}
+	})
+}
+
+// Nobody waits for a store that has just not answered, and what it was not told comes later, in one message.
+func TestPeersDoNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs, told := true, 0
+		p := NewPeers(PeersOptions{
+			End: func(Ending) {}, Logger: slog.New(slog.DiscardHandler),
+			Tell: func(ctx context.Context, _ string, text []byte, _ time.Duration) error {
+				if hangs {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				told += len(endingsOf(text))
+				return nil
+			},
+		})
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 20 {
+			all.Go(func() { p.Announce(Ending{ValueSet: fmt.Sprint(n)}) })
+		}
+		all.Wait()
+		if waited := time.Since(began); waited > sendTimeout {
+			t.Errorf("waited %v", waited)
+		}
+		hangs = false
+		p.Hear(News{Asked: time.Now()})
+		synctest.Wait()
+		if told != 20 {
+			t.Errorf("told %d", told)
+		}
+	})
+}
+
+// What a peer says that is not understood, as of a later version, ends all; and what is too much to say.
+func TestEndingsOf(t *testing.T) {
+	t.Parallel()
+	for text, all := range map[string]bool{
+		`[{"written":["ValueSet/1"]}]`: false, `[{"value_set":"x"},{"code_system":"y"}]`: false,
+		`[{"measure":"x"}]`: true, `[]`: true, `{}`: true, `broken`: true,
+	} {
+		if list := endingsOf([]byte(text)); list[0].isAll() != all {
+			t.Errorf("%s: %+v", text, list)
+		}
+	}
+	for name, m := range map[string]message{
+		"long":      {endings: []Ending{{ValueSet: strings.Repeat("x", maxText)}}},
+		"not UTF-8": {endings: []Ending{{ValueSet: "\xff"}}},
+	} {
+		if text := m.text(); !endingsOf(text)[0].isAll() {
+			t.Errorf("%s: %.60s", name, text)
+		}
+	}
+	var many message
+	for range 2 * maxEndings {
+		many.add(Ending{ValueSet: "x"})
+	}
+	if len(many.endings) > maxEndings || !many.endings[0].isAll() {
+		t.Errorf("%d endings", len(many.endings))
+	}
+}
+
+// A transaction of patients' data ends nothing, and nobody is told.
+func TestOtherWritesAreNotTold(t *testing.T) {
+	t.Parallel()
+	g := newSite(t, settings{}, expanding())
+	g.front.host.End = func(e Ending) { t.Errorf("ended %+v", e) }
+	g.write(http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`)
+}

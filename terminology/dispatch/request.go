@@ -1,0 +1,380 @@
+package dispatch
+
+import (
+	"bytes"
+	"errors"
+	"hash/maphash"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// cacheID is the parameter that names definitions of earlier requests.
+const cacheID = "cache-id"
+
+// isPersonal reports whether only this client can use the answer: it depends on its earlier requests, or tries out a
+// limit.
+func isPersonal(r *http.Request) bool {
+	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
+}
+
+// hasCacheID reports whether a query string has the parameter cache-id, escaped or not.
+func hasCacheID(query string) bool {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.Contains(name, "%") {
+			name, _ = url.QueryUnescape(name)
+		}
+		if name == cacheID {
+			return true
+		}
+	}
+	return false
+}
+
+// mentionsCacheID reports whether a body may have the parameter, perhaps hidden by needless escapes of JSON or XML.
+func mentionsCacheID(body []byte) bool {
+	for _, sign := range []string{cacheID, `\u00`, "&#"} {
+		if bytes.Contains(body, []byte(sign)) {
+			return true
+		}
+	}
+	return hasCacheID(string(body))
+}
+
+// request is a request for an operation, read once. Producers may use it after the client's own request has ended.
+type request struct {
+	front    *Dispatcher
+	local    operation // answers it from here
+	next     NextHandler
+	path     string   // below the FHIR base: ValueSet/$expand
+	personal bool     // the answer is for this client alone
+	schemes  *schemes // of keys; nil: nothing is stored
+	known    sighting
+	number   uint64 // among the sightings; 0: none
+	body     []byte // of a POST; nil: not read
+}
+
+// schemes make the keys of the responses that were made from one library.
+type schemes struct {
+	library *terminology.Library
+	seed    uint64       // of the library, for sightings
+	shared  cache.Scheme // of answers that are the same for all
+	next    cache.Scheme // of the next handler's answers
+}
+
+func (f *Dispatcher) newRequest(r *http.Request, next NextHandler, local operation) *request {
+	path := strings.TrimPrefix(r.URL.Path, f.options.Base+"/")
+	q := &request{front: f, local: local, next: next, personal: isPersonal(r), path: path}
+	if f.state.cache != nil && !q.personal {
+		q.schemes = f.currentSchemes()
+	}
+	if q.schemes != nil && r.Method != http.MethodPost {
+		q.number = f.sightings.number(r, q.schemes.seed)
+		q.known = f.sightings.look(q.number)
+	}
+	return q
+}
+
+func (f *Dispatcher) currentSchemes() *schemes {
+	library := f.options.Handler.Current()
+	if s := f.schemes.Load(); s != nil && s.library == library {
+		return s
+	}
+	epoch := f.options.Epoch(library)
+	s := &schemes{
+		library: library, seed: f.sightings.seed(epoch),
+		shared: cache.Scheme{Space: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
+		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: f.options.VaryBy, Headers: f.options.VaryHeaders},
+	}
+	f.schemes.Store(s)
+	return s
+}
+
+// readBody reads the body of a POST, which may make the request personal, and puts it back, as the local operation has done
+// before.
+func (q *request) readBody(r *http.Request) (err error) {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	if q.body, err = io.ReadAll(r.Body); err != nil {
+		return err
+	}
+	q.personal = q.personal || mentionsCacheID(q.body)
+	r.Body = io.NopCloser(bytes.NewReader(q.body))
+	return nil
+}
+
+// sightings remember recent requests, and which of them the next handler answered. Most of what is typed letter by letter
+// never comes again: a request seen for the first time thus costs no more than without a cache. Repeated requests are kept
+// apart, so that others do not evict them. A wrong sighting does no harm.
+type sightings struct {
+	hash  maphash.Seed
+	once  [1 << sightingBits]atomic.Uint64
+	often [1 << sightingBits]atomic.Uint64
+}
+
+const sightingBits = 16
+
+// sighting is what is known of a request.
+type sighting uint8
+
+const (
+	unseen sighting = iota
+	seen
+	seenNext // the next handler answered it
+)
+
+func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
+
+func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
+
+// number returns a number for a request, even and not 0.
+func (s *sightings) number(r *http.Request, seed uint64) uint64 {
+	var h maphash.Hash
+	h.SetSeed(s.hash)
+	maphash.WriteComparable(&h, seed)
+	for _, text := range [...]string{r.Host, r.URL.Path, r.URL.RawQuery} {
+		_, _ = h.WriteString(text)
+		_ = h.WriteByte(0)
+	}
+	for _, name := range [...]string{"Accept", "Accept-Language"} {
+		for _, value := range r.Header[name] {
+			_, _ = h.WriteString(value)
+			_ = h.WriteByte(0)
+		}
+	}
+	return h.Sum64()&^1 | 2
+}
+
+// look returns what is known of a request, and notes that it came.
+func (s *sightings) look(n uint64) sighting {
+	slot := n >> (64 - sightingBits)
+	known := s.often[slot].Load()
+	if known|1 != n|1 {
+		if known = s.once[slot].Load(); known|1 != n|1 {
+			s.once[slot].Store(n)
+			return unseen
+		}
+		s.often[slot].Store(known)
+	}
+	if known == n {
+		return seen
+	}
+	return seenNext
+}
+
+// isNext notes that the next handler answered a request.
+func (s *sightings) isNext(n uint64) {
+	slot := n >> (64 - sightingBits)
+	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
+		list.CompareAndSwap(n, n|1)
+	}
+}
+
+// serveStored answers by way of the cache: with a response for all, or else with the next handler's. Of an answer too large
+// to be stored, one from here is made again for this client; for the next handler's, the result is what is missing.
+func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
+	f, s := q.front, q.schemes
+	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, BeginOwn: f.host.BeginOwn}
+	d := &toNext
+	if q.known != seenNext {
+		call.Principal, call.Produce = f.host.Guard.Client(r.Context()), q.produceShared
+		err := f.state.cache.Serve(w, r, &call)
+		if d = detourOf(err); d == nil {
+			return written(Stored, err)
+		}
+	}
+	if d.to == nextStored {
+		if q.number != 0 {
+			f.sightings.isNext(q.number)
+		}
+		call.Scheme, call.Principal, call.Produce = &s.next, f.host.Guard.Principal(r.Context()), q.produceOwn
+		err := f.state.cache.Serve(w, r, &call)
+		if d = detourOf(err); d == nil {
+			return written(Next, err)
+		}
+	}
+	if d.to == hereStraight {
+		return q.serveHere(w, r)
+	}
+	return result{missing: d.missing}
+}
+
+// written is the result of a handler that has written an answer unless it returned an error.
+func written(by Outcome, err error) result {
+	if err != nil {
+		return result{err: err}
+	}
+	return result{by: by}
+}
+
+// produceShared makes an answer for all: here, or by an upstream.
+func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
+	made := q.make(r)
+	if made.missing != nil {
+		return nil, &detour{nextStored, made.missing}
+	}
+	return made.answer, made.err
+}
+
+func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
+	made := q.make(r)
+	if made.missing != nil {
+		made = q.askNext(r, made.missing)
+	}
+	return made.answer, made.failure()
+}
+
+// make makes an answer here, or asks an upstream.
+func (q *request) make(r *http.Request) result {
+	here := q.makeHere(r)
+	if here.missing == nil {
+		return here
+	}
+	return q.askUpstream(r, here.missing)
+}
+
+// serveHere answers the client directly.
+func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
+	header := w.Header()
+	if q.schemes != nil {
+		header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
+		if q.front.isAuthorised(r) {
+			header["Cache-Control"] = q.front.private
+		}
+	}
+	err := q.local(q.front.own(w), r)
+	if err == nil {
+		return result{by: Here}
+	}
+	if q.schemes != nil {
+		delete(header, "Cache-Status")
+		delete(header, "Cache-Control")
+	}
+	return resultOf(err)
+}
+
+// ownWriter is for an answer made here.
+type ownWriter struct {
+	http.ResponseWriter
+	begin func(w http.ResponseWriter, status int)
+}
+
+func (f *Dispatcher) own(w http.ResponseWriter) http.ResponseWriter {
+	if f.host.BeginOwn == nil {
+		return w
+	}
+	return &ownWriter{w, f.host.BeginOwn}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *ownWriter) WriteHeader(status int) { w.begin(w.ResponseWriter, status) }
+
+// Unwrap lets http.ResponseController find what else the writer can do.
+func (w *ownWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// missed is the Cache-Status of what is made here (RFC 9211).
+var missed = []string{"caddy-fhir; fwd=miss"}
+
+// makeHere makes an answer to be stored.
+func (q *request) makeHere(r *http.Request) result {
+	recorder := remote.NewRecorder(maxHeldHere)
+	err := q.local(recorder, r)
+	switch {
+	case recorder.Cut():
+		return result{err: &detour{to: hereStraight}}
+	case err != nil:
+		return resultOf(err)
+	}
+	a := recorded(recorder)
+	a.Own = true
+	if a.Status == http.StatusOK { // its tag is kept, since a client may have had it before it was stored
+		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
+		if a.Tags != nil && isInstance(q.path) { // a resource with this id may be written
+			a.Tags = append(a.Tags, path.Dir(q.path))
+		}
+	}
+	return result{answer: a}
+}
+
+func recorded(by *remote.Recorder) *cache.Answer {
+	return &cache.Answer{Status: by.Status(), Header: by.Header(), Body: by.Body()}
+}
+
+// maxHeldHere bounds the stored answers made here, in bytes. A larger one is made for each client, which is as fast as
+// copying it.
+const maxHeldHere = 2 << 20
+
+// isFetchFailure reports whether a definition could not be fetched: a stale response is better then.
+func isFetchFailure(err error) bool {
+	failed, ok := errors.AsType[*outcome.Error](err)
+	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)
+}
+
+// madeOf is what an expansion says of its definitions.
+type madeOf struct {
+	URL  string `json:"url"`
+	Meta struct {
+		Tag []struct {
+			Code string `json:"code"`
+		} `json:"tag"`
+	} `json:"meta"`
+	Expansion struct {
+		Parameter []struct {
+			Name string `json:"name"`
+			URI  string `json:"valueUri"`
+		} `json:"parameter"`
+		Contains []madeOfSystem `json:"contains"`
+	} `json:"expansion"`
+}
+
+type madeOfSystem struct {
+	System   string         `json:"system"`
+	Contains []madeOfSystem `json:"contains"`
+}
+
+// definitionsOf returns the canonicals of what an expansion was made of: the value set, what it lists as used, and the
+// code systems of its codes. It returns none for an incomplete expansion, which any change of a definition invalidates.
+func definitionsOf(body []byte) (tags []string) {
+	var made madeOf
+	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {
+		return nil
+	}
+	seen := map[string]bool{made.URL: true}
+	for _, p := range made.Expansion.Parameter {
+		if strings.HasPrefix(p.Name, "used-") {
+			seen[p.URI] = true
+		}
+	}
+	addSystems(seen, made.Expansion.Contains)
+	return slices.Collect(maps.Keys(seen))
+}
+
+func addSystems(to map[string]bool, list []madeOfSystem) {
+	for i := range list {
+		to[list[i].System] = true
+		addSystems(to, list[i].Contains)
+	}
+	delete(to, "")
+}
+
+func (f *Dispatcher) isAuthorised(r *http.Request) bool {
+	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
+}

@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// What sets a cookie is for the one who asked, who gets it.
+func TestCookiesAreNotKept(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Set-Cookie", "session=1")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	}))
+	for n := range int64(3) {
+		if got := g.expand(foreign).Header.Get("Set-Cookie"); got != "session=1" || asked.Load() != n+1 {
+			t.Errorf("Set-Cookie %q, asked %d times", got, asked.Load())
+		}
+	}
+}
+
+// What an upstream lets everybody keep is not for everybody behind a guard (RFC 9111
+// §3.5), kept here or not.
+func TestUpstreamsAnswersArePrivate(t *testing.T) {
+	t.Parallel()
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Cache-Control", "public, s-maxage=60")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	})
+	for _, off := range []bool{false, true} {
+		g := newSiteBefore(t, "upstream", settings{off: off}, server)
+		for _, wish := range []string{"max-age=60", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
+			r.Header.Set("Authorization", "Bearer users")
+			r.Header.Set("Cache-Control", wish)
+			if got := g.send(r).Header["Cache-Control"]; len(got) != 1 || got[0] != "private, no-cache" {
+				t.Errorf("nothing is stored: %t, %s: %q", off, wish, got)
+			}
+		}
+	}
+}
+
+// A gateway tells its clients to validate each time, and says that what they are given with credentials is private. One in
+// front of it, which asks for all in its own name, is told for how long an answer is good.
+func TestLifetimeByUpstream(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		lifetime time.Duration
+		says     string
+		asked    int64
+	}{
+		{"as it says", 0, "", 3}, {"told", time.Hour, "", 1}, {"told, but it may not be stored", time.Hour, "private, no-store", 3},
+		{"told, with an old date", time.Hour, "no-cache, max-age=0", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			inner := newSite(t, settings{}, expanding())
+			g := newSiteBefore(t, "upstream", settings{lifetime: tt.lifetime}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				r.Header.Set("Authorization", "Bearer gateway")
+				r.URL.Path = strings.Replace(r.URL.Path, "/r4/", "/fhir/R4/", 1)
+				response := inner.send(r)
+				maps.Copy(w.Header(), response.Header)
+				if tt.says != "" {
+					w.Header().Set("Cache-Control", tt.says)
+					w.Header().Set("Date", "Fri, 31 Dec 1999 23:59:59 GMT")
+				}
+				_, _ = io.Copy(w, response.Body)
+			}))
+			for range 3 {
+				if response := g.expand(foreign); response.StatusCode != http.StatusOK || !strings.Contains(read(t, response), "theirs") {
+					t.Errorf("status %d", response.StatusCode)
+				}
+			}
+			if n := asked.Load(); n != tt.asked {
+				t.Errorf("asked %d times, want %d", n, tt.asked)
+			}
+		})
+	}
+}
+
+// Who asks for ten entries gets ten, though the server that answers knows nothing of count.
+func TestCountForOthers(t *testing.T) {
+	t.Parallel()
+	entries := strings.Repeat(`{"system":"http://x.example/cs","code":"a"},`, 50)
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-01","contains":[`+strings.TrimSuffix(entries, ",")+`]}}`)
+	})
+	for who, s := range map[string]settings{"next handler": {}, "upstream": {}, "upstream, and nothing is stored": {off: true}} {
+		before, _, _ := strings.Cut(who, ",")
+		if got := read(t, newSiteBefore(t, before, s, server).expand(foreign+"&count=10")); strings.Count(got, `"code"`) != 10 {
+			t.Errorf("%s: %.200s", who, got)
+		}
+	}
+}
+
+// Who wants only what is kept is told that nothing is, with 504 (RFC 9111 §5.2.1.7),
+// in FHIR; and nobody is asked.
+func TestOnlyIfCached(t *testing.T) {
+	t.Parallel()
+	server := expanding()
+	g := newSite(t, settings{}, server)
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
+	r.Header.Set("Cache-Control", "only-if-cached")
+	response := g.send(r)
+	if outcome := read(t, response); response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(outcome, "only-if-cached") || server.asked.Load() != 0 {
+		t.Errorf("%d %s, asked %d times", response.StatusCode, outcome, server.asked.Load())
+	}
+	read(t, g.expand(foreign))
+	if got := read(t, g.send(r)); !strings.Contains(got, "theirs") {
+		t.Error(got)
+	}
+}
+
+// However many ask for what is not there yet, others are asked once.
+func TestNoHerd(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"next handler", "upstream"} {
+		t.Run(who, func(t *testing.T) {
+			good, gate := expanding(), make(chan struct{})
+			server := &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
+				<-gate
+				good.ServeHTTP(w, r)
+			}}
+			g := newSiteBefore(t, who, settings{}, server)
+			var all, begun sync.WaitGroup
+			var wrong atomic.Int64
+			for range 1000 {
+				begun.Add(1)
+				all.Go(func() {
+					begun.Done()
+					if !strings.Contains(read(t, g.expand(foreign)), "theirs") {
+						wrong.Add(1)
+					}
+				})
+			}
+			begun.Wait()
+			close(gate)
+			all.Wait()
+			if n := server.asked.Load(); n != 1 || wrong.Load() != 0 {
+				t.Errorf("asked %d times, %d wrong answers", n, wrong.Load())
+			}
+		})
+	}
+}
+
+// A server that does not answer asynchronously ignores that it is asked to (RFC 7240
+// §2), and ranges are not offered.
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	g := newSite(t, settings{}, expanding())
+	for _, url := range []string{genderSet, foreign} {
+		for range 3 {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+url, nil)
+			r.Header.Set("Prefer", "respond-async")
+			r.Header.Set("Range", "bytes=0-10")
+			response := g.send(r)
+			if response.StatusCode != http.StatusOK || response.Header.Get("Preference-Applied") != "" || response.Header.Get("Content-Location") != "" {
+				t.Errorf("%d %v", response.StatusCode, response.Header)
+			}
+		}
+	}
+}
+
+// What is refused says nothing of a cache, and how long it may be kept is for
+// whoever writes the error to say.
+func TestRefusedIsNoneOfTheCache(t *testing.T) {
+	t.Parallel()
+	g := newSite(t, settings{}, expanding())
+	r := g.expand(genderSet + "&count=x")
+	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Cache-Status") != "" || strings.Contains(r.Header.Get("Cache-Control"), "public") {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+}
+
+// An answer of the next handler that is too large to be kept is given as it comes.
+func TestLargeAnswer(t *testing.T) {
+	t.Parallel()
+	const size = remote.DefaultMaxAnswer + 1000
+	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, strings.Repeat("x", size)))
+	}))
+	for range 3 {
+		response := g.expand(foreign)
+		if got := read(t, response); response.StatusCode != http.StatusOK || len(got) < size {
+			t.Errorf("%d, %d bytes", response.StatusCode, len(got))
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// refusing is a server that does some writes not, or not wholly.
+type refusing struct{ http.Handler }
+
+func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/refused"):
+		w.WriteHeader(http.StatusPreconditionFailed)
+	case strings.HasSuffix(r.URL.Path, "/failed"):
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		s.Handler.ServeHTTP(w, r)
+	}
+}
+
+// What was made of the old resource while a write was under way does not outlive
+// the write.
+func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	const url = "http://x.example/vs"
+	var code atomic.Value
+	code.Store("old")
+	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(url, code.Load().(string)))
+	}))
+	want := func(code string) {
+		for range 3 { // made, stored, and from the cache
+			if got := read(t, g.expand(url)); !strings.Contains(got, `"code":"`+code+`"`) {
+				t.Errorf("got %s, want %s", got, code)
+			}
+		}
+	}
+	next := plain{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusOK) // from here on the client may know
+		want("old")
+		code.Store("new")
+	})}
+	r := httptest.NewRequest(http.MethodPut, "/fhir/R4/ValueSet/1", strings.NewReader(`{"resourceType":"ValueSet","id":"1","url":"`+url+`"}`))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	if err := g.front.ServeHTTP(httptest.NewRecorder(), r, next); err != nil {
+		t.Fatal(err)
+	}
+	want("new")
+}
+
+// What a Bundle writes is not known one by one: it ends all answers, and one that
+// has nothing to do with definitions none. Nor is it known what an operation changes
+// that is none of FHIR's that only read.
+func TestBatchInvalidates(t *testing.T) {
+	t.Parallel()
+	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
+	for name, tt := range map[string]struct {
+		method, path, body string
+		kept               bool
+	}{
+		"a transaction with a value set":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"one with a slash":                 {http.MethodPost, "/", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"a transaction with a patient":     {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`, true},
+		"a transaction with codes":         {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[` + observation + `,"request":{"method":"POST","url":"Observation"}}]}`, true},
+		"a batch that deletes a value set": {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/1","method":"DELETE"}}]}`, false},
+		"a batch that expands":             {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/$expand?url=x","method":"GET"}}]}`, true},
+		"a code system":                    {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem","url":"http://x.example/other"}`, false},
+		"a code system without a url":      {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem"}`, false},
+		"a conditional delete":             {http.MethodDelete, "/ValueSet?url=x", "", false},
+		"a conditional update":             {http.MethodPut, "/ValueSet?url=x", `{"resourceType":"ValueSet","url":"x"}`, false},
+		"a conditional patch":              {http.MethodPatch, "/ValueSet?url=x", "[]", false},
+		"a patch":                          {http.MethodPatch, "/ConceptMap/1", "[]", false},
+		"a path with dots":                 {http.MethodDelete, "/Patient/../ValueSet/1", "", false},
+		"a path with slashes":              {http.MethodDelete, "//ValueSet//1", "", false},
+		"an import":                        {http.MethodPost, "/$import", "{}", false},
+		"an import of codes":               {http.MethodPost, "/CodeSystem/$import", "{}", false},
+		"a change of one by an operation":  {http.MethodPost, "/CodeSystem/1/$apply-codesystem-delta-add", "{}", false},
+		"a validation":                     {http.MethodPost, "/ValueSet/$validate-code", "{}", true},
+		"an operation on patients":         {http.MethodPost, "/Patient/$match", "{}", true},
+		"a query in GraphQL":               {http.MethodPost, "/$graphql", "{Patient(id:1){id}}", true},
+		"a mutation in GraphQL":            {http.MethodPost, "/$graphql", "mutation{ValueSetCreate{id}}", false},
+		"a search by POST":                 {http.MethodPost, "/ValueSet/_search", "url=x", true},
+		"a patient":                        {http.MethodPut, "/Patient/1", "{}", true},
+		"a definition that is only read":   {http.MethodGet, "/ValueSet/1", "", true},
+		"a refused write":                  {http.MethodPut, "/ValueSet/refused", `{"resourceType":"ValueSet","url":"x"}`, true},
+		"a write that failed":              {http.MethodPut, "/ValueSet/failed", `{"resourceType":"ValueSet","url":"x"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := expanding()
+			g := newSite(t, settings{}, refusing{server})
+			read(t, g.expand(foreign))
+			r := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
+			r.URL.Path, r.URL.RawQuery, _ = strings.Cut("/fhir/R4"+tt.path, "?")
+			r.Header.Set("Content-Type", "application/fhir+json")
+			read(t, g.send(r))
+			server.asked.Store(0)
+			read(t, g.expand(foreign))
+			if kept := server.asked.Load() == 0; kept != tt.kept {
+				t.Errorf("kept: %t, want %t", kept, tt.kept)
+			}
+		})
+	}
+}
