@@ -458,6 +458,8 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	writer := access.Holder{Scope: "patient/*.cu", Patient: "a"}
 	const own = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}`
+	alone := `{"name":"resource","resource":` + own + `}`
+	searching := strings.Replace(alone, "Patient/a", "Patient?family=Brown", 1)
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
@@ -471,6 +473,10 @@ func TestValidate(t *testing.T) {
 		{"with neither", access.Holder{Scope: "patient/*.rds", Patient: "a"}, "POST Observation/$validate", own, 403},
 		{"in Parameters", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[{"name":"mode","valueCode":"create"},{"name":"resource","resource":` + own + `}]}`, 200},
 		{"in Parameters twice", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[{"name":"resource","resource":` + own + `},{"name":"resource","resource":` + own + `}]}`, 403},
+		{"in Parameters twice by one name", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[` + searching + `],"parameter":[` + alone + `]}`, 400},
+		{"in Parameters, and in a member like it", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[` + searching + `],"Parameter":[` + alone + `]}`, 403},
+		{"in a parameter, and in a member like it", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[` + strings.TrimSuffix(searching, "}") + `,"Resource":` + own + `}]}`, 403},
+		{"in Parameters without any", writer, "POST Observation/$validate", `{"resourceType":"Parameters"}`, 400},
 		{"of another patient", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/b", 1), 403},
 		{"of nobody", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/c", 1), 403},
 		{"that names another's record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/b1"}],"subject"`, 1), 403},

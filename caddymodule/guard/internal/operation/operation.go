@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -168,25 +167,25 @@ func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if err := message.CheckNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
 		return nil, err
 	}
-	var body struct {
-		ResourceType string
-		Parameter    []struct {
-			Name     string
-			Resource json.RawMessage
-		}
+	body, err := resource.Parse(c.Body)
+	if err != nil {
+		return nil, message.Invalid(err, "The body is no resource in JSON that has one reading.")
 	}
-	if err := json.Unmarshal(c.Body, &body); err != nil {
-		return nil, message.Invalid(errParameters, "The body is no resource.")
-	}
-	if body.ResourceType != "Parameters" {
+	if body.Type != "Parameters" {
 		return c.Body, nil
 	}
+	list, ok := body.Member("parameter")
+	if !ok {
+		list = []byte("[]")
+	}
 	var found []byte
-	for _, p := range body.Parameter {
-		switch {
-		case p.Name == "resource" && found == nil && p.Resource != nil:
-			found = p.Resource
-		case p.Name != "mode" && p.Name != "profile" || p.Resource != nil:
+	for p := range resource.Elements(list) {
+		name, _ := resource.Field(p, "name")
+		text, isResource := resource.Field(p, "resource")
+		switch said := resource.Text(name); {
+		case said == "resource" && found == nil && isResource:
+			found = text
+		case said != "mode" && said != "profile" || isResource:
 			return nil, message.Forbidden(message.ErrOracle, "$validate takes one resource, mode and profile here.")
 		}
 	}
