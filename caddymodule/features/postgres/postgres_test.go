@@ -18,8 +18,9 @@ func TestPostgresPlaceholders(t *testing.T) {
 	t.Setenv("PGPASSWORD_HERE", `it's \ "a" s%c/ret@#?`)
 	t.Setenv("PGHOST_HERE", "db1:5433")
 	for name, tt := range map[string]struct{ dsn, written string }{
-		"keyword=value": {`host=db1 port=5433 user=fhir password='{env.PGPASSWORD_HERE}'`, `host=db1 port=5433 user=fhir password='it\'s \\ "a" s%c/ret@#?'`},
-		"URL":           {`postgres://fhir:{env.PGPASSWORD_HERE}@{env.PGHOST_HERE}/data`, `postgres://fhir:it%27s%20%5C%20%22a%22%20s%25c%2Fret%40%23%3F@db1:5433/data`},
+		"keyword=value":  {`host=db1 port=5433 user=fhir password='{env.PGPASSWORD_HERE}'`, `host=db1 port=5433 user=fhir password='it\'s\ \\\ "a"\ s%c/ret@#?'`},
+		"without quotes": {`host=db1 port=5433 password={env.PGPASSWORD_HERE} user=fhir`, `host=db1 port=5433 password=it\'s\ \\\ "a"\ s%c/ret@#? user=fhir`},
+		"URL":            {`postgres://fhir:{env.PGPASSWORD_HERE}@{env.PGHOST_HERE}/data`, `postgres://fhir:it%27s%20%5C%20%22a%22%20s%25c%2Fret%40%23%3F@db1:5433/data`},
 	} {
 		parsed, err := pgconn.ParseConfig(tt.written)
 		if err != nil || parsed.Password != os.Getenv("PGPASSWORD_HERE") || parsed.Host != "db1" || parsed.Port != 5433 {

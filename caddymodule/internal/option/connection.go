@@ -8,8 +8,10 @@ import (
 
 var anyPlaceholder = regexp.MustCompile(`\{[^{}]+\}`)
 
-// connectionValue escapes a value in keyword=value pairs, as libpq reads them.
-var connectionValue = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+// connectionValue escapes a value in keyword=value pairs as libpq reads them, between quotes or without.
+var connectionValue = strings.NewReplacer(
+	`\`, `\\`, `'`, `\'`, " ", `\ `, "\t", "\\\t", "\n", "\\\n", "\r", "\\\r", "\v", "\\\v", "\f", "\\\f",
+)
 
 // ResolveConnection is [ResolveSecret] of a URL, or of keyword=value pairs as libpq reads them, that says where a server is and
 // how to authenticate there. What a placeholder holds is escaped where it is a user, a password or a parameter. A placeholder

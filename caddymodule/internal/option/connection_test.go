@@ -14,7 +14,8 @@ func TestResolveConnection(t *testing.T) {
 		"": "", "{env.URL}": "redis://:a%40b@db:1", "redis://db": "redis://db",
 		"redis://:{env.SECRET}@{env.HOST}/1":                  "redis://:" + inURL + "@db:1/1",
 		"redis://{env.SECRET}:{env.SECRET}@db?x={env.SECRET}": "redis://" + inURL + ":" + inURL + "@db?x=" + inURL,
-		"host={env.HOST} password='{env.SECRET}' user=x":      `host=db:1 password='a@b/c:d?e#f\'g\\h%i j' user=x`,
+		"host={env.HOST} password='{env.SECRET}' user=x":      `host=db:1 password='a@b/c:d?e#f\'g\\h%i\ j' user=x`,
+		"password={env.SECRET} user=x":                        `password=a@b/c:d?e#f\'g\\h%i\ j user=x`,
 	} {
 		if got, err := ResolveConnection("dsn", text); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
