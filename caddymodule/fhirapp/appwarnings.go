@@ -43,7 +43,7 @@ func warnWithoutClients(logger *slog.Logger, c *authorize.Config) {
 // could be taken for somebody else.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)
-	if !grantsUserScopes(c) {
+	if !grantsUserScopes(a, c) {
 		return
 	}
 	for _, p := range a.IdentityProviders {
@@ -84,7 +84,7 @@ func warnOfStrangers(logger *slog.Logger, a *App) {
 }
 
 // grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
-func grantsUserScopes(c *authorize.Config) bool {
+func grantsUserScopes(a *App, c *authorize.Config) bool {
 	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
-	return couldBeGranted(c, isUsers)
+	return couldBeGranted(a, c, isUsers)
 }

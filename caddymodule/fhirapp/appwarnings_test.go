@@ -53,6 +53,7 @@ func TestWarnings(t *testing.T) {
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
 		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{authorizetest.Newcomer(nil)}, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
+		{"users, client of a feature", App{Users: []User{{}}}, []client.Client{{ID: "sandbox-app", Scopes: []string{"fhirUser"}}}, ""},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
 		{"by identifier", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},

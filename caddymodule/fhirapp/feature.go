@@ -148,9 +148,10 @@ func (a *App) SharedStore() store.Store {
 	return a.stores.Durable
 }
 
-// couldBeGranted reports whether a client of the configuration or a feature could be granted a scope.
-func couldBeGranted(c *authorize.Config, is func(scope string) bool) bool {
-	if slices.ContainsFunc(c.Clients, func(c client.Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
+// couldBeGranted reports whether a client of the configuration, or one that registers itself, could be granted a scope. Clients
+// that a feature brings along, such as those of the launch page, do not count.
+func couldBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool {
+	if slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
 		return true
 	}
 	return slices.ContainsFunc(clientSourcesOf(c), func(s client.Source) bool { return slices.ContainsFunc(s.Any().Scopes, is) })
