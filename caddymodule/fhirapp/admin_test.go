@@ -76,7 +76,7 @@ func TestAdminStatus(t *testing.T) {
 	if len(s.Keys) != 3 || s.Keys[0].KeyID == "" || s.Keys[0].Algorithm == "" || s.Keys[0].Created.IsZero() {
 		t.Errorf("keys %+v", s.Keys)
 	}
-	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 || s.Store.Name != "memory" || s.Store.Lag != nil {
+	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 1_000_000 || s.Store.Name != "file" || s.Store.Lag != nil {
 		t.Errorf("store %+v", s.Store)
 	}
 	builtIn := func(d expand.DefinitionsStatus) bool {

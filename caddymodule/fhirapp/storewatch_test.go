@@ -51,11 +51,11 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		part, cause string
 		harm        func(t *testing.T, app *App, folder string)
 	}{
-		"memory store full": {"store", "memory full", func(t *testing.T, app *App, _ string) {
+		"memory store full": {"memory", "memory full", func(t *testing.T, app *App, _ string) {
 			memory := app.stores.Store.(*memory.Store)
 			t.Cleanup(func() { // the store is that of all gateways of the process
 				memory.SetMaxEntries(0)
-				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[0].Problem == nil })
+				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[1].Problem == nil })
 			})
 			for i := range 3 {
 				if err := memory.Put(t.Context(), "k:"+string(rune('a'+i)), nil, time.Minute); err != nil {
@@ -64,13 +64,13 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			}
 			memory.SetMaxEntries(3)
 		}},
-		"file at max_entries": {"durable_store", "file full", func(t *testing.T, app *App, _ string) {
+		"file at max_entries": {"store", "file full", func(t *testing.T, app *App, _ string) {
 			if err := app.stores.Durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			app.stores.Durable.(*file.Store).Store.(*boltstore.Store).SetMaxEntries(1)
 		}},
-		"file gone": {"durable_store", "file gone", func(t *testing.T, _ *App, folder string) {
+		"file gone": {"store", "file gone", func(t *testing.T, _ *App, folder string) {
 			if err := os.Remove(filepath.Join(folder, "fhir", "localhost-8443.db")); err != nil {
 				t.Fatal(err)
 			}

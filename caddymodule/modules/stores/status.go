@@ -24,17 +24,17 @@ type sizedStore interface {
 	Size() (entries, bound int)
 }
 
-// Status describes the store.
+// Status describes the configured store.
 func (s *Set) Status() *Status {
 	status := new(Status)
-	if sized, ok := s.Store.(sizedStore); ok {
+	if sized, ok := s.Durable.(sizedStore); ok {
 		status.Entries, status.MaxEntries = sized.Size()
 	}
-	if guest, ok := s.Store.(caddy.Module); ok {
+	if guest, ok := s.Durable.(caddy.Module); ok {
 		status.Name = guest.CaddyModule().ID.Name()
 	}
 	for _, shared := range s.shared {
-		if shared.replica == s.Store {
+		if shared.replica == s.Durable {
 			status.Name, status.Lag = shared.name, new(shared.replica.Lag().Seconds())
 		}
 	}
@@ -51,9 +51,9 @@ type Health struct {
 
 // Health says how the stores are. It tries them, and does not wait long.
 func (s *Set) Health(ctx context.Context) (parts []Health) {
-	for i, one := range []store.Store{s.Store, s.Durable} {
-		part := []string{"store", "durable_store"}[i]
-		if i > 0 && one == s.Store {
+	for i, one := range []store.Store{s.Durable, s.Store} {
+		part := []string{"store", "memory"}[i]
+		if i > 0 && one == s.Durable {
 			break
 		}
 		problem := s.watched[one].check(ctx)

@@ -55,7 +55,7 @@ func policy(info map[string]string) error {
 // checkFailure separates what somebody must set right from what passes.
 func checkFailure(ctx context.Context, err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (ca), or not for the name of its address (server_name): %w", ErrUnsuitable, err)
+		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (tls_ca), or not for the name or address by which it was reached: %w", ErrUnsuitable, err)
 	}
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
