@@ -45,7 +45,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 			query := inGrafana.Replace(target.Expr)
 			for g.use(); ; g.use() { // rates need a counter that rises between two scrapes
 				series, err := askPrometheus(t.Context(), address, query)
-				if series > 0 {
+				if series > 0 || err == nil && ofFeature(target.Expr) {
 					break
 				}
 				if time.Now().After(deadline) || err != nil && !errors.Is(err, errStarting) && !errors.Is(err, syscall.ECONNREFUSED) {
@@ -55,6 +55,16 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ofFeature reports whether a query is about a metric that this test's gateway does not have.
+func ofFeature(query string) bool {
+	for name := range featureMetrics {
+		if strings.Contains(query, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // startPrometheus starts Prometheus, which scrapes a target twice a second, and returns its address.
