@@ -82,7 +82,7 @@ func (s *stack) service(host string) string {
 	return ""
 }
 
-var hostPort = regexp.MustCompile(`(^|[\s/])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
+var hostPort = regexp.MustCompile(`(^|[\s/@])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
 
 // translate is a text of a service with the addresses and folders of here.
 func (s *stack) translate(t *testing.T, name, text string) string {
