@@ -67,7 +67,7 @@ type Config struct {
 
 	Clients           []client.Client           // registered by the operator
 	Users             []people.User             // local users
-	IdentityProviders []people.IdentityProvider // first contacted when somebody signs in there
+	IdentityProviders []people.IdentityProvider // first contacted at the first sign-in
 
 	// Known is asked about a client or person who is not known, and says why there may be more than
 	// Clients and Users, if so. Default: there are no more.

@@ -63,7 +63,7 @@ type Core struct {
 	// LaunchesFromEHR adds EHR launch to the discovery documents. Clients with LaunchContext do so too.
 	LaunchesFromEHR bool
 
-	// SignInTargets are the pages that people sign in for, beside the account page, by name.
+	// SignInTargets are the pages that require a sign-in, by name, in addition to the account page.
 	SignInTargets map[string]signin.Target
 
 	// OpenRequest opens request objects. Nil: they are not supported.

@@ -456,7 +456,7 @@ func (p *relyingParty) found(token, resourceType string) (ids []string) {
 	return ids
 }
 
-// fhirResource is what all resources have.
+// fhirResource has the members of every resource.
 type fhirResource struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`

@@ -296,7 +296,7 @@ func freeAddress(t *testing.T) string {
 	return net.JoinHostPort("localhost", port)
 }
 
-// startBinary runs Caddy until the test ends. Caddy says that it is ready by calling back.
+// startBinary runs Caddy until the test ends. Caddy signals readiness by --pingback.
 func startBinary(t *testing.T, caddyfile string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -356,7 +356,7 @@ const (
 	uscoreCategories = "http://hl7.org/fhir/us/core/CodeSystem/us-core-category"
 )
 
-// categories are the sub-resources of the (g)(10) criterion, of which the patient has one each.
+// categories are the sub-resources of the (g)(10) criterion. The patient has one of each.
 var categories = []struct{ resourceType, system, code string }{
 	{"Condition", hl7Conditions, "encounter-diagnosis"},
 	{"Condition", uscoreConditions, "health-concern"},

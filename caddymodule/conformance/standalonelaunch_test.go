@@ -133,7 +133,7 @@ const (
 // ehrClient is the EHR. It registers what it opens apps with.
 var ehrClient = oauthClient{id: "ehr", secret: "ehr-secret", method: "client_secret_basic"}
 
-// ehrContext is what the EHR has open.
+// ehrContext is the patient and encounter open in the EHR.
 func ehrContext() url.Values {
 	return url.Values{
 		"user": {"alice"}, "patient": {patientID}, "encounter": {encounterID}, "intent": {"reconcile-medications"},
@@ -205,7 +205,7 @@ func moduleLaunchReceived(p *relyingParty) {
 	}
 }
 
-// launchContext is what a client is launched with, as token responses and introspection tell it.
+// launchContext is a client's launch context in token and introspection responses.
 type launchContext struct {
 	Patient      string           `json:"patient"`
 	Encounter    string           `json:"encounter"`

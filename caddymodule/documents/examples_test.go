@@ -53,7 +53,7 @@ func TestExamples(t *testing.T) {
 var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
 
 // TestGatewayIsWrittenOut compares the routes of fhir_gateway, in the examples and in the documents, with those of the
-// directives that the reference says it expands to.
+// directives of its expansion in the reference.
 func TestGatewayIsWrittenOut(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/caddyfile.md"), "\nIt expands to these directives")

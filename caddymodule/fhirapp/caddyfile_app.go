@@ -45,7 +45,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		client <id> { … }
 //		scope_limit [idp <name>] group <name>|claim <name> <value>|any <scope...>
 //		registration { … }
-//		user_access_brands <file> { … }
 //		access_token_lifetime <duration>
 //		session_lifetime <duration>
 //		session_idle <duration>

@@ -26,7 +26,7 @@ type ConfiguredStore struct {
 
 // KeysPlace is where the signing keys and registered clients of a configuration are.
 type KeysPlace struct {
-	InStore bool   // as store_key says
+	InStore bool   // if store_key is set
 	Storage string // Caddy's storage, distinguished from others
 }
 

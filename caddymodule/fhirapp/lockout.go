@@ -8,7 +8,7 @@ import (
 )
 
 // Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each one doubles
-// the wait, from 1s to 15m. Nobody is locked out for good. A browser in which somebody has signed in before has a separate
+// the wait, from 1s to 15m. No account is locked permanently. A browser with an earlier sign-in has a separate
 // count for their account, so others cannot lock them out.
 //
 // Addresses are those of clients by Caddy: list proxies in `trusted_proxies`, or all clients behind one share its count.

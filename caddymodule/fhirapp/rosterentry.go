@@ -167,7 +167,7 @@ func (c RosterChange) stored(name string, e roster.Entry) RosterEntry {
 
 // RosterChange changes clients or people, or one of them: for the admin API, and for the page of administrators.
 type RosterChange struct {
-	App  *App        // whose they are
+	App  *App        // the app that the entries belong to
 	Kind roster.Kind // clients or people
 	Name string      // of one; "" for all of the kind
 }

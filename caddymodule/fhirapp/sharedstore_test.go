@@ -152,7 +152,7 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	}
 }
 
-// A gateway announces itself in a store elsewhere though nobody asks it anything, so that the store is not copied meanwhile.
+// An idle gateway announces itself in a shared store, so that the store is not copied meanwhile.
 func TestIdleGatewayIsAnnounced(t *testing.T) {
 	t.Parallel()
 	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.

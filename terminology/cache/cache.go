@@ -14,7 +14,7 @@ const cacheName = "caddy-fhir"
 
 // Options are those of a [Cache]. The zero value of a field means its default.
 type Options struct {
-	// MaxSize bounds in bytes what is stored: bodies, their compressed forms, headers, keys, and structures. Default:
+	// MaxSize is the maximum size of the cache in bytes: bodies, their compressed forms, headers, keys, and structures. Default:
 	// 64 MiB.
 	MaxSize int64
 
@@ -279,7 +279,7 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 		setVary(header, varies)
 	}
 	if len(r.Header["Cookie"]) > 0 && call.Principal == (Principal{}) {
-		setVary(header, cookie) // it may be what tells users apart
+		setVary(header, cookie) // it may identify the user
 	}
 	if len(call.Scheme.Headers) > 0 {
 		setVary(header, call.Scheme.Headers)
@@ -354,7 +354,7 @@ func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, bod
 	return nil
 }
 
-// hopByHop are headers about a connection (RFC 9110 §7.6.1), or set by whoever writes the answer.
+// hopByHop are headers about a connection (RFC 9110 §7.6.1), or set by the writer of the response.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
 // relay writes an answer that is not stored. To an authorised request it is private, whatever its origin says, which knows

@@ -221,12 +221,12 @@ func (r *result) isShared(key Key) bool {
 	return !private && len(header["Set-Cookie"]) == 0 && varyIsKept(header["Vary"], key)
 }
 
-// result is what the producer made.
+// result is the producer's result.
 type result struct {
 	answer    *Answer
 	entry     *entry // nil if the answer may not be kept
 	stored    bool
-	validated bool // the producer said that the old answer is still good
+	validated bool // the producer confirmed the old response
 }
 
 // status returns parameters of Cache-Status.
@@ -291,7 +291,7 @@ const (
 type failure struct {
 	res   *result // nil if there is an error
 	err   error
-	said  bool // by Retry-After
+	said  bool // Retry-After was sent
 	until time.Time
 }
 

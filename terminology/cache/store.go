@@ -20,7 +20,7 @@ const (
 
 // store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
 // window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
-// used less. So requests made only once never evict what is asked for again and again.
+// used less. So requests made only once never evict popular entries.
 //
 // One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
 type store struct {
@@ -323,7 +323,7 @@ func (s *store) remove(e *entry) {
 // sketch estimates how often keys were used lately, in little room: a count-min sketch behind a doorkeeper (TinyLFU:
 // Einziger, Friedman, Manes 2017). A key used once is only in the doorkeeper, a Bloom filter.
 type sketch struct {
-	seed       uint64 // so that nobody can make keys that look like others
+	seed       uint64 // protects against crafted hash collisions
 	counters   [rows][]uint8
 	doorkeeper []uint64
 	shift      int // from a hash to an index of counters
@@ -332,7 +332,7 @@ type sketch struct {
 }
 
 const (
-	rows     = 4  // counters of a key, of which the smallest counts
+	rows     = 4  // counters of a key; the smallest is the estimate
 	maxCount = 15 // of a counter
 )
 

@@ -25,7 +25,7 @@ type Options struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
 
-	// AllOperations answers the registered operations and metadata here too, and refuses what nobody answers. Default: false,
+	// AllOperations answers the registered operations and metadata here too, and rejects unknown ones. Default: false,
 	// only $expand.
 	AllOperations bool
 
@@ -35,10 +35,10 @@ type Options struct {
 	// Epoch identifies a library's contents. Answers made in another epoch are not used. Required.
 	Epoch func(*terminology.Library) string
 
-	// State is what outlives this dispatcher. Required.
+	// State outlives this dispatcher. Required.
 	State *State
 
-	// VaryBy says who shares the answers of the next handler. Default: [cache.VaryByUser].
+	// VaryBy selects who shares the responses of the next handler. Default: [cache.VaryByUser].
 	VaryBy cache.VaryBy
 
 	// VaryHeaders are headers that the answers of the next handler depend on. Default: none.

@@ -132,7 +132,7 @@ type sightings struct {
 
 const sightingBits = 16
 
-// sighting is what is known of a request.
+// sighting is the record of a request.
 type sighting uint8
 
 const (
@@ -163,7 +163,7 @@ func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-// look returns what is known of a request, and notes that it came.
+// look returns the record of a request, and counts the request.
 func (s *sightings) look(n uint64) sighting {
 	slot := n >> (64 - sightingBits)
 	known := s.often[slot].Load()
@@ -290,7 +290,7 @@ func (w *ownWriter) WriteHeader(status int) { w.begin(w.ResponseWriter, status) 
 // Unwrap lets http.ResponseController find what else the writer can do.
 func (w *ownWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// missed is the Cache-Status of what is made here (RFC 9211).
+// missed is the Cache-Status of responses made here (RFC 9211).
 var missed = []string{"caddy-fhir; fwd=miss"}
 
 // makeHere makes an answer to be stored.

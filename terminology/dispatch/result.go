@@ -193,7 +193,7 @@ func unavailable(err, cause error) error {
 	return &cache.Unavailable{RetryAfter: retryAfter(cause), Err: err}
 }
 
-// retryAfter returns how long to wait (RFC 9110 §10.2.3); 0: nobody said.
+// retryAfter returns how long to wait (RFC 9110 §10.2.3); 0 means unknown.
 func retryAfter(err error) time.Duration {
 	if errors.Is(err, budget.ErrBusy) {
 		return busyRetryAfter

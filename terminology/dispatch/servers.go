@@ -145,7 +145,7 @@ func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	return a
 }
 
-// passOn passes the next handler's answer to the client as it comes. here is why there is none from here.
+// passOn streams the next handler's response to the client. here is the reason why this gateway has none.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) result {
 	if errors.Is(here, outcome.ErrUnknown) {
 		return q.passUnknown(w, r, here)
@@ -153,7 +153,7 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) res
 	return q.passIncomplete(w, r, here)
 }
 
-// passUnknown passes on the next handler's answer, whatever it is, since nobody else can know the value set. Without a next
+// passUnknown passes on the next handler's answer, whatever it is, since only it can know the value set. Without a next
 // handler, the error from here stands.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) result {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {

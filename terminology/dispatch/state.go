@@ -32,15 +32,15 @@ type StateOptions struct {
 	// Default: nil, none are fetched.
 	Fetched *terminology.Fetched
 
-	// Backend says how to ask that server. [NewState] sets its Serve and Backoff. Required with Fetched.
+	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
 
-	// Announce tells the peers of a definition that changed behind the next handler, found when it was fetched again.
-	// Default: nobody is told.
+	// Announce broadcasts to the peers that a definition of the next handler has changed, which was found when it was fetched again.
+	// Default: no broadcast.
 	Announce func(Ending)
 }
 
-// State is what outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to ask. Make one with
+// State outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to ask. Make one with
 // [NewState]. It is safe for concurrent use.
 type State struct {
 	cache   *cache.Cache // nil: no answers are stored
@@ -49,7 +49,7 @@ type State struct {
 	backend *backend       // nil: no definitions are fetched
 	backoff remote.Backoff // of the next handler
 
-	announce func(Ending) // nil: nobody is told
+	announce func(Ending) // nil: no broadcast
 }
 
 // NewState returns a state.

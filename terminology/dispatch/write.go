@@ -16,7 +16,7 @@ type write struct {
 	front     *Dispatcher
 	reference string // type and id, if the path has them
 	whole     bool   // the body is the new definition
-	batch     bool   // the body says what is written
+	batch     bool   // the writes are in the body
 	body      *writtenBody
 }
 
@@ -181,8 +181,8 @@ type writtenBundle struct {
 
 	quoted  bool   // inside a string
 	escaped bool   // after a backslash
-	text    []byte // the last string, as far as it was read
-	member  member // the member whose value is next
+	text    []byte // the last string, up to maxMember bytes
+	member  member // the member that the next value belongs to
 }
 
 type member uint8

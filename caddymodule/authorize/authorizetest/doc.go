@@ -12,7 +12,7 @@
 //
 //	server.go         servers, with and without an identity provider; settings.go alters them
 //	browser.go        requests, cookies and redirects of a [Browser]
-//	response.go       what is read from an answer; want.go what it must be
+//	response.go       parses responses; want.go checks them
 //	signin.go         the authorization request, and a person's way through its pages
 //	federation.go     that way by an identity provider
 //	foreignprovider.go   a second provider that names the first one's person
@@ -22,5 +22,5 @@
 //	form.go           [ReadForm]: the form of a page
 //	account.go        the account page, and the factors that people enrol there
 //	launch.go         what apps are launched with: a [FHIRServer], EHRs and the launch page
-//	party.go          who is told: a client's back-channel endpoint, and the audit trail
+//	party.go          recipients of events: a client's back-channel endpoint, and the audit trail
 package authorizetest

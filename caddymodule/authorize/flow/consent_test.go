@@ -499,7 +499,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 	}
 }
 
-// The page says whose records, and offers nothing whose context is missing.
+// The page names the patient, and offers no scope without its launch context.
 func TestConsentSaysWhose(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

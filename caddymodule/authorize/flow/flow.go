@@ -39,7 +39,7 @@ type Config struct {
 	Tokens         *token.Tokens            // issues codes and tokens
 	Launches       *launch.Launches         // knows what EHRs launch
 	Patients       *launch.Patients         // finds whom a person may choose
-	SignInTargets  map[string]signin.Target // pages that people sign in for, beside the account page, by name
+	SignInTargets  map[string]signin.Target // pages that require a sign-in, by name, in addition to the account page
 
 	RefreshLifetime time.Duration // of a grant, at most
 	OpenRequest     OpenRequest   // opens request objects; nil: they are not supported

@@ -352,7 +352,7 @@ func (w *forgedWorld) anybody() string {
 	return w.one("alice", "dora", "pat", "quinn", "mum", "carer", "guest", "none")
 }
 
-// anyPatient is a patient, often one of somebody's own, or what is none.
+// anyPatient returns a patient, often one that belongs to a user, or an invalid id.
 func (w *forgedWorld) anyPatient(of ...string) string {
 	switch w.random.IntN(8) {
 	case 0, 1, 2:

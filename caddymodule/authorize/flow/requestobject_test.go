@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// Request objects are a feature (OpenID Connect Core §6). Without it, a client that may send them is told so, and one that must send
+// Request objects are a feature (OpenID Connect Core §6). Without it, a client that may send them gets an error for it, and one that must send
 // them gets nothing.
 func TestRequestObjectsNotSupported(t *testing.T) {
 	t.Parallel()

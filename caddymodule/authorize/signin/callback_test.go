@@ -358,7 +358,7 @@ func TestProviderDown(t *testing.T) {
 	}
 }
 
-// failingIssuer is an issuer that tells nobody where its endpoints are.
+// failingIssuer is an issuer without a discovery document.
 func failingIssuer(t *testing.T, fault providertest.Fault) string {
 	t.Helper()
 	p := providertest.Start(t)

@@ -24,7 +24,7 @@ type Config struct {
 	Factors   *factor.Factors     // what else people prove themselves by
 	Sessions  *session.Sessions   // who is signed in
 
-	// Targets are the pages that people sign in for, beside the account page, by name.
+	// Targets are the pages that require a sign-in, by name, in addition to the account page.
 	Targets map[string]Target
 
 	// Reopen makes an app's request again of its Query. If it returns none, its error is for the

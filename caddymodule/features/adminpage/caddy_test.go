@@ -45,7 +45,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// A page that nobody may open is not what anybody wants, and a scope that cannot be given is an error.
+// A page without administrators is warned of, and a scope that cannot be granted is an error.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

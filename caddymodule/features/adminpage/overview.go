@@ -17,7 +17,7 @@ import (
 // maxShown bounds a list.
 const maxShown = 100
 
-// overviewPage is what templates/admin.html shows: the page of administrators.
+// overviewPage is the data of templates/admin.html, the page for administrators.
 type overviewPage struct {
 	Person page.Person // who the administrator is
 	Done   *page.Text  // what they have just done; nil for nothing
@@ -43,17 +43,17 @@ type entryItem struct {
 	Address  string     // of its own page; "" if it has none
 }
 
-// entryPage is what templates/adminentry.html shows: an app or a person, or the form for a new one.
+// entryPage is the data of templates/adminentry.html: an app or a person, or the form for a new one.
 type entryPage struct {
 	Request    string // sealed
-	Seen       string // what tells whether it has changed meanwhile
+	Seen       string // version of the entry, to detect changes by others
 	Kind       string // in the form
 	App        bool   // it is no person
 	New        bool   // it is to be added
 	Registered bool   // an app that registered itself, which cannot be edited
 	Waits      bool   // for approval
 	Own        bool   // the administrator's own, which they cannot change
-	Renews     bool   // it has a secret or password that can be made anew
+	Renews     bool   // its secret or password can be renewed
 	Problem    string // why it is not in force, in English
 
 	Name  string // the client_id, or the name to sign in with
@@ -69,9 +69,9 @@ type entryPage struct {
 	Disabled bool   // a person may not sign in
 }
 
-// secretPage is what templates/adminsecret.html shows, once.
+// secretPage is the data of templates/adminsecret.html, which is shown once.
 type secretPage struct {
-	Name   string // whose it is
+	Name   string // name of the app or person
 	App    bool   // it is no person
 	Secret string // the secret, or the password
 }

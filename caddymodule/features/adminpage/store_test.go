@@ -37,7 +37,7 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 	}
 }
 
-// What has no room is refused, and the page says why.
+// Entries beyond the store's capacity are rejected, and the page gives the reason.
 func TestRosterIsFull(t *testing.T) {
 	t.Parallel()
 	for _, full := range []error{roster.ErrFull, store.ErrFull} {

@@ -64,7 +64,7 @@ func newBackup(r *http.Request, running caddy.Context) (any, error) {
 	return b, nil
 }
 
-// ServeHTTP writes the archive. One that is cut off has no end, and the connection breaks, so that nobody takes it for whole.
+// ServeHTTP writes the archive. A truncated archive lacks its end marker, and the connection is aborted, so that it cannot pass for a complete one.
 func (b backup) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-tar")
 	if err := b.write(tar.NewWriter(w)); err != nil {

@@ -167,7 +167,7 @@ func (*storeCopier) explain(err error) error {
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// keysAt says where the signing keys and registered clients are after a copy.
+// keysAt describes where the signing keys and registered clients are after a copy.
 func keysAt(from, to fhirapp.KeysPlace) string {
 	same := from.Storage == to.Storage
 	switch {

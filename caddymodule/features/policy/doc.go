@@ -5,7 +5,7 @@
 //	input.go      the variables of expressions; of a resource, no more is read than rules look at
 //	judgement.go  [Set.Request]: the decision about a request, and the rules that remain for its resources
 //
-// A rule whose evaluation fails is applied in the safe direction: a deny rule denies, and an allow rule does not allow.
+// A rule that cannot be evaluated is applied in the safe direction: a deny rule denies, and an allow rule does not allow.
 //
 // References: Common Expression Language (https://cel.dev).
 package policy

@@ -28,7 +28,7 @@ type Store struct {
 	// besides the one that waits for notifications, 10 by default. Required.
 	DSN string `json:"dsn,omitempty"`
 
-	// With one of these, the server's certificate is checked, whatever `dsn` says.
+	// With one of these, the server's certificate is verified, regardless of `sslmode` in `dsn`.
 	option.TLS
 
 	// The host, or host:port, for the one connection that waits for notifications, where the others go through a pooler

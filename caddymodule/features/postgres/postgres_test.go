@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// What placeholders hold is escaped in each form of a connection string: whoever writes it out shares the connections.
+// Values of placeholders are escaped in each form of a connection string: the written-out form shares the connections.
 func TestPostgresPlaceholders(t *testing.T) {
 	t.Setenv("PGPASSWORD_HERE", `it's \ "a" s%c/ret@#?`)
 	t.Setenv("PGHOST_HERE", "db1:5433")

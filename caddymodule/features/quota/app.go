@@ -57,7 +57,7 @@ func (c *counting) Cleanup() error {
 
 // App is the option quota of the fhir app, which counts requests to the token endpoint and those of each fhir_bearer.
 type App struct {
-	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
+	// The quotas of apps, people and networks. Default: none.
 	Quotas []Quota `json:"quotas,omitempty"`
 
 	counting
@@ -89,7 +89,7 @@ func (a *App) Configure(app *fhirapp.App, c *authorize.Config) error {
 }
 
 // countToken counts a request to the token endpoint, by its network before its client is known. A client without secret or key
-// counts apart in each network: anybody can name it, and must not use up what others may.
+// is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
 func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string, public bool) error {
 	by, whose := Client, Whose(a.issuer, clientID)
 	switch network := requester.NetworkOf(r); {
@@ -104,7 +104,7 @@ func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string
 		return err
 	}
 	if !refusal.First {
-		audit.FromContext(r.Context()).Refused = true // one line a minute says so
+		audit.FromContext(r.Context()).Refused = true // logged once a minute
 	}
 	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: refusal.Diagnostics(), Err: refusal,
@@ -118,8 +118,8 @@ func (a *App) Admission(s bearer.Site) (bearer.Admission, error) {
 
 // Guard is the option quota of a fhir_bearer without the fhir app, which counts in this process alone.
 type Guard struct {
-	// How much apps, people and networks may ask for, without the fhir app; with it, they are an option of the app.
-	// Default: as much as they like.
+	// The quotas of apps, people and networks, without the fhir app; with it, they are an option of the app.
+	// Default: no quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
 	counting

@@ -24,7 +24,7 @@ type admission struct {
 	audit func(ctx context.Context, e audit.Event)
 }
 
-// AdmitAny implements [bearer.Admission]: it counts a request by its network, whoever sends it.
+// AdmitAny implements [bearer.Admission]: it counts a request by its network, before the token is verified.
 func (a *admission) AdmitAny(w http.ResponseWriter, r *http.Request) error {
 	if !a.set.Counts(Network) || guard.TokenOf(r.Context()) != nil {
 		return nil
@@ -46,7 +46,7 @@ func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token
 	return a.refuse(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
 }
 
-// clientOf names the client of a token. Some issuers name none; then it is whoever the token stands for.
+// clientOf names the client of a token. Some issuers name none; then it is the subject of the token.
 func clientOf(t *guard.Token) string { return Whose(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
 
 // personOf names the person of a token; empty for one of a client that acts for itself (RFC 9068 §2.2).

@@ -20,7 +20,7 @@ func newLimit(q Quota) *limit {
 	return &limit{q, newRuler(window, localParts), newRuler(window, sharedParts), policyOf(q)}
 }
 
-// policyOf is the quota in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). Which partition a holder has, pk, is not told.
+// policyOf is the quota in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
 func policyOf(q Quota) string {
 	return fmt.Sprintf("%q;q=%d;w=%d", q.Name, q.Limit, int64(time.Duration(q.Window)/time.Second))
 }
@@ -33,9 +33,9 @@ type standing struct {
 }
 
 const (
-	untold     = 128 // the part of a limit that a gateway lets pass before it tells the store
-	leaseShare = 16  // the part of what is left that a gateway takes at most,
-	leastShare = 64  // and the part of the limit that it may take anyway, up to half of what is left
+	untold     = 128 // fraction (1/n) of a limit that a gateway admits before it updates the store
+	leaseShare = 16  // largest fraction (1/n) of the remaining quota that a gateway leases,
+	leastShare = 64  // and fraction of the limit that it may always lease, up to half of the remaining quota
 	keptShare  = 256 // the part of the limit that is not worth giving back
 
 	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // how long it keeps that
@@ -43,7 +43,7 @@ const (
 
 func (l *limit) leaseTime() time.Duration { return min(max(l.shared.part, minLease), maxLease) }
 
-// share is how much of what is left may be leased.
+// share returns how much of the remaining quota may be leased.
 func (l *limit) share(free int) int { return max(free/leaseShare, min(free/2, l.Limit/leastShare)) }
 
 // tell adds the RateLimit fields (§3, §4) of a quota to those of others.

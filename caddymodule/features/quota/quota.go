@@ -25,7 +25,7 @@ const (
 	Network By = "network" // an IPv4 address, or the /64 of an IPv6 address
 )
 
-// What counts, beside operations by their names, such as $expand.
+// What a quota can count, in addition to operations by their names, such as $expand.
 const (
 	Request = "request" // a request to the FHIR API
 	Token   = "token"   // a request to the token endpoint
@@ -97,7 +97,7 @@ func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// checkAll reports what is wrong with quotas.
+// checkAll returns an error if a quota is invalid or two have one name.
 func checkAll(quotas []Quota) error {
 	for i, q := range quotas {
 		if err := q.Check(); err != nil {
@@ -122,7 +122,7 @@ var (
 	operationForm = regexp.MustCompile(`^\$[A-Za-z][A-Za-z0-9-]{0,63}$`)
 )
 
-// Check reports what is wrong with a quota.
+// Check returns an error if the quota is invalid.
 func (q *Quota) Check() error {
 	window := time.Duration(q.Window)
 	switch {
@@ -157,7 +157,7 @@ func (q *Quota) checkCost(what string, cost int) error {
 	return nil
 }
 
-// cost is what a request costs; 0 if it does not count.
+// cost returns the cost of a request; 0 if it does not count.
 func (q *Quota) cost(what string) int {
 	switch cost, ok := q.Costs[what]; {
 	case ok:
@@ -173,7 +173,7 @@ func (q *Quota) cost(what string) int {
 // Whose names a holder by what tells it from others.
 func Whose(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// WhatOf is what a request to the FHIR API counts as, by its path.
+// WhatOf returns the kind of a request to the FHIR API that quotas count, by its path.
 func WhatOf(path string) string {
 	if i := strings.LastIndexByte(path, '/'); strings.HasPrefix(path[i+1:], "$") {
 		return path[i+1:]

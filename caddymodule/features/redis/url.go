@@ -74,7 +74,7 @@ func hostPort(host string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// setParameters moves the address to those of Sentinels, or of nodes of a cluster, if a parameter says so.
+// setParameters turns the address into one of Sentinels or of cluster nodes, if a parameter selects these.
 func setParameters(o *redisstore.Options, q url.Values) error {
 	addresses := []string{o.Address}
 	for name, values := range q {

@@ -3,6 +3,6 @@
 // request_not_supported and request_uri_not_supported, and a client that must send them gets nothing.
 //
 //	feature.go        the feature, its part of the discovery document, and the option of a client
-//	requestobject.go  the parameters of a request, in place of those beside the object
+//	requestobject.go  the parameters of a request object, which replace those of the query
 //	object.go         a request object is fetched, and its signature verified
 package requestobject

@@ -252,7 +252,7 @@ func pushSigned(b *authorizetest.Browser, id string, form url.Values) (int, auth
 }
 
 // RFC 9101 §6, RFC 9126 §2.3: a request object that is at fault is invalid_request_object, also if the redirect URI is nowhere
-// else. A browser is not redirected by an object that nobody has verified.
+// else. A browser is not redirected by an unverified object.
 func TestRequestObjectAtFault(t *testing.T) {
 	t.Parallel()
 	for clients, change := range map[string]func(*authorize.Config){

@@ -11,7 +11,7 @@ import (
 // appID is the client_id of the app.
 const appID = "sandbox-app"
 
-// appScopes are what the app asks for, beside the launch scope. It shows that it may read
+// appScopes are the scopes that the app requests, in addition to the launch scope. It shows that it may read
 // nothing else, so they must not be all.
 var appScopes = []string{
 	"openid", "fhirUser", client.OnlineAccess,
@@ -49,10 +49,10 @@ func serveApp(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 	}
 }
 
-// appData is what templates/sandboxapp.html shows: an app, with what its script needs.
+// appData is the data of templates/sandboxapp.html and its script.
 type appData struct {
 	ClientID    string // the client_id
 	RedirectURI string // where answers are sent
 	FHIRBase    string // the address of the FHIR API
-	Scope       string // what the app asks for, beside the launch scope
+	Scope       string // requested scopes, without the launch scope
 }

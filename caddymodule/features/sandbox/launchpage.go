@@ -38,11 +38,11 @@ func newLaunchPage(core *authorize.Core) *launchPage {
 	return &launchPage{core, core.Responder.Logger, &browser.Sealer{Keys: core.Config.Keys}}
 }
 
-// launchPageData is what templates/launchpage.html shows: a small EHR.
+// launchPageData is the data of templates/launchpage.html, a small EHR.
 type launchPageData struct {
 	Request    string         // sealed
 	Person     page.Person    // who is signed in
-	Problem    launchProblem  // with the choice, or with what is offered
+	Problem    launchProblem  // with the choice, or with the offer
 	Apps       []launchApp    // to choose among
 	Searchable bool           // by the following
 	Name       string         // as typed

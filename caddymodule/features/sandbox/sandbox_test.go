@@ -43,7 +43,7 @@ func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	return authorizetest.Body(b.T, b.Get(launchPagePath))
 }
 
-// launchChoice is what the form of a launch page sends for ada; change alters it as in [authorizetest.Request].
+// launchChoice is the submitted form of the launch page for ada; change alters it as in [authorizetest.Request].
 func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	t.Helper()
 	form := url.Values{"request": {authorizetest.Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
@@ -134,7 +134,7 @@ func TestLaunchByPage(t *testing.T) {
 	}
 }
 
-// A launch is for whoever was signed in, and for the app that was chosen.
+// A launch is bound to the user who was signed in, and to the chosen app.
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -179,7 +179,7 @@ func TestLaunchPageRefuses(t *testing.T) {
 	}
 }
 
-// A parent may launch an app for their child, and for nobody else.
+// A parent may launch an app for their child only.
 func TestLaunchPageOfParent(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })

@@ -75,7 +75,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 	}
 }
 
-// Launching an app again and again takes a bounded number of entries in the store, and what nobody reads makes none longer.
+// Repeated launches of an app take a bounded number of store entries, and do not lengthen entries that are never read.
 func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
@@ -98,7 +98,7 @@ func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	})
 }
 
-// launchByForm launches an app for somebody who is signed in.
+// launchByForm launches an app for the user who is signed in.
 func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	t.Helper()
 	r := b.Post(launchPagePath, launchChoice(t, authorizetest.Body(t, b.Get(launchPagePath)), change))

@@ -212,7 +212,7 @@ func TestBinaryByReferrer(t *testing.T) {
 	}
 }
 
-// TestBinaryContextDecides checks that a document does not open a Binary that says itself whose it is, nor one for which a
+// TestBinaryContextDecides checks that a document does not open a Binary with a securityContext, nor one for which a
 // policy says otherwise.
 func TestBinaryContextDecides(t *testing.T) {
 	t.Parallel()

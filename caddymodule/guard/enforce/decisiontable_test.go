@@ -289,7 +289,7 @@ type asker struct {
 	kind, target string
 	holder       access.Holder
 	of           interaction.Reference
-	owner        string // the patient whose it is
+	owner        string // the patient who owns the resource
 }
 
 var (

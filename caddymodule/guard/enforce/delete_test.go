@@ -215,7 +215,7 @@ func TestStatementExpires(t *testing.T) {
 	}
 }
 
-// TestWrittenAnswer checks what clients are told of what they have written.
+// TestWrittenAnswer checks the responses to writes.
 func TestWrittenAnswer(t *testing.T) {
 	t.Parallel()
 	body := observation("a1", "Patient/a", "")
@@ -295,7 +295,7 @@ func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// TestRefusedByServer checks that of the FHIR server's refusal only the status is told.
+// TestRefusedByServer checks that only the status of the FHIR server's refusal is passed on.
 func TestRefusedByServer(t *testing.T) {
 	t.Parallel()
 	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {

@@ -143,7 +143,7 @@ func (b bundle) next() string {
 	return ""
 }
 
-// decoded is what an answer has in JSON.
+// decoded returns the JSON of a response.
 func decoded[T any](t *testing.T, response *http.Response) (v T) {
 	t.Helper()
 	if err := json.NewDecoder(response.Body).Decode(&v); err != nil {
@@ -152,7 +152,7 @@ func decoded[T any](t *testing.T, response *http.Response) (v T) {
 	return v
 }
 
-// expectStatus reports an answer with another status, and what it says.
+// expectStatus reports a response with another status, and its body.
 func expectStatus(t *testing.T, got *http.Response, want int) {
 	t.Helper()
 	if got.StatusCode != want {

@@ -160,7 +160,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// askedOfOperation is the query by which the server is asked for an operation; "-" until it is.
+// askedOfOperation is the query of the operation request to the FHIR server; "-" until it is.
 func (g *gateway) askedOfOperation() *string {
 	asked := "-"
 	g.server.Seen = func(r *http.Request) {

@@ -365,7 +365,7 @@ func TestPoliciesPages(t *testing.T) {
 	}
 }
 
-// TestPoliciesTotal checks that no number tells of what is withheld.
+// TestPoliciesTotal checks that no total counts withheld resources.
 func TestPoliciesTotal(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.id == 'b1'")
@@ -421,7 +421,7 @@ func TestPoliciesOracle(t *testing.T) {
 	}
 }
 
-// TestPoliciesWrite checks that rules judge what is stored and what is to be.
+// TestPoliciesWrite checks that rules judge both the stored and the new version.
 func TestPoliciesWrite(t *testing.T) {
 	t.Parallel()
 	const (

@@ -19,7 +19,7 @@ import (
 type Request struct {
 	Method string     // of HTTP
 	Path   []string   // below /fhir, unescaped
-	Query  url.Values // parameters whose first value is empty are omitted
+	Query  url.Values // parameters with an empty first value are omitted
 	Body   []byte     // JSON; may be nil
 }
 

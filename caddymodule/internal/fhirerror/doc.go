@@ -1,4 +1,4 @@
-// Package fhirerror answers what fails below the FHIR base, and logs what is not the client's fault.
+// Package fhirerror writes error responses below the FHIR base, and logs errors that the client did not cause.
 //
 //	answer.go    an error is answered here, unless the site has an error route for it
 //	outcome.go   as an OperationOutcome

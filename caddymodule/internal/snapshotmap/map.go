@@ -1,4 +1,4 @@
-// Package snapshotmap has a map whose clones share unchanged parts. Requests keep a snapshot, and the cost of changing a key
+// Package snapshotmap has a persistent map: its clones share unchanged parts. Requests keep a snapshot, and the cost of changing a key
 // does not depend on the number of keys.
 package snapshotmap
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// CopyKind is the kind of the entries by which a copy recognizes its target.
+	// CopyKind is the kind of the entries that identify the target of a copy.
 	CopyKind = "copying"
 
 	// Incomplete is the key of the mark in the target of an incomplete copy.

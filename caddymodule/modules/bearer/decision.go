@@ -29,7 +29,7 @@ const (
 	decisionExpired     Decision = "expired_token"
 	decisionStepUp      Decision = "step_up" // another sign-in is asked for
 	decisionForbidden   Decision = "forbidden"
-	decisionThrottled   Decision = "throttled" // a quota is used up
+	decisionThrottled   Decision = "throttled" // an [Admission] rejected it
 	decisionUnavailable Decision = "unavailable"
 )
 

@@ -35,7 +35,7 @@ type Admission interface {
 	// AdmitAny admits a request before its token is verified. It may set headers of the response.
 	AdmitAny(w http.ResponseWriter, r *http.Request) error
 
-	// Admit admits a request whose token is valid. It may set headers of the response.
+	// Admit admits a request with a valid token. It may set headers of the response.
 	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
 
 	// Decided is called with each decision about scopes: of a batch or transaction, with that of each entry.
@@ -44,7 +44,7 @@ type Admission interface {
 
 // Site describes the fhir_bearer that a feature extends.
 type Site struct {
-	// URL is the URL of the FHIR API, without its path; empty if only a request tells it. Base is the path.
+	// URL is the URL of the FHIR API, without its path; empty if it depends on the request. Base is the path.
 	URL, Base string
 	// HasApp reports whether there is a fhir app.
 	HasApp bool

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// discarded is a response whose body is not kept.
+// discarded is a response without a stored body.
 type discarded struct {
 	header http.Header
 	status int

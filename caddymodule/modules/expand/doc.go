@@ -8,5 +8,5 @@
 //	host.go         Caddy, for package front: who asks, the next handler, metrics, a bound for costly requests
 //	definitions.go  definitions, kept over reloads, and their metrics
 //	state.go        answers, likewise; all caches, for the admin API
-//	peers.go        what is ended at other gateways
+//	peers.go        invalidations from and to other gateways
 package expand

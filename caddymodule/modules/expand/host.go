@@ -153,7 +153,7 @@ var (
 	_ dispatch.NextHandler = (*background)(nil)
 )
 
-// costly queues the costly requests of all fhir_expand handlers, of which one for each processor runs at a time.
+// costly queues the costly requests of all fhir_expand handlers. One for each processor runs at a time.
 var costly = fairqueue.New(runtime.GOMAXPROCS(0))
 
 const maxTurnWait = 10 * time.Second
@@ -190,7 +190,7 @@ var (
 // expandMetrics counts for package front.
 type expandMetrics struct{}
 
-// Count counts a request, and tells its span.
+// Count counts a request, and sets the outcome of its span.
 func (expandMetrics) Count(ctx context.Context, o dispatch.Outcome) {
 	expanded[o].Inc()
 	span.Current(ctx).Outcome(string(o))

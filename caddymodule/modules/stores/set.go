@@ -25,7 +25,7 @@ const (
 	maxRevocationLag = time.Hour
 )
 
-// Config says which store an app has.
+// Config configures the store of an app.
 type Config struct {
 	// Issuer is whose state they hold.
 	Issuer string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Who must mend something is told by options that exist.
+// Errors for operators name options that exist.
 func TestCheckFailureOfCertificate(t *testing.T) {
 	t.Parallel()
 	err := checkFailure(t.Context(), &tls.CertificateVerificationError{Err: errors.New("unknown authority")})

@@ -24,7 +24,7 @@ var errFound = errors.New("found")
 
 func ofEntryJSON(c *rawjson.Cursor) (found string) {
 	text := func() error {
-		if c.Kind() == rawjson.String { // what is no text is no address
+		if c.Kind() == rawjson.String { // other kinds of values are no addresses
 			var err error
 			if found, err = c.Text(); err == nil && found != "" {
 				err = errFound
@@ -48,7 +48,7 @@ func ofEntryJSON(c *rawjson.Cursor) (found string) {
 		}
 		return c.Skip()
 	}
-	_ = c.Object(func(name []byte) error { // what is cut off has no address
+	_ = c.Object(func(name []byte) error { // a truncated entry has no address
 		if string(name) != "entry" {
 			return c.Skip()
 		}

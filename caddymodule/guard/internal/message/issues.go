@@ -118,9 +118,9 @@ func (s Said) Parameters(all []smart.Parameter) Said {
 	return s
 }
 
-// Body adds the names and values of a body in JSON, as far as it is valid.
+// Body adds the names and values of a JSON body, up to its first syntax error.
 func (s Said) Body(text []byte) Said {
-	_ = s.value(rawjson.NewCursor(text).AllowDuplicates()) // what is behind a mistake is not repeated
+	_ = s.value(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is not repeated
 	return s
 }
 

@@ -33,7 +33,7 @@ type Calls struct {
 	Writes       *write.Writes      // what $validate asks about
 	Exports      exporter           // begins $export
 	List         Operations         // that may be called
-	ExpandScopes []string           // of which operations on terminology take one
+	ExpandScopes []string           // operations on terminology require one of these
 	Shared       access.Shared      // are the rules of types outside of the compartment
 	Limit        int64              // of an answer
 }

@@ -99,7 +99,7 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 	return ids
 }
 
-// chained is what a chain comes to: itself, if the client may search all that it looks at, or else a search for the
+// chained returns the parameter that replaces a chain: itself, if the client may search all that it looks at, or else a search for the
 // resources that its own searches have found.
 func (r searchRules) chained(ctx context.Context, p smart.Parameter) (effects, error) {
 	c, err := readChain(r.x.Parameters, r.resourceType, p)

@@ -1,7 +1,7 @@
 // Package search answers searches by the searches that the scopes allow, of which each entry is judged.
 //
 //	search.go     a search is answered page by page, with a total if it counts nothing else:
-//	plan.go         what is planned, and not changed by the steps that follow,
+//	plan.go         the plan, which later steps do not change,
 //	rules.go        without parameters that would tell more, in an order that tells nothing
 //	branches.go     as branches, each of which the FHIR server confines to what some scopes cover
 //	chain.go        with chains, which become searches of the client's own

@@ -30,7 +30,7 @@ type merge struct {
 	dropped    int  // matches that may not be seen, or that an earlier branch has found
 	told       int  // total of the FHIR server's response for one branch; -1 if it has none
 	matches    []message.Entry
-	others     []message.Entry // the other entries of the pages of which matches were taken
+	others     []message.Entry // other entries of the pages with matches
 }
 
 // source is a branch as far as it is read: its matches are those in memory, then those left, then those of the next page.
@@ -287,7 +287,7 @@ type mark struct {
 
 func (p *pages) mark() mark { return mark{len(p.held), p.x.Server.Held()} }
 
-// discard releases the answers since a mark, of which nothing is in use, and the memory reserved since then.
+// discard releases the responses since a mark, which must be unused, and the memory reserved since then.
 func (p *pages) discard(since mark) {
 	for _, held := range p.held[since.answers:] {
 		held.Release()
@@ -406,7 +406,7 @@ func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, erro
 	return ok, err
 }
 
-// release gives back what the pages arrived in, of which all entries are parts, and lists of entries.
+// release returns the pages' buffers, which all entries point into, and the lists of entries.
 func (p *pages) release(lists ...[]message.Entry) {
 	for _, list := range append(p.lists, lists...) {
 		if clear(list); cap(list) <= mostEntries {

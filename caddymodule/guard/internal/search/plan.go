@@ -42,7 +42,7 @@ type plan struct {
 	disclosure  disclosure
 }
 
-// query is what the FHIR server is asked with every branch.
+// query has the parameters sent to the FHIR server with every branch.
 type query struct {
 	method     string            // the client's: a search that came in a body goes on in a body
 	sent       []smart.Parameter // by the client, which the FHIR server's messages may repeat
@@ -52,19 +52,19 @@ type query struct {
 	nothing    bool              // a chain has found nothing, so neither does the search
 }
 
-// said is what the client has sent, which the FHIR server may repeat.
+// said holds the client's parameters, which the FHIR server may repeat.
 func (q query) said() message.Said { return message.Said{}.Parameters(q.sent) }
 
-// response is what the client wants to have answered.
+// response describes the response that the client requested.
 type response struct {
-	heeded    []smart.Parameter // the client's, as far as they are heeded
+	heeded    []smart.Parameter // parameters of the client that take effect
 	ignored   []string          // names of unknown parameters, with Prefer: handling=lenient
 	count     int               // _count; 0 if the client did not say
 	onlyTotal bool              // _summary=count or _count=0
 	accurate  bool              // _total=accurate
 }
 
-// along is what comes along with matches.
+// along selects included and revincluded resources.
 type along struct {
 	includes  includes // how entries other than matches may come
 	referring []chain  // what comes along because it refers to matches, found by searches of our own

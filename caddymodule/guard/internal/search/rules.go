@@ -106,7 +106,7 @@ func (all *effects) add(one effects) {
 	all.nothing = all.nothing || one.nothing
 }
 
-// read reads what a parameter that is heeded says about the response.
+// read reads a supported parameter about the response.
 func (r *response) read(p smart.Parameter) {
 	switch p.Name {
 	case "_count":

@@ -163,7 +163,7 @@ const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
 
-// count is the number of matches, of which those that several branches find count once.
+// count is the number of matches; a match of several branches counts once.
 func (x *Searches) count(ctx context.Context, q query, branches []branch, d disclosure) (int, error) {
 	if q.nothing {
 		return 0, nil

@@ -79,7 +79,7 @@ func (x *Searches) each(ctx context.Context, resourceType string, p smart.Parame
 	return x.eachOf(ctx, found, maxLookUps, do)
 }
 
-// eachOf calls a function with each match of a plan, all of which must be on so many pages of the FHIR server.
+// eachOf calls a function with each match of a plan. It fails if the matches fill more than so many pages of the FHIR server.
 func (x *Searches) eachOf(ctx context.Context, p plan, pages int, do func(*message.Entry) error) error {
 	m := newMerge(x, p, paging.Position{})
 	m.most = pages * len(p.branches)

@@ -46,7 +46,7 @@ type Writes struct {
 	Searches *search.Searches   // of criteria
 	Reads    *read.Reads        // reads the stored version
 	Shared   access.Shared      // are the rules of types outside of the compartment
-	Upsert   bool               // an update may create what is not there
+	Upsert   bool               // an update may create a resource
 
 	ConditionalDeletes *ConditionalDeletes // of the FHIR server
 
