@@ -258,7 +258,10 @@ func TestGuideAuthlib(t *testing.T) {
 	shell(keys)
 	file := filepath.Join(home, "Caddyfile")
 	writeExample(t, file, "localhost:8443", address, "\t\tclient demo-app {", guide.blocks("caddyfile")+"\n\t\tclient demo-app {")
-	startGuide(t, "guide-authlib", home, "https://"+address, []string{"FHIR_BACKEND="}, caddyBinary, "run", "--config", file)
+	g := startGuide(t, "guide-authlib", home, "https://"+address, []string{"FHIR_BACKEND="}, caddyBinary, "run", "--config", file)
+	if err := g.process.ready(g.isReady); err != nil {
+		t.Fatal(err)
+	}
 	program := guide.blocks("python")
 	last := program[strings.LastIndex(program, "\n"):]
 	writeText(t, filepath.Join(home, "feed.py"), program+"\nfeed.token = {**feed.token, 'expires_at': 1}"+last+"\n")
