@@ -1,3 +1,3 @@
-// Package documents tests that the README, the pages in docs, doc.go files and CHANGELOG.md agree with the standard build:
+// Package documents tests that the README, the pages in docs, package comments and CHANGELOG.md agree with the standard build:
 // options, metrics, Caddyfiles, links and file names. The documents describe all features, so these tests need all of them.
 package documents

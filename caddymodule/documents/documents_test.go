@@ -2,7 +2,12 @@ package documents
 
 import (
 	"encoding/json"
+	"go/parser"
+	"go/token"
+	"html"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +18,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 var (
@@ -273,5 +285,253 @@ func TestExamplesHaveTimeouts(t *testing.T) {
 		if text := gatewaytest.ReadFile(t, file); !strings.Contains(text, "\t\ttimeouts {\n\t\t\tread_body_idle 30s\n\t\t\twrite_idle 30s\n\t\t}\n") {
 			t.Errorf("%s has no read_body_idle and write_idle", file)
 		}
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+var (
+	// fileName is a file's, as documents write it: perhaps with folders, perhaps with *.
+	fileName = regexp.MustCompile(`[\w.*/-]*\w\.(?:go|mjs|txt|md|sh|yml)\b`)
+
+	// linkText is what a link in Markdown shows; where it leads is its other half.
+	linkText = regexp.MustCompile(`\[[^]]*\]\(`)
+)
+
+// Each file that a package comment or docs/architecture.md names exists: in its own folder, or in
+// one above it.
+func TestDocumentsNameFiles(t *testing.T) {
+	t.Parallel()
+	count := 0
+	texts := packageComments(t)
+	texts["../../docs/architecture.md"] = gatewaytest.ReadFile(t, "../../docs/architecture.md")
+	for document, text := range texts {
+		for _, name := range fileName.FindAllString(linkText.ReplaceAllString(text, "("), -1) {
+			count++
+			if !isThere(filepath.Dir(document), name) {
+				t.Errorf("%s names %s, which is not there", document, name)
+			}
+		}
+	}
+	if len(texts) < 50 || count < 100 {
+		t.Errorf("%d documents name %d files", len(texts), count)
+	}
+}
+
+// packageComments are the package comments of the repository, by their files.
+func packageComments(t *testing.T) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "testdata" || entry.Name() == ".git"):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".go":
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		if file.Doc != nil {
+			comments[path] = file.Doc.Text()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return comments
+}
+
+// isThere says whether a file is in a folder, or in one above it.
+func isThere(folder, name string) bool {
+	for {
+		if found, err := filepath.Glob(filepath.Join(folder, name)); err == nil && len(found) > 0 {
+			return true
+		}
+		if folder == "../.." || !strings.HasPrefix(folder, "../../") {
+			return false
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+var (
+	optionInSource = regexp.MustCompile(`(?:\n\t+|Block\{)"([a-z_]+)":\s`)
+	codeSpan       = regexp.MustCompile("`[^`\n]+`")
+	optionInTable  = regexp.MustCompile("\n\\| `([a-z_]+)[^`]*`")
+)
+
+// The reference that the README leads to names every word of the Caddyfile that is
+// ours, and its tables begin their rows with no other.
+func TestREADMENamesOptions(t *testing.T) {
+	t.Parallel()
+	text := gatewaytest.ReadFile(t, "../../docs/caddyfile.md")
+	reference := text
+	spans := strings.Join(codeSpan.FindAllString(strings.ReplaceAll(reference, "```", ""), -1), " ")
+	options := optionsOfSource(t)
+	if len(options) < 60 {
+		t.Errorf("%d options: %q", len(options), options)
+	}
+	for _, option := range options {
+		if !regexp.MustCompile(`\b` + option + `\b`).MatchString(spans) {
+			t.Errorf("docs/caddyfile.md does not name %s", option)
+		}
+	}
+	rows := optionInTable.FindAllStringSubmatch(reference, -1)
+	if len(rows) < 100 {
+		t.Errorf("%d rows for %d options", len(rows), len(options))
+	}
+	for _, row := range rows {
+		if !slices.Contains(options, row[1]) {
+			t.Errorf("docs/caddyfile.md has %s, which is no option", row[1])
+		}
+	}
+}
+
+func optionsOfSource(t *testing.T) (options []string) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		if source := gatewaytest.ReadFile(t, path); strings.Contains(source, "Block{") {
+			for _, found := range optionInSource.FindAllStringSubmatch(source, -1) {
+				options = append(options, found[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(options)
+	return slices.Compact(options)
+}
+
+// docs/operation.md lists every value of the labels that have a list, and no other.
+func TestMetricsDocumentLabels(t *testing.T) {
+	text := gatewaytest.ReadFile(t, "../../docs/operation.md")
+	for metric, want := range map[string][]string{
+		"caddy_fhir_endpoint_duration_seconds":     endpoint.Names(),
+		"caddy_fhir_bearer_decisions_total":        wordsOf(bearer.Decisions),
+		"caddy_fhir_expand_requests_total":         wordsOf(dispatch.Outcomes),
+		"caddy_fhir_store_operations_total":        append(wordsOf(breaker.Outcomes), breaker.Operations...),
+		"caddy_fhir_store_problem":                 wordsOf(store.Causes),
+		"caddy_fhir_store_connections":             {"idle", "used"},
+		"caddy_fhir_idp_checked_timestamp_seconds": wordsOf(revalidation.Results),
+		"caddy_fhir_definitions":                   {"concepts", "code_systems", "value_sets"},
+	} {
+		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindStringSubmatch(text)
+		if row == nil {
+			t.Errorf("no row for %s", metric)
+			continue
+		}
+		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(row[1], "") // what they mean
+		var listed []string
+		for _, span := range codeSpan.FindAllString(values, -1) {
+			listed = append(listed, strings.Trim(span, "`"))
+		}
+		for _, value := range want {
+			if !slices.Contains(listed, value) {
+				t.Errorf("%s: %q is not listed", metric, value)
+			}
+		}
+		for _, value := range listed {
+			if !slices.Contains(want, value) {
+				t.Errorf("%s: %q is no value of its label", metric, value)
+			}
+		}
+	}
+}
+
+func wordsOf[W ~string](list []W) (words []string) {
+	for _, w := range list {
+		words = append(words, string(w))
+	}
+	return words
+}
+
+var (
+	requirementRow   = regexp.MustCompile(`(?m)^\| ([0-9, ]+) \| [^|]+ \| (met|not applicable|open): (.+) \|$`)
+	requirementTests = regexp.MustCompile("^`Test[A-Za-z0-9]+`(, `Test[A-Za-z0-9]+`)*$")
+)
+
+// docs/evidence/smart-requirements.md has each of SMART App Launch's requirements once: with tests
+// that exist, with a sentence why it is not applicable, or as open.
+func TestSMARTRequirements(t *testing.T) {
+	t.Parallel()
+	document := gatewaytest.ReadFile(t, "../../docs/evidence/smart-requirements.md")
+	numbers := gatewaytest.ReadFile(t, "../../docs/evidence/smart-requirements.txt")
+	seen := map[string]int{}
+	sources := testSources(t)
+	for _, row := range requirementRow.FindAllStringSubmatch(document, -1) {
+		for number := range strings.SplitSeq(row[1], ", ") {
+			seen[number]++
+		}
+		checkRequirement(t, sources, row[2], row[3])
+	}
+	for number := range strings.FieldsSeq(numbers) {
+		if seen[number] != 1 {
+			t.Errorf("requirement %s is there %d times", number, seen[number])
+		}
+		delete(seen, number)
+	}
+	for number := range seen {
+		t.Errorf("there is no requirement %s", number)
+	}
+}
+
+func checkRequirement(t *testing.T, sources []string, state, reason string) {
+	t.Helper()
+	switch {
+	case state == "met" && !requirementTests.MatchString(reason):
+		t.Errorf("%s: these are no names of tests", reason)
+	case state == "not applicable" && !strings.HasSuffix(reason, "."):
+		t.Errorf("%s: this is no sentence", reason)
+	}
+	for _, name := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(reason, -1) {
+		declares := func(source string) bool { return strings.Contains(source, "\nfunc "+name[1]+"(") }
+		if !slices.ContainsFunc(sources, declares) {
+			t.Errorf("there is no test %s", name[1])
+		}
+	}
+}
+
+// Every link on the example's start page into the gateway is answered; that of demo-app
+// leads to the sign-in page.
+func TestStartPage(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	response := g.Get("/", "")
+	page := gatewaytest.Read(t, response)
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>caddy-fhir runs</h1>") {
+		t.Fatalf("%d %v: %s", response.StatusCode, response.Header, page)
+	}
+	want := map[string]int{
+		"/oauth2/launch_page": http.StatusSeeOther, "/oauth2/sandbox_app": http.StatusOK, "/oauth2/account": http.StatusSeeOther,
+		"/oauth2/authorize": http.StatusFound, "/.well-known/openid-configuration": http.StatusOK,
+		"/fhir/R4/.well-known/smart-configuration": http.StatusOK, "/fhir/R4/metadata": http.StatusOK, "/fhir/R4/Patient": http.StatusUnauthorized,
+	}
+	for _, link := range regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page, -1) {
+		target := html.UnescapeString(link[1])
+		path, _, _ := strings.Cut(target, "?")
+		r := g.Get(target, "")
+		if r.StatusCode != want[path] {
+			t.Errorf("%s: %d, want %d", target, r.StatusCode, want[path])
+		}
+		if place := r.Header.Get("Location"); path == "/oauth2/authorize" && !strings.Contains(place, "/oauth2/login?") {
+			t.Errorf("the sign-in leads to %s", place)
+		}
+		delete(want, path)
+	}
+	if len(want) > 0 {
+		t.Errorf("no link to %v", want)
 	}
 }

@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,3 +82,37 @@ func AuthorizationServer(lines string) string {
 		"user alice {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t}\n\t\t" + lines + "\n\t}\n}\n\n" +
 		"https://localhost:8443 {\n\tfhir_authorize\n}\n")
 }
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```.*?^```")
+	heading = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	unslug  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+)
+
+// Anchors are what GitHub makes of a page's headings: in lower case, without
+// punctuation, with hyphens for spaces, and numbered where they are there twice.
+func Anchors(page string) (names []string) {
+	seen := map[string]int{}
+	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		name := strings.ReplaceAll(unslug.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
+		if n := seen[name]; n > 0 {
+			names = append(names, name+"-"+strconv.Itoa(n))
+		} else {
+			names = append(names, name)
+		}
+		seen[name]++
+	}
+	return names
+}
+
+// Names of users and clients: BadNames cannot be a sub anywhere, ReservedNames only as others' tokens have them.
+var (
+	BadNames = map[string]string{
+		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",
+		"DEL": "wendy\x7f", "300 bytes": strings.Repeat("x", 300), "not ASCII": "wéndy", "no-break space": "wendy\u00a0",
+	}
+	ReservedNames = map[string]string{
+		"a client that registered itself": "registered-0123456789abcdef0123456789abcdef", "a person of an identity provider": strings.Repeat("A", 43),
+	}
+	GoodNames = map[string]string{"plain": "wendy", "with a space": "Wendy Adams", "an address": "wendy@hospital.example", "255 bytes": strings.Repeat("x", 255)}
+)

@@ -2,14 +2,13 @@
 // the configuration is provisioned and not started, and its server is called
 // directly.
 //
-//	gateway.go   New: a gateway, and the browser before it
-//	provision.go Adapt and Provision: a configuration, one at a time
-//	caddyfile.go what a Caddyfile is adapted to, and the errors of a wrong one
-//	cors.go      which scripts may call an endpoint
-//	pace.go      a body that comes slowly
-//	file.go      files that tests write and read
-//	log.go       what Caddy logs, shown where the test fails
-//	main.go      Main: a process that nothing set on the machine reaches
+//	gateway.go    New: a gateway, and the browser before it; Adapt and Provision; files; Caddy's log; Main
+//	caddyfile.go  what a Caddyfile is adapted to, and the errors of a wrong one
+//	example.go    Caddyfile.example, and the tokens of its clients
+//	authority.go  a certificate authority
+//	issuer.go     an issuer of access tokens
+//	cors.go       which scripts may call an endpoint
+//	pace.go       a body that comes slowly
 //
 // The modules that a Caddyfile names are those that the test's program holds:
 // Caddy's standard ones, and caddy-fhir's where the test imports package

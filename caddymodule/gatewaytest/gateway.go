@@ -3,6 +3,9 @@ package gatewaytest
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,17 +13,23 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // what Caddyfiles in tests may use, and the built binary holds
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest/lastlines"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
@@ -171,4 +180,160 @@ func Read(t testing.TB, r *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// Adapt is a Caddyfile as Caddy reads it. A warning, as about formatting, is an
+// error here.
+func Adapt(t testing.TB, caddyfile string) *caddy.Config {
+	t.Helper()
+	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("adapting: %v, warnings %v", err, warnings)
+	}
+	config := new(caddy.Config)
+	if err := json.Unmarshal(document, config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// provisioning is held while a configuration is provisioned: that sets the default
+// logger and certmagic's default storage, which all configurations share.
+var provisioning sync.Mutex
+
+// Provision loads a configuration, as [caddy.ProvisionContext] does. The last of its
+// warnings and errors are shown if the test fails, but for logs that it sends
+// elsewhere.
+func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
+	t.Helper()
+	if config.Logging == nil {
+		config.Logging = new(caddy.Logging)
+	}
+	if config.Logging.Logs == nil {
+		config.Logging.Logs = map[string]*caddy.CustomLog{}
+	}
+	if config.Logging.Logs[caddy.DefaultLoggerName] == nil {
+		config.Logging.Logs[caddy.DefaultLoggerName] = new(caddy.CustomLog)
+	}
+	writer := caddyconfig.JSONModuleObject(keepLog(t), "output", "test", nil)
+	for _, log := range config.Logging.Logs {
+		if log.WriterRaw == nil {
+			log.WriterRaw, log.Level = writer, "WARN"
+		}
+	}
+	provisioning.Lock()
+	defer provisioning.Unlock()
+	return caddy.ProvisionContext(config)
+}
+
+// WriteFile makes a file that lasts as long as the test, and returns its path.
+func WriteFile(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	Put(t, path, content)
+	return path
+}
+
+// Put writes a file.
+func Put(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFile is what a file holds.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Root is the path of a file of the repository, by its path from the folder with go.mod.
+func Root(path string) string {
+	folder := "."
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return filepath.Join(folder, path)
+		}
+		if abs, err := filepath.Abs(folder); err != nil || filepath.Dir(abs) == abs {
+			return path // opening it fails with an error that names the path
+		}
+		folder = filepath.Join("..", folder)
+	}
+}
+
+func init() {
+	caddy.RegisterModule(testLog{})
+}
+
+// testLog is a log writer that keeps the last lines and shows them if the test fails.
+// Shown always, they would hide which test failed, and why.
+type testLog struct {
+	Number int64 `json:"number"`
+}
+
+func (testLog) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.writers.test", New: func() caddy.Module { return new(testLog) }}
+}
+
+func (l testLog) String() string    { return l.WriterKey() }
+func (l testLog) WriterKey() string { return fmt.Sprint("test log ", l.Number) }
+
+func (l testLog) OpenWriter() (io.WriteCloser, error) {
+	lines, _ := testLogs.Load(l.Number)
+	return lines.(*lastlines.Lines), nil
+}
+
+// testLogs has the *lastlines.Lines of each configuration, by a number of its own.
+var (
+	testLogs       sync.Map
+	testLogNumbers atomic.Int64
+)
+
+// keepLog makes a log for a test.
+func keepLog(t testing.TB) testLog {
+	number, lines := testLogNumbers.Add(1), new(lastlines.Lines)
+	testLogs.Store(number, lines)
+	t.Cleanup(func() {
+		if text := lines.String(); t.Failed() && text != "" {
+			t.Logf("the log ends with:\n%s", text)
+		}
+	})
+	return testLog{number}
+}
+
+// NoBackend is the address of a FHIR server that does not run, whatever else runs on
+// the machine: no socket can lie in a file.
+const NoBackend = "unix/" + os.DevNull + "/fhir.sock"
+
+// Main runs tests so that nothing set on the machine, and nothing kept in the folders
+// of its user, makes a difference to them. It returns the status to exit with.
+func Main(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "gatewaytest")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "CADDY_") || strings.HasPrefix(name, "FHIR_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	for name, value := range map[string]string{
+		"FHIR_BACKEND":    NoBackend,
+		"XDG_CONFIG_HOME": filepath.Join(folder, "config"),
+		"XDG_DATA_HOME":   filepath.Join(folder, "data"),
+	} {
+		_ = os.Setenv(name, value)
+	}
+	caddy.DefaultStorage.Path = caddy.AppDataDir() // as Caddy sets it before it knows of our folders
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // most tests wait more than they compute
+	return m.Run()
 }

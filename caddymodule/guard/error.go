@@ -275,3 +275,68 @@ type WaitError struct {
 
 // Error implements error.
 func (e *WaitError) Error() string { return fmt.Sprintf("%s, left alone for %v", e.Why, e.Wait) }
+
+// ClaimError says which claim of a token is at fault. The client learns the claim alone; what was found and expected is
+// for the log.
+type ClaimError struct {
+	// Claim is its name: iss, aud, typ, one that is missing, or one that no HTTP header field would carry unchanged.
+	Claim string
+	// Issuer is the iss of the token. Of a token by an unknown issuer it is not verified.
+	Issuer string
+	// Found is its value, at most 200 bytes; empty if it is missing.
+	Found string
+	// Expected is what it should have been.
+	Expected string
+	// Err is the cause.
+	Err error
+}
+
+// Error implements error.
+func (e *ClaimError) Error() string {
+	return fmt.Sprintf("%v: %s of a token by %q is %q, expected %s", e.Err, e.Claim, e.Issuer, e.Found, e.Expected)
+}
+
+// Unwrap returns the cause.
+func (e *ClaimError) Unwrap() error { return e.Err }
+
+// maxFound bounds what is shown of a claim, in bytes.
+const maxFound = 200
+
+func newClaimError(claim, issuer, found, expected string, cause error) *ClaimError {
+	return &ClaimError{claim, found200(issuer), found200(found), expected, cause}
+}
+
+func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
+
+// Check refuses a token whose person did not sign in like that, or that does not say so (401, [ErrStepUp]).
+func (s *StepUp) Check(t *Token, now time.Time) error {
+	var lacks []string
+	if len(s.ACR) > 0 && !s.meets(t) {
+		lacks = append(lacks, "a stronger sign-in")
+	}
+	if s.MaxAge > 0 && !s.isRecent(t, now) {
+		lacks = append(lacks, "a more recent sign-in")
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return &Error{
+		Status: http.StatusUnauthorized, Code: codeStepUp, StepUp: s, Err: ErrStepUp,
+		Description: "This takes " + strings.Join(lacks, " and ") + ".",
+	}
+}
+
+func (s *StepUp) meets(t *Token) bool {
+	for _, wanted := range s.ACR {
+		if t.ACR != "" && (t.ACR == wanted || s.Meets != nil && s.Meets(t, wanted)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRecent reports whether the sign-in was within the maximum age. One of the future says nothing of when it was.
+func (s *StepUp) isRecent(t *Token, now time.Time) bool {
+	age := now.Sub(t.AuthTime)
+	return !t.AuthTime.IsZero() && age <= s.MaxAge && age >= -defaultLeeway
+}

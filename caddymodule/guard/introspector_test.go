@@ -1,16 +1,25 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 const testEndpoint = "https://idp.example/introspect"
@@ -283,5 +292,603 @@ func TestIntrospectorRequest(t *testing.T) {
 	i.ClientID, i.ClientSecret = "gu ard:1", "s%c&ret"
 	if _, err := i.Verify(t.Context(), "a+b/c=="); err != nil {
 		t.Error(err)
+	}
+}
+
+// Many who hold one token make one request; one who leaves takes nothing from
+// the others.
+func TestIntrospectorFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt, count := counted(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			case <-time.After(5 * time.Second):
+				return answer(`{"active":true,"sub":"bob"}`), nil
+			}
+		})
+		i := testIntrospector(rt)
+		leaving, leave := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := i.Verify(leaving, "opaque")
+			wantError(t, err, http.StatusServiceUnavailable, "", context.Canceled)
+		})
+		synctest.Wait()
+		for range 50 {
+			group.Go(func() {
+				if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		group.Wait()
+		if count.Load() != 1 {
+			t.Errorf("%d requests", count.Load())
+		}
+	})
+}
+
+// Who missed the memory just before another flight ended asks no more.
+func TestIntrospectorFlightEnded(t *testing.T) {
+	t.Parallel()
+	rt, count := counted(answering(`{"active":false}`))
+	i := testIntrospector(rt)
+	wantRefused(t, i, "opaque", errInactive)
+	if _, err := i.ask(t.Context(), i.remembranceID("opaque"), "opaque"); err != nil || count.Load() != 1 {
+		t.Errorf("%d requests, %v", count.Load(), err)
+	}
+}
+
+// No more requests are under way than allowed; who waits too long, or comes
+// when too many wait, is refused with 503.
+func TestIntrospectorConcurrency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var under, most atomic.Int64
+		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+			most.Store(max(most.Load(), under.Add(1)))
+			defer under.Add(-1)
+			time.Sleep(3 * time.Second)
+			return answer(`{"active":true,"sub":"bob"}`), nil
+		})
+		i.concurrency, i.Network = 2, networkOf
+		var group sync.WaitGroup
+		var passed, waited, crowded atomic.Int64
+		for n := range fairqueue.Places + 50 {
+			group.Go(func() {
+				switch _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint(n)); {
+				case err == nil:
+					passed.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					waited.Add(1)
+				case errors.Is(err, ErrUnavailable):
+					crowded.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		// Two at a time: those that begin at 0 and 3, for at 6 half of the
+		// timeout is over.
+		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.Places-4 || crowded.Load() != 50 {
+			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
+				most.Load(), passed.Load(), waited.Load(), crowded.Load())
+		}
+		if got := i.queue.Taken(); got != 0 {
+			t.Errorf("%d wait for ever", got)
+		}
+	})
+}
+
+type networkKey struct{}
+
+// from is the context of a request from a network.
+func from(t *testing.T, network string) context.Context {
+	return context.WithValue(t.Context(), networkKey{}, network)
+}
+
+func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(string) }
+
+// However many tokens one network makes up, those of others are asked about at once,
+// and places are left to them.
+func TestIntrospectorShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := testIntrospector(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answer(`{"active":true,"sub":"bob"}`), nil
+		})
+		i.Network = networkOf
+		var group sync.WaitGroup
+		var crowded atomic.Int64
+		for n := range 2 * fairqueue.Places {
+			group.Go(func() {
+				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, fairqueue.ErrFull) {
+					crowded.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := crowded.Load(); got != 2*fairqueue.Places-fairqueue.Places/2 {
+			t.Errorf("%d of the flood are refused", got)
+		}
+		start := time.Now()
+		for n := range defaultConcurrency / 2 {
+			group.Go(func() {
+				if _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint("good ", n)); err != nil || time.Since(start) != time.Second {
+					t.Errorf("another network's: %v after %v", err, time.Since(start))
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+// A failure is not remembered: neither as active nor as refused.
+func TestIntrospectorRecovers(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	failure := broken
+	i := testIntrospector(func(*http.Request) (*http.Response, error) {
+		if failure != nil {
+			return nil, failure
+		}
+		return answer(`{"active":true,"sub":"bob"}`), nil
+	})
+	now := time.Now()
+	i.Now = func() time.Time { return now }
+	_, err := i.Verify(t.Context(), "opaque")
+	wantError(t, err, http.StatusServiceUnavailable, "", broken)
+	failure, now = nil, now.Add(backOffTime)
+	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+		t.Error(err)
+	}
+	failure = broken
+	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+		t.Errorf("remembered as active, but %v", err)
+	}
+}
+
+func TestIntrospectorTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct{ set, want time.Duration }{{0, defaultTimeout}, {time.Second, time.Second}} {
+			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+			i.timeout = test.set
+			start := time.Now()
+			_, err := i.Verify(t.Context(), "opaque")
+			wantError(t, err, http.StatusServiceUnavailable, "", context.DeadlineExceeded)
+			if took := time.Since(start); took != test.want {
+				t.Errorf("took %v, want %v", took, test.want)
+			}
+		}
+	})
+}
+
+func TestIntrospection(t *testing.T) {
+	t.Parallel()
+	const hour = 1793538000 // testTime and an hour
+	for _, test := range []struct {
+		name, body string
+		want       Token
+		err        error
+	}{
+		{"active", `{"active":true,"sub":"bob","client_id":"app","scope":"openid patient/*.rs","aud":["a","api"],
+			"iss":"https://idp.example","exp":1793538000,"iat":1793534400,"jti":"j","token_type":"Bearer","patient":"7"}`,
+			Token{Subject: "bob", ClientID: "app", Scope: "openid patient/*.rs", ID: "j", Patient: "7"}, nil},
+		{"scopes in a list", `{"active":true,"sub":"bob","scope":["a","b"],"aud":"api","iss":"https://idp.example"}`,
+			Token{Subject: "bob", Scope: "a b"}, nil},
+		{"a client's", `{"active":true,"client_id":"app","token_type":"access_token","aud":"api","iss":"https://idp.example"}`,
+			Token{Subject: "app", ClientID: "app"}, nil},
+		{"iat without exp", `{"active":true,"sub":"bob","iat":1793534400,"aud":"api","iss":"https://idp.example"}`,
+			Token{Subject: "bob"}, nil},
+		{"Hydra's", `{"active":true,"sub":"bob","token_use":"access_token","aud":"api","iss":"https://idp.example"}`,
+			Token{Subject: "bob"}, nil},
+		{"nobody's", `{"active":true,"aud":"api","iss":"https://idp.example"}`, Token{}, errMissingClaim},
+		{"inactive", `{"active":false}`, Token{}, errInactive},
+		{"inactive with claims", `{"active":false,"sub":"bob","aud":"api","iss":"https://idp.example"}`, Token{}, errInactive},
+		{"inactive with odd claims", `{"active":false,"exp":"never"}`, Token{}, errInactive},
+		{"expired", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","exp":1793534370}`, Token{}, ErrExpired},
+		{"not yet valid", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","nbf":1793534431}`, Token{}, errNotYetValid},
+		{"of the future", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","iat":1793534431}`, Token{}, errIssuedAt},
+		{"another aud", `{"active":true,"sub":"bob","aud":"other","iss":"https://idp.example"}`, Token{}, errAudience},
+		{"no aud", `{"active":true,"sub":"bob","iss":"https://idp.example"}`, Token{}, errAudience},
+		{"another iss", `{"active":true,"sub":"bob","aud":"api","iss":"https://fhir.example.org"}`, Token{}, errIssuer},
+		{"no iss", `{"active":true,"sub":"bob","aud":"api"}`, Token{}, errIssuer},
+		{"two clients", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","client_id":"a","azp":"b"}`, Token{}, errMalformed},
+		{"Keycloak's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","typ":"Refresh"}`, Token{}, errType},
+		{"Hydra's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_use":"refresh_token"}`, Token{}, errType},
+		{"Duende's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"refresh_token"}`, Token{}, errType},
+		{"DPoP", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"DPoP"}`, Token{}, errType},
+		{"bound", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","cnf":{"jkt":"x"}}`, Token{}, errBound},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			i := testIntrospector(answering(test.body))
+			i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
+			i.Now = func() time.Time { return testTime }
+			for range 2 { // asked, and remembered
+				if test.err != nil {
+					wantRefused(t, i, "opaque", test.err)
+					continue
+				}
+				got, err := i.Verify(t.Context(), "opaque")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !got.Expires.IsZero() && got.Expires.Unix() != hour {
+					t.Errorf("expires %v", got.Expires)
+				}
+				test.want.Issuer, test.want.IssuedAt, test.want.Expires, test.want.Memo = i.Issuer, got.IssuedAt, got.Expires, got.Memo
+				if !reflect.DeepEqual(*got, test.want) {
+					t.Errorf("got %+v, want %+v", got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// A server that may speak for any issuer speaks for none but itself.
+func TestIntrospectionIssuer(t *testing.T) {
+	t.Parallel()
+	i := testIntrospector(answering(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
+	got, err := i.Verify(t.Context(), "opaque")
+	if err != nil || got.Issuer != testEndpoint {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// Whatever is not understood refuses the token with 503, each time anew.
+func TestIntrospectionFailures(t *testing.T) {
+	t.Parallel()
+	const active = `{"active":true,"sub":"bob"}`
+	write := func(contentType, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, active)
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		handler http.HandlerFunc
+	}{
+		{"active a text", write("application/json", `{"active":"true","sub":"bob"}`)},
+		{"active a number", write("application/json", `{"active":1,"sub":"bob"}`)},
+		{"active null", write("application/json", `{"active":null,"sub":"bob"}`)},
+		{"Active", write("application/json", `{"Active":true,"sub":"bob"}`)},
+		{"active in two cases", write("application/json", `{"active":true,"Active":false,"sub":"bob"}`)},
+		{"active twice", write("application/json", `{"active":false,"active":true,"sub":"bob"}`)},
+		{"no active", write("application/json", `{"sub":"bob"}`)},
+		{"a list", write("application/json", `[`+active+`]`)},
+		{"exp a text", write("application/json", `{"active":true,"sub":"bob","exp":"never"}`)},
+		{"half of it", write("application/json", active[:20])},
+		{"nothing", write("application/json", ``)},
+		{"more behind it", write("application/json", active+active)},
+		{"HTML", write("text/html", active)},
+		{"a signed response", write("application/token-introspection+jwt", active)},
+		{"no content type", write("", active)},
+		{"huge", write("application/json", `{"active":true,"sub":"bob","x":"`+strings.Repeat("x", maxIntrospectionSize)+`"}`)},
+		{"huge by spaces", write("application/json", active+strings.Repeat(" ", maxIntrospectionSize))},
+		{"201", status(http.StatusCreated)},
+		{"400", status(http.StatusBadRequest)},
+		{"401", status(http.StatusUnauthorized)},
+		{"429", status(http.StatusTooManyRequests)},
+		{"500", status(http.StatusInternalServerError)},
+		{"redirect without a place", status(http.StatusFound)},
+		{"reset", func(w http.ResponseWriter, _ *http.Request) { reset(w, "") }},
+		{"reset in the middle", func(w http.ResponseWriter, _ *http.Request) {
+			reset(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"+active)
+		}},
+		{"hanging", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{"hanging in the middle", func(w http.ResponseWriter, r *http.Request) {
+			write("application/json", active)(w, r)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			i, requests := served(t, test.handler)
+			if strings.HasPrefix(test.name, "hanging") {
+				i.timeout = 200 * time.Millisecond
+			}
+			now := time.Now()
+			i.Now = func() time.Time { return now }
+			for range 2 {
+				got, err := i.Verify(t.Context(), "opaque")
+				now = now.Add(backOffTime)
+				wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
+				if got != nil {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%d requests: a failure is remembered, or repeated", n)
+			}
+		})
+	}
+}
+
+// No redirect is followed: not the token nor the trust goes elsewhere.
+func TestIntrospectionRedirect(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		i, requests := served(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/other" {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"active":true,"sub":"bob"}`)
+				return
+			}
+			http.Redirect(w, r, "/other", code)
+		})
+		_, err := i.Verify(t.Context(), "opaque")
+		wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
+		if n := requests.Load(); n != 1 {
+			t.Errorf("%d: %d requests", code, n)
+		}
+	}
+}
+
+// A server that is real, with a response as large as may be.
+func TestIntrospectionServed(t *testing.T) {
+	t.Parallel()
+	body := `{"active":true,"sub":"bob"}`
+	body += strings.Repeat(" ", maxIntrospectionSize-len(body))
+	i, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		id, secret, _ := r.BasicAuth()
+		_, keyed := r.Header["Idempotency-Key"]
+		if keyed || r.PostFormValue("token") != "opaque" || id != "guard" || secret != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	})
+	if got, err := i.Verify(t.Context(), "opaque"); err != nil || got.Subject != "bob" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// Errors are for logs, and hold neither token nor secret.
+func TestIntrospectionErrorsTellNothing(t *testing.T) {
+	t.Parallel()
+	i := testIntrospector(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("broken %s", r.Method) })
+	_, err := i.Verify(t.Context(), "opaque-token")
+	if err == nil || strings.Contains(err.Error(), "opaque-token") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error is %v", err)
+	}
+	var refusal *Error
+	if errors.As(err, &refusal) && strings.Contains(refusal.Description, "broken") {
+		t.Errorf("the client is told %q", refusal.Description)
+	}
+}
+
+// served is an introspector of a server that counts its requests.
+func served(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *atomic.Int64) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		_ = r.ParseForm() // so that a hanging handler learns that the client is gone
+		handler(w, r)
+	}))
+	t.Cleanup(server.Close)
+	i = testIntrospector(nil)
+	i.Endpoint, i.Transport = server.URL, server.Client().Transport
+	return i, requests
+}
+
+// reset resets the connection, after some bytes.
+func reset(w http.ResponseWriter, bytes string) {
+	connection, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = io.WriteString(connection, bytes)
+	_ = connection.(*net.TCPConn).SetLinger(0)
+	_ = connection.Close()
+}
+
+func FuzzIntrospection(f *testing.F) {
+	f.Add([]byte(`{"active":true,"sub":"bob","exp":4102444800,"scope":["a"]}`))
+	f.Add([]byte(`{"active":false}`))
+	f.Add([]byte(`{"active":"true"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		i := testIntrospector(nil)
+		i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
+		response, err := parseIntrospection(body, nil)
+		if err != nil {
+			return
+		}
+		token, err := i.judge(response)
+		if err == nil && (!response.active || token.Issuer != i.Issuer || token.Subject == "") {
+			t.Fatalf("%s passes as %+v", body, token)
+		}
+	})
+}
+
+// Responses that are JWTs count as what is in them, if they are responses of the issuer to us (RFC 9701 §5).
+func TestSignedIntrospection(t *testing.T) {
+	t.Parallel()
+	issuer := provider{issuer: "https://idp.example", audience: "guard"}
+	typed := func(typ string) mint {
+		return mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": typ, "kid": "rs"}}
+	}
+	good := typed("token-introspection+jwt")
+	for _, tt := range []struct {
+		name    string
+		mint    mint
+		changes map[string]any
+		active  bool
+	}{
+		{"active", good, nil, true},
+		{"inactive", good, map[string]any{"token_introspection": map[string]any{"active": false}}, false},
+		{"an access token", typed("at+jwt"), nil, false},
+		{"any JWT", typed("JWT"), nil, false},
+		{"another key", mint{key: secondKey(), header: map[jose.HeaderKey]any{"typ": "token-introspection+jwt", "kid": "rs"}}, nil, false},
+		{"another issuer", good, map[string]any{"iss": "https://other.example"}, false},
+		{"to somebody else", good, map[string]any{"aud": "other"}, false},
+		{"without iat", good, map[string]any{"iat": nil}, false},
+		{"without the response", good, map[string]any{"token_introspection": nil, "active": true, "sub": "bob"}, false},
+		{"over", good, map[string]any{"exp": testTime.Add(-time.Hour).Unix()}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			claims := map[string]any{"token_introspection": map[string]any{"active": true, "sub": "bob", "iss": issuer.issuer}}
+			body := tt.mint.sign(t, issuer.payload(t, claims, tt.changes))
+			var accept string
+			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+				accept = r.Header.Get("Accept")
+				response := answer(body)
+				response.Header.Set("Content-Type", "application/token-introspection+jwt")
+				return response, nil
+			})
+			i.Issuer, i.Keys, i.Now = issuer.issuer, providerKeys(), func() time.Time { return testTime }
+			token, err := i.Verify(t.Context(), "opaque")
+			if (err == nil) != tt.active || tt.active && token.Subject != "bob" {
+				t.Errorf("%+v, %v", token, err)
+			}
+			if accept != "application/token-introspection+jwt, application/json;q=0.5" {
+				t.Errorf("Accept %q", accept)
+			}
+			i.Keys = nil
+			if _, err := i.Verify(t.Context(), "without keys"); err == nil {
+				t.Error("accepted without keys")
+			}
+		})
+	}
+}
+
+// With All, JWTs of the issuer are asked about each time that they are no longer remembered; ours and others' never.
+func TestIntrospectAll(t *testing.T) {
+	t.Parallel()
+	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
+	ours, theirs, others := mint{}.token(t), keycloak.token(t, keycloak.access, nil), okta.token(t, okta.access, nil)
+	synctest.Test(t, func(t *testing.T) {
+		rt, asked := counted(answering(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
+		i := testIntrospector(rt)
+		i.All, i.Remember, i.Issuer = true, 10*time.Second, keycloak.issuer
+		g, err := New(testVerifier(), []*Trusted{keycloak.trusted(), okta.trusted()}, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int64{1, 1, 2} {
+			if got, err := g.Verify(t.Context(), theirs); err != nil || got.Subject != "bob" || asked.Load() != want {
+				t.Errorf("%+v, %v, asked %d times, want %d", got, err, asked.Load(), want)
+			}
+			time.Sleep(6 * time.Second)
+		}
+		if got, err := g.Verify(t.Context(), ours); err != nil || got.Issuer != testIssuer || asked.Load() != 2 {
+			t.Errorf("ours: %+v, %v, asked %d times", got, err, asked.Load())
+		}
+		if got, err := g.Verify(t.Context(), others); err != nil || got.Issuer != okta.issuer || asked.Load() != 2 {
+			t.Errorf("another trusted issuer's: %+v, %v, asked %d times", got, err, asked.Load())
+		}
+		i.Transport = answering(`{"active":false}`)
+		time.Sleep(11 * time.Second)
+		if _, err := g.Verify(t.Context(), theirs); err == nil {
+			t.Error("a revoked one passes")
+		}
+	})
+}
+
+// While the endpoint hangs nobody waits for it but who asked already, and one at a
+// time who tries again; when it answers, all are asked about again.
+func TestIntrospectorBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := true
+		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+			if !hangs {
+				return answer(`{"active":true,"sub":"bob"}`), nil
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		i.concurrency, i.timeout = 2, 10*time.Second
+		var group sync.WaitGroup
+		start := time.Now()
+		verify := func(token string, after time.Duration, retryAfter string) {
+			t.Helper()
+			group.Go(func() {
+				_, err := i.Verify(t.Context(), token)
+				if refusal, ok := errors.AsType[*Error](err); !ok {
+					t.Errorf("%s: %v", token, err)
+				} else if refusal.Status != http.StatusServiceUnavailable ||
+					refusal.RetryAfter() != retryAfter || time.Since(start) != after*time.Second {
+					t.Errorf("%s: %v, Retry-After %q, after %v", token, err, refusal.RetryAfter(), time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		verify("asked about", 10, "")
+		verify("waits too long", 5, "")
+		time.Sleep(7 * time.Second)
+		verify("waits when it fails", 10, "2")
+		time.Sleep(4 * time.Second)
+		verify("comes at 11", 11, "1")
+		time.Sleep(2 * time.Second)
+		verify("tries again at 13", 23, "")
+		verify("comes while that one tries", 13, "1")
+		group.Wait()
+		hangs = false
+		verify("comes before it is tried again", 23, "2")
+		time.Sleep(2 * time.Second)
+		for n := range 3 {
+			if _, err := i.Verify(t.Context(), fmt.Sprint(n)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// What has no answer leaves the endpoint alone. What has one that is not understood
+// does not: somebody may have made up a token for it.
+func TestIntrospectorBackOffByFailure(t *testing.T) {
+	t.Parallel()
+	status := func(code int) transport {
+		return func(*http.Request) (*http.Response, error) {
+			response := answer(`{"active":true,"sub":"bob"}`)
+			response.StatusCode = code
+			return response, nil
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		rt    transport
+		alone bool
+	}{
+		{"no connection", func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }, true},
+		{"429", status(http.StatusTooManyRequests), true},
+		{"502", status(http.StatusBadGateway), true},
+		{"503", status(http.StatusServiceUnavailable), true},
+		{"504", status(http.StatusGatewayTimeout), true},
+		{"400", status(http.StatusBadRequest), false},
+		{"401", status(http.StatusUnauthorized), false},
+		{"500", status(http.StatusInternalServerError), false},
+		{"no JSON", answering(`{`), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rt, count := counted(test.rt)
+			i := testIntrospector(rt)
+			for n := range 2 {
+				_, err := i.Verify(t.Context(), fmt.Sprint(n))
+				wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
+			}
+			if alone := count.Load() == 1; alone != test.alone {
+				t.Errorf("%d requests", count.Load())
+			}
+		})
 	}
 }

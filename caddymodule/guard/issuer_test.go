@@ -132,3 +132,187 @@ func merge[K comparable](base, changes map[K]any) map[K]any {
 	maps.DeleteFunc(base, func(_ K, value any) bool { return value == nil })
 	return base
 }
+
+// provider is another issuer, with tokens as it makes them. All sign RS256
+// with a key of kid "rs".
+type provider struct {
+	name     string
+	issuer   string
+	audience string
+	header   map[jose.HeaderKey]any // typ and kid
+	access   map[string]any         // the claims of an access token, but iss, aud and times
+	id       map[string]any         // and those of an ID token
+	want     Token                  // what the access token says, but Issuer and times
+}
+
+// providers are the issuers whose tokens a site is likely to hold. Each one's
+// ID token is meant for the audience of its access tokens, as it is where an
+// API and its client are registered as one.
+var providers = []provider{
+	{
+		name:     "Entra ID 1.0",
+		issuer:   "https://sts.windows.net/9122040d-6c67-4c5b-b112-36a304b66dad/",
+		audience: "https://fhir.example.org/fhir/R4",
+		header:   map[jose.HeaderKey]any{"typ": "JWT", "x5t": "rs"},
+		access: map[string]any{
+			"sub": "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", "appid": "6731de76-14a6-49ae-97bc-6eba6914391e",
+			"appidacr": "0", "scp": "user_impersonation Patient.Read", "ver": "1.0", "oid": "000-1", "tid": "9122040d",
+			"acr": "1", "amr": []string{"pwd"}, "unique_name": "alice@hospital.example", "uti": "u1", "aio": "x",
+		},
+		id: map[string]any{
+			"sub": "AAAA", "nonce": "12345", "ver": "1.0", "oid": "000-1", "tid": "9122040d", "unique_name": "alice",
+			"c_hash": "LDktKdoQak3Pk0cnXxCltA",
+		},
+		want: Token{
+			Subject: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", ClientID: "6731de76-14a6-49ae-97bc-6eba6914391e",
+			Scope: "user_impersonation Patient.Read", ACR: "1",
+		},
+	},
+	{
+		name:     "Entra ID 2.0",
+		issuer:   "https://login.microsoftonline.com/9122040d-6c67-4c5b-b112-36a304b66dad/v2.0",
+		audience: "6e74172b-be56-4843-9ff4-e66a39bb12e3",
+		header:   map[jose.HeaderKey]any{"typ": "JWT"},
+		access: map[string]any{
+			"sub": "AAAB", "azp": "6e74172b-be56-4843-9ff4-e66a39bb12e3", "azpacr": "0", "scp": "access_as_user",
+			"ver": "2.0", "oid": "000-1", "tid": "9122040d", "name": "Alice", "preferred_username": "alice", "uti": "u2",
+		},
+		id: map[string]any{
+			"sub": "AAAB", "ver": "2.0", "oid": "000-1", "tid": "9122040d", "name": "Alice", "preferred_username": "alice",
+			"rh": "0.x", "uti": "u3", // no nonce: the client sent none
+		},
+		want: Token{Subject: "AAAB", ClientID: "6e74172b-be56-4843-9ff4-e66a39bb12e3", Scope: "access_as_user"},
+	},
+	{
+		name:     "Okta",
+		issuer:   "https://hospital.okta.example/oauth2/default",
+		audience: "api://default",
+		header:   map[jose.HeaderKey]any{"typ": nil},
+		access: map[string]any{
+			"ver": 1, "jti": "AT.0mP4JKAZX1iACIT4vbEDF7LpvDVjxypPMf0D7uX39RE", "cid": "0oacqf8qaJw56czJi0g4",
+			"uid": "00ujmkLgagxeRrAg20g3", "scp": []string{"openid", "patient/*.rs"}, "sub": "alice@hospital.example",
+			"auth_time": 1,
+		},
+		id: map[string]any{
+			"ver": 1, "jti": "ID.radCQMOQUmyvcTBmmIL0J6BaS60apUEiC7-vI7pOmkw", "sub": "00ujmkLgagxeRrAg20g3",
+			"amr": []string{"pwd"}, "idp": "00o1", "preferred_username": "alice", "auth_time": 1,
+			"at_hash": "fPlsvVszI29LU2UhDyJ9vg",
+		},
+		want: Token{
+			Subject: "alice@hospital.example", ClientID: "0oacqf8qaJw56czJi0g4", Scope: "openid patient/*.rs", AuthTime: time.Unix(1, 0),
+			ID: "AT.0mP4JKAZX1iACIT4vbEDF7LpvDVjxypPMf0D7uX39RE",
+		},
+	},
+	{
+		name:     "Keycloak",
+		issuer:   "https://sso.hospital.example/realms/clinic",
+		audience: "fhir",
+		header:   map[jose.HeaderKey]any{"typ": "JWT"},
+		access: map[string]any{
+			"jti": "d58f5dc8-fd8f-462b-8a19-716f8f83985b", "sub": "36fa0f91-f94d-4a0c-afed-6b7d952e47da", "typ": "Bearer",
+			"azp": "growth-chart", "sid": "2a88c258", "acr": "1", "allowed-origins": []string{"https://chart.example"},
+			"realm_access": map[string]any{"roles": []string{"offline_access"}}, "scope": "openid email profile",
+			"email_verified": true, "preferred_username": "alice", "patient": "123", "fhirUser": "Practitioner/alice",
+		},
+		id: map[string]any{
+			"jti": "5d0c", "sub": "36fa0f91-f94d-4a0c-afed-6b7d952e47da", "typ": "ID", "azp": "growth-chart",
+			"sid": "2a88c258", "at_hash": "KdYuwSJ1zJo3eNXB0f9tSg", "acr": "1", "email_verified": true,
+		},
+		want: Token{
+			Subject: "36fa0f91-f94d-4a0c-afed-6b7d952e47da", ClientID: "growth-chart", Scope: "openid email profile",
+			ID: "d58f5dc8-fd8f-462b-8a19-716f8f83985b", Patient: "123", FHIRUser: "Practitioner/alice", ACR: "1",
+		},
+	},
+	{
+		name:     "Keycloak before 25",
+		issuer:   "https://old.hospital.example/auth/realms/clinic",
+		audience: "fhir",
+		header:   map[jose.HeaderKey]any{"typ": "JWT"},
+		access: map[string]any{
+			"jti": "d58f", "sub": "36fa", "typ": "Bearer", "azp": "growth-chart", "nbf": 0, "nonce": "12345",
+			"session_state": "2a88", "scope": "openid",
+		},
+		id: map[string]any{
+			"jti": "5d0c", "sub": "36fa", "typ": "ID", "azp": "growth-chart", "nbf": 0, "nonce": "12345",
+		},
+		want: Token{Subject: "36fa", ClientID: "growth-chart", Scope: "openid", ID: "d58f"},
+	},
+	{
+		name:     "Auth0",
+		issuer:   "https://hospital.auth0.example/",
+		audience: "https://fhir.example.org/fhir/R4",
+		header:   map[jose.HeaderKey]any{"typ": "JWT"},
+		access: map[string]any{
+			"sub": "auth0|123456", "azp": "my_client_id", "scope": "openid profile read:patients", "gty": "password",
+			"permissions": []string{"read:patients"},
+		},
+		id:   map[string]any{"sub": "auth0|123456", "nonce": "n", "sid": "s", "name": "Alice", "email_verified": true},
+		want: Token{Subject: "auth0|123456", ClientID: "my_client_id", Scope: "openid profile read:patients"},
+	},
+	{
+		name:     "Auth0, RFC 9068 profile",
+		issuer:   "https://hospital.eu.auth0.example/",
+		audience: "https://fhir.example.org/fhir/R4",
+		header:   map[jose.HeaderKey]any{"typ": "at+jwt"},
+		access: map[string]any{
+			"sub": "my_client_id@clients", "client_id": "my_client_id", "scope": "read:patients", "jti": "73WakrfVbNJBaAmhQtEeDv",
+		},
+		id: map[string]any{"sub": "auth0|123456", "nonce": "n", "sid": "s"},
+		want: Token{
+			Subject: "my_client_id@clients", ClientID: "my_client_id", Scope: "read:patients", ID: "73WakrfVbNJBaAmhQtEeDv",
+		},
+	},
+}
+
+// trusted verifies the provider's tokens, at testTime. Its key has no alg, as
+// with Entra ID.
+func (p provider) trusted() *Trusted {
+	return &Trusted{
+		Issuer: p.issuer, Audience: p.audience, Keys: providerKeys(),
+		Now: func() time.Time { return testTime },
+	}
+}
+
+// providerKeys are the keys of other issuers.
+func providerKeys() *keySet {
+	return &keySet{keys: map[string]jose.JSONWebKey{"rs": {Key: &rsaKey().PublicKey, Use: "sig"}}}
+}
+
+// token makes a token of the provider's, at testTime. A nil change removes.
+func (p provider) token(t testing.TB, claims, changes map[string]any) string {
+	t.Helper()
+	return p.mint().sign(t, p.payload(t, claims, changes))
+}
+
+// mint signs as the provider does.
+func (p provider) mint() mint {
+	header := maps.Clone(p.header)
+	header["kid"] = "rs"
+	return mint{alg: jose.RS256, key: rsaKey(), header: header}
+}
+
+// payload is the JSON of claims, with those that all tokens have.
+func (p provider) payload(t testing.TB, claims, changes map[string]any) []byte {
+	t.Helper()
+	all := map[string]any{
+		"iss": p.issuer, "aud": p.audience, "iat": testTime.Unix(), "exp": testTime.Add(time.Hour).Unix(),
+	}
+	maps.Copy(all, claims)
+	payload, err := json.Marshal(merge(all, changes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// providerNamed is the provider of that name.
+func providerNamed(t testing.TB, name string) provider {
+	t.Helper()
+	for _, p := range providers {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("no provider %q", name)
+	return provider{}
+}

@@ -3,9 +3,11 @@ package smart
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // errMalformed says that a scope string violates the grammar of RFC 6749 §3.3. OAuth answers it with invalid_scope.
@@ -63,4 +65,349 @@ func IsDefined(scope string) bool {
 func isMalformed(scope string) bool {
 	level, _, ok := strings.Cut(scope, "/")
 	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
+}
+
+// AnyType is the resource type of a scope over all types.
+const AnyType = "*"
+
+// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the
+// form of SMART 1, user/*.read. Two scopes are equal (==) if they are written alike.
+type ResourceScope struct {
+	// Level is whose data the scope is about: patient, user or system.
+	Level string
+	// Type is a syntactically valid name of a FHIR resource type, or [AnyType].
+	Type string
+	// Permission is the set of permitted interactions; never empty.
+	Permission Permission
+	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1
+	// has no queries. [ResourceScope.Constraint] reads it.
+	Query string
+	// V1 says that the permission is written as a word of SMART 1: read, write or *.
+	V1 bool
+}
+
+// ParseResourceScope reads a resource scope; ok is false for any other scope, even if it is nearly right. The grammar
+// is
+//
+//	( patient | user | system ) "/" ( Type | "*" ) "." permission
+//	permission = ( c?r?u?d?s? | "create" | "search" ) [ "?" query ] | "read" | "write" | "*"
+//	query      = name "=" value *( "&" name "=" value )
+//
+// Names and values are percent-encoded where a URL's would be. Names have no modifiers or chains, and are those of
+// search parameters that a resource is judged by, not of those that include others or shape the result. Values are not
+// empty, nor is one of their alternatives.
+func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
+	if !isScopeToken(s) {
+		return ResourceScope{}, false
+	}
+	level, rest, ok := strings.Cut(s, "/")
+	if !ok || !isLevel(level) {
+		return ResourceScope{}, false
+	}
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	typ, permission, ok := strings.Cut(rest, ".")
+	if !ok || !isType(typ) {
+		return ResourceScope{}, false
+	}
+	if _, sound := parseConstraint(query); hasQuery && !sound {
+		return ResourceScope{}, false
+	}
+	scope = ResourceScope{Level: level, Type: typ, Query: query}
+	scope.Permission, scope.V1 = permissionsV1[permission]
+	if scope.V1 {
+		return scope, !hasQuery
+	}
+	scope.Permission, ok = parsePermission(permission)
+	return scope, ok
+}
+
+// String writes the scope in its version of SMART.
+func (s ResourceScope) String() string {
+	permission := s.Permission.String()
+	if s.V1 {
+		if word, ok := s.Permission.wordV1(); ok {
+			permission = word
+		}
+	}
+	written := s.Level + "/" + s.Type + "." + permission
+	if s.Query != "" {
+		written += "?" + s.Query
+	}
+	return written
+}
+
+// reaches reports whether s is about all resources that o is about, whatever the permissions. A scope without a query
+// reaches all queries, and one with a query only the same one: whether one search is narrower than another is not
+// decided here.
+func (s ResourceScope) reaches(o ResourceScope) bool {
+	return s.Level == o.Level &&
+		(s.Type == AnyType || s.Type == o.Type) &&
+		(s.Query == "" || s.Query == o.Query)
+}
+
+func isLevel(s string) bool {
+	return s == "patient" || s == "user" || s == "system"
+}
+
+// isType reports whether s is * or has the syntax of a FHIR type name. The names themselves differ by FHIR version,
+// and the client's list of scopes decides anyway.
+func isType(s string) bool {
+	if s == AnyType {
+		return true
+	}
+	for i := range len(s) {
+		upper, lower := 'A' <= s[i] && s[i] <= 'Z', 'a' <= s[i] && s[i] <= 'z'
+		if !upper && (!lower || i == 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Permission is the set of interactions that a resource scope names.
+type Permission uint8
+
+// The interactions of SMART App Launch 2, in the order in which a scope has to write them.
+const (
+	// Create is c: type level create.
+	Create Permission = 1 << iota
+	// Read is r: instance level read, vread and history.
+	Read
+	// Update is u: instance level update and patch.
+	Update
+	// Delete is d: instance level delete.
+	Delete
+	// Search is s: type level search and history, system level too.
+	Search
+)
+
+// letters are the permissions' letters, lowest bit first.
+const letters = "cruds"
+
+// permissionsV1 are the words of SMART App Launch 1 and their meaning in 2 ("Scopes for requesting FHIR Resources",
+// backwards compatibility).
+var permissionsV1 = map[string]Permission{
+	"read":  Read | Search,
+	"write": Create | Update | Delete,
+	"*":     Create | Read | Update | Delete | Search,
+}
+
+// permissionWords are how HL7 Europe's API writes two of them.
+var permissionWords = map[string]Permission{"create": Create, "search": Search}
+
+// parsePermission reads c?r?u?d?s?, at least one letter and all in this order, as the specification calls any other order
+// invalid; or one of permissionWords.
+func parsePermission(s string) (Permission, bool) {
+	if p, ok := permissionWords[s]; ok {
+		return p, true
+	}
+	var p Permission
+	next := 0
+	for i := range len(s) {
+		at := strings.IndexByte(letters[next:], s[i])
+		if at < 0 {
+			return 0, false
+		}
+		p |= 1 << (next + at)
+		next += at + 1
+	}
+	return p, p != 0
+}
+
+// wordV1 is p as a word of SMART 1, if there is one.
+func (p Permission) wordV1() (word string, ok bool) {
+	for word, meaning := range permissionsV1 {
+		if meaning == p {
+			return word, true
+		}
+	}
+	return "", false
+}
+
+// String is p in the letters of SMART 2, such as "rs".
+func (p Permission) String() string {
+	var b strings.Builder
+	for i := range len(letters) {
+		if p&(1<<i) != 0 {
+			b.WriteByte(letters[i])
+		}
+	}
+	return b.String()
+}
+
+// Constraint is the search that narrows the scope, as parameters in their order: a resource is within the scope if it
+// matches every one of them. There are none if the scope is not narrowed. A Query that [ParseResourceScope] would refuse
+// is one nameless parameter, which no resource matches.
+func (s ResourceScope) Constraint() []Parameter {
+	if s.Query == "" {
+		return nil
+	}
+	list, ok := parseConstraint(s.Query)
+	if !ok {
+		return []Parameter{{}}
+	}
+	return list
+}
+
+// parseConstraint reads the query of a scope. SMART App Launch 2.2 ("Finer-grained resource constraints using search
+// parameters") leaves it open, and calls modifiers, chains and _filter experimental. Here it holds only what can be told
+// from a resource by itself, since it is to be judged by reading the resource.
+//
+// A plus is refused: in a query it is a space, in a scope nobody says.
+func parseConstraint(query string) ([]Parameter, bool) {
+	if hasEmptyPair(query) || strings.Contains(query, "+") {
+		return nil, false
+	}
+	list, err := ParseParameters(query)
+	if err != nil {
+		return nil, false
+	}
+	for _, p := range list {
+		if !isConstraintName(p.Name) || hasEmptyAlternative(p.Value) {
+			return nil, false
+		}
+	}
+	return list, true
+}
+
+func hasEmptyPair(query string) bool {
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// isConstraintName reports whether a parameter can be told from a resource by itself. Plain ones can, without modifier
+// and chain, and of those for all types (R4 search.html) the ones below. The others search text in ways of the server's
+// own, look at other resources, or shape the result.
+func isConstraintName(name string) bool {
+	switch name {
+	case "_id", "_lastUpdated", "_profile", "_security", "_source", "_tag", "_type":
+		return true
+	}
+	return name[0] != '_' && !strings.ContainsAny(name, ".:")
+}
+
+// hasEmptyAlternative reports whether a comma, unless escaped by a backslash, has nothing on one side. Some servers read
+// that as any value.
+func hasEmptyAlternative(value string) bool {
+	length := 0
+	for i := 0; i < len(value); i++ {
+		switch {
+		case value[i] == ',' && length == 0:
+			return true
+		case value[i] == ',':
+			length = -1
+		case value[i] == '\\':
+			i++
+		}
+		length++
+	}
+	return length == 0
+}
+
+// errParameters says that a query is one that two servers could read differently.
+var errParameters = errors.New("ambiguous parameters")
+
+// Parameter is one condition of a search, such as category=laboratory.
+type Parameter struct {
+	// Name is the parameter, with the modifier or chain that follows it in R4's search.html.
+	Name string
+	// Value is what it is compared with, with prefixes, commas and backslashes as they were written.
+	Value string
+}
+
+// inNames are the characters that names of parameters are made of.
+const inNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
+
+// usualParameters is how many parameters there are at most mostly.
+const usualParameters = 16
+
+// ParseParameters reads a query, or a form of the same syntax, in its order. Names repeat, which in a search means that
+// all of them must hold. A parameter without an equals sign has an empty value, a plus is a space, and empty pairs are
+// passed over. What servers read in more than one way is refused:
+//
+//   - names of anything but letters, digits and "_.:-";
+//   - semicolons, which some take for separators, and number signs, which some take for the end;
+//   - spaces, control characters and anything but ASCII, unless percent-encoded;
+//   - escapes that are malformed, or that make invalid UTF-8 or a NUL.
+//
+// Errors do not repeat the query, which may hold data of patients.
+func ParseParameters(query string) ([]Parameter, error) {
+	var list []Parameter
+	if query != "" {
+		list = make([]Parameter, 0, min(strings.Count(query, "&")+1, usualParameters))
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := decode(name)
+		if err == nil && (name == "" || strings.Trim(name, inNames) != "") {
+			err = fmt.Errorf("%w: a name", errParameters)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if value, err = decode(value); err != nil {
+			return nil, err
+		}
+		list = append(list, Parameter{Name: name, Value: value})
+	}
+	return list, nil
+}
+
+// decode undoes the percent-encoding of a name or value.
+func decode(s string) (string, error) {
+	escaped := false
+	for i := range len(s) {
+		c := s[i]
+		if c <= ' ' || c > '~' || c == ';' || c == '#' {
+			return "", fmt.Errorf("%w: a character", errParameters)
+		}
+		escaped = escaped || c == '%' || c == '+'
+	}
+	if !escaped {
+		return s, nil
+	}
+	decoded, err := url.QueryUnescape(s)
+	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {
+		return "", fmt.Errorf("%w: an escape", errParameters)
+	}
+	return decoded, nil
+}
+
+// EncodeParameters writes a query that [ParseParameters] reads as the same list.
+func EncodeParameters(list []Parameter) string {
+	var b strings.Builder
+	for i, p := range list {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(url.QueryEscape(p.Name))
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(p.Value))
+	}
+	return b.String()
+}
+
+// ReservedScopes are open to every client of the authorization server.
+var ReservedScopes = []string{"openid", "email", "phone", "profile"}
+
+// CheckScope rejects text that is not exactly one scope (RFC 6749 §3.3), and scopes that begin like a SMART resource scope
+// but are malformed.
+func CheckScope(scope string) error {
+	if parsed, err := ParseScopes(scope); err != nil || len(parsed) != 1 {
+		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
+	}
+	level, _, resource := strings.Cut(scope, "/")
+	if resource && slices.Contains([]string{"patient", "user", "system"}, level) {
+		if _, ok := ParseResourceScope(scope); !ok {
+			return fmt.Errorf("%q is not a scope of SMART App Launch, such as %s/Observation.rs", scope, level)
+		}
+	}
+	return nil
 }

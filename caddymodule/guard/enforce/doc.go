@@ -3,9 +3,9 @@
 //
 // A request's way through:
 //
-//	serve.go         the client's request,
+//	enforcer.go      the client's request, its scopes and policies; what was decided, for the audit trail
 //	exchange.go        with its body read, a content as a Binary, and a Binary as its content
-//	interactions.go  by the one list of what is done for each interaction, whose empty row refuses,
+//	interactions.go  dispatch table by interaction; an empty row denies
 //	passing.go         passed on, if nothing in request and answer has to be judged
 //	   ▼               or answered by one of these:
 //	read, search, write, operation, export, bundle, capability
@@ -13,9 +13,7 @@
 //	server           the FHIR server is asked
 //	judge            what it answers is judged
 //	   ▼
-//	rewriting.go     links and addresses are rewritten, of what passes and of what was judged
-//	   ▼
-//	enforcer.go      what a site sets, and what was decided, for the audit trail
+//	passing.go       links and addresses are rewritten, of what passes and of what was judged
 //
 // What they pass to each other is in package message, and links to pages are sealed by package paging.
 //

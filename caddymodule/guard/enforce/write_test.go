@@ -1,15 +1,24 @@
 package enforce_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // writing is a case of a write.
@@ -500,4 +509,857 @@ func TestConditional(t *testing.T) {
 		{"delete, one patient's, searching all, another's", finder, "DELETE Observation?_id=b1", "", "", 404, ""},
 		{"delete, with an include", patientA, "DELETE Observation?_id=a1&_include=Observation:subject", "", "", 400, ""},
 	})
+}
+
+// parts are what generated writes are put together of. What is of patient b has an id that begins with b.
+var parts = map[string][]string{
+	"scope": {
+		"patient/*.cruds", "patient/*.read patient/*.write", "patient/*.cud", "patient/Observation.cruds?category=http://c|laboratory patient/*.rs",
+		"patient/Observation.cruds patient/Encounter.cruds",
+	},
+	"type": {"Observation", "Observation", "Observation", "Encounter", "Patient", "Device", "Binary", "Provenance", "List", "Practitioner"},
+	"reference": {
+		"Patient/a", "Patient/a", "Patient/a", "Patient/b", "Patient/b", "https://gateway.example/fhir/R4/Patient/b",
+		"http://backend.internal:8080/fhir/Patient/b", "/Patient/b", "Patient/b/_history/1", "Patient?identifier=1", "Observation/a1",
+		"Observation/b1", "Encounter/a1", "Encounter/b1", "#c", "urn:uuid:b", "Practitioner/alice", "Device/free", "Binary/b1", "Patient/",
+	},
+	"element":  {"subject", "subject", "performer", "patient", "target", "securityContext", "focus", "encounter", "contained"},
+	"header":   {"", "", "", "", `If-Match: W/"1"`, `If-Match: *`, "If-None-Match: *", "X-Cascade: delete", "Prefer: return=representation"},
+	"criteria": {"_id=a1", "_id=b1", "_id=none", "status=final", "subject=Patient/b", "_id=a1&_cascade=delete", "subject.name=x"},
+	"pointer": {
+		"/subject", "/subject/reference", "/performer", "/performer/0", "/performer/0/reference", "/patient/reference", "/target/0/reference",
+		"/target/-", "/securityContext/reference", "/status", "/status", "/status", "/focus", "/id", "/focus", "/focus/0/reference", "/resourceType", "/meta", "/", "",
+	},
+	"op": {"add", "replace", "remove", "move", "copy", "test"},
+	"path": {
+		".subject", ".subject.reference", ".performer[0]", ".status", ".status", ".status", ".focus", ".focus[0]", ".patient", ".target[0]", "", ".where(true).subject",
+		".contained[0]", ".meta", ".id", ".encounter",
+	},
+}
+
+// writer generates writes.
+type writer struct{ *rand.Rand }
+
+func (w writer) pick(name string) string { return parts[name][w.IntN(len(parts[name]))] }
+
+func (w writer) reference() string { return `{"reference":"` + w.pick("reference") + `"}` }
+
+// resource is a resource with some references.
+func (w writer) resource(resourceType, id string) string {
+	text := `{"resourceType":"` + resourceType + `","status":"amended","category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
+	if id != "" {
+		text += `,"id":"` + id + `"`
+	}
+	seen := map[string]bool{}
+	if w.IntN(2) == 0 {
+		text, seen["subject"] = text+`,"subject":{"reference":"Patient/a"}`, true
+	}
+	for range w.IntN(3) {
+		element := w.pick("element")
+		switch {
+		case seen[element] && w.IntN(20) > 0:
+			continue
+		case slices.Contains([]string{"performer", "focus", "target"}, element):
+			text += `,"` + element + `":[` + w.reference() + `]`
+		case element == "contained":
+			text += `,"contained":[{"resourceType":"Specimen","id":"c","subject":` + w.reference() + `}]`
+		default:
+			text += `,"` + element + `":` + w.reference()
+		}
+		seen[element] = true
+	}
+	return text + "}"
+}
+
+// patch is a JSON Patch or a FHIRPath Patch.
+func (w writer) patch(resourceType string) (body, header string) {
+	var all []string
+	if w.IntN(3) == 0 {
+		for range 1 + w.IntN(2) {
+			value := []string{`,{"name":"value","valueReference":` + w.reference() + `}`, `,{"name":"value","valueCode":"amended"}`}[w.IntN(2)]
+			all = append(all, change([]string{"add", "replace", "delete"}[w.IntN(3)], resourceType+w.pick("path"), value))
+		}
+		return `{"resourceType":"Parameters","parameter":[` + strings.Join(all, ",") + `]}`, ""
+	}
+	for range 1 + w.IntN(2) {
+		values := []string{`"Patient/b"`, `"Patient/a"`, `"amended"`, w.reference(), `[` + w.reference() + `]`}
+		all = append(all, fmt.Sprintf(`{"op":%q,"path":%q,"from":%q,"value":%s}`, w.pick("op"), w.pick("pointer"), w.pick("pointer"), values[w.IntN(len(values))]))
+	}
+	return "[" + strings.Join(all, ",") + "]", "Content-Type: application/json-patch+json\n"
+}
+
+// request is a write of some resource.
+func (w writer) request() (tt writing) {
+	resourceType := w.pick("type")
+	id := []string{"a1", "a1", "a1", "b1", "ab", "none", "free", "a", "b", "a2"}[w.IntN(10)]
+	target := resourceType + "/" + id
+	if w.IntN(4) == 0 {
+		target = resourceType + "?" + w.pick("criteria")
+	}
+	tt.header = w.pick("header")
+	tt.body = w.resource(resourceType, id)
+	switch w.IntN(4) {
+	case 0:
+		tt.request = "POST " + resourceType
+		if w.IntN(3) == 0 {
+			tt.header = "If-None-Exist: " + w.pick("criteria")
+		}
+	case 1:
+		tt.request = "PUT " + target
+	case 2:
+		tt.request = "PATCH " + target
+		body, header := w.patch(resourceType)
+		tt.body, tt.header = body, header+tt.header
+	default:
+		tt.request, tt.body = "DELETE "+target, ""
+	}
+	return tt
+}
+
+// owning finds what says whose a resource is.
+var owning = regexp.MustCompile(`"(?:subject|patient|securityContext|performer|target)":\[?\{"reference":"([^"]*)"`)
+
+// contained finds what generated resources contain.
+var contained = regexp.MustCompile(`"contained":\[\{[^]]*\]`)
+
+// owners are the patients whose a resource is, by the first letters of what it names.
+func owners(reference, text string) string {
+	var all []string
+	if of, id, _ := strings.Cut(reference, "/"); of == "Patient" {
+		all = append(all, id[:1])
+	}
+	text = contained.ReplaceAllString(text, "") // has no owner of its own
+	for _, match := range owning.FindAllStringSubmatch(text, -1) {
+		parts := strings.Split(strings.Split(match[1], "/_history")[0], "/")
+		last := parts[len(parts)-1]
+		if isRecord := strings.HasPrefix(last, "a") || strings.HasPrefix(last, "b"); isRecord && !slices.Contains(all, last[:1]) && last != "alice" {
+			all = append(all, last[:1])
+		}
+	}
+	return strings.Join(all, "")
+}
+
+// TestNoWriteReachesOther checks by generated writes that a patient's token changes the patient's own records alone,
+// makes nobody else's its own, gives nothing away, and adds no reference to what is another's.
+func TestNoWriteReachesOther(t *testing.T) {
+	t.Parallel()
+	ofOther := regexp.MustCompile(`"reference":"[^"]*/b[^"]*"|"reference":"[^"]*\?`)
+	done := map[string]int{}
+	for seed := range uint64(200) {
+		w := writer{rand.New(rand.NewPCG(seed, 1))}
+		g := newGateway(t, writable...)
+		g.Upsert = seed%2 == 0
+		for range 50 {
+			before := g.server.All()
+			tt := w.request()
+			tt.holder = access.Holder{Scope: w.pick("scope"), Patient: "a"}
+			response := g.written(tt)
+			after := g.server.All()
+			for reference, text := range after {
+				was, existed := before[reference]
+				if was == text {
+					continue
+				}
+				done[strings.Fields(tt.request)[0]]++
+				switch {
+				case response.StatusCode/100 != 2:
+					t.Errorf("%+v changed %s with status %d", tt, reference, response.StatusCode)
+				case existed && owners(reference, was) != "a":
+					t.Errorf("%+v changed %s", tt, was)
+				case text != "" && owners(reference, text) != "a":
+					t.Errorf("%+v made %s", tt, text)
+				case len(ofOther.FindAllString(text, -1)) > len(ofOther.FindAllString(was, -1)):
+					t.Errorf("%+v added a reference to %s: %s", tt, reference, text)
+				}
+			}
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if done[method] < 20 {
+			t.Errorf("only %d writes by %s succeeded", done[method], method)
+		}
+	}
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	gone := func(reference string) string { return reference + "=!resourceType" }
+	testWritings(t, []writing{
+		{"own", patientA, "DELETE Observation/a1", "", "", 204, gone("Observation/a1")},
+		{"another's", patientA, "DELETE Observation/b1", "", "", 404, ""},
+		{"not there", patientA, "DELETE Observation/none", "", "", 404, ""},
+		{"of two patients", patientA, "DELETE Observation/ab", "", "", 403, ""},
+		{"own patient", patientA, "DELETE Patient/a", "", "", 403, ""},
+		{"another patient", patientA, "DELETE Patient/b", "", "", 403, ""},
+		{"a patient by a clinician", clinician, "DELETE Patient/b", "", "", 204, gone("Patient/b")},
+		{"within a constraint", laboratory, "DELETE Observation/a1", "", "", 204, gone("Observation/a1")},
+		{"outside a constraint", laboratory, "DELETE Observation/a2", "", "", 404, ""},
+		{"no permission", updater, "DELETE Observation/a1", "", "", 403, ""},
+		{"another version", patientA, "DELETE Observation/a1", "", `If-Match: W/"7"`, 412, ""},
+		{"a shared type", patientA, "DELETE Practitioner/alice", "", "", 403, ""},
+		{"a device of nobody", patientA, "DELETE Device/free", "", "", 403, ""},
+		{"own device", patientA, "DELETE Device/a1", "", "", 204, gone("Device/a1")},
+		{"cascading", patientA, "DELETE Observation/a1?_cascade=delete", "", "", 403, ""},
+		{"cascading by header", patientA, "DELETE Observation/a1", "", "X-Cascade: delete", 403, ""},
+		{"cascading, all of one type", staff, "DELETE Observation/a1?_cascade=delete", "", "", 403, ""},
+		{"cascading by header, all of one type", staff, "DELETE Observation/a1", "", "X-Cascade: delete", 403, ""},
+		{"cascading, all of all types", clinician, "DELETE Observation/a1?_cascade=delete", "", "", 204, gone("Observation/a1")},
+		{"an unknown parameter", patientA, "DELETE Observation/a1?_expunge=true", "", "", 403, ""},
+		{"all of one type", staff, "DELETE Observation/b1", "", "", 204, gone("Observation/b1")},
+	})
+}
+
+// TestDeletedIsNotFound checks that what was deleted answers as what never was, and as what is not covered.
+func TestDeletedIsNotFound(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, writable...)
+	g.written(writing{holder: patientA, request: "DELETE Observation/a1"})
+	answers := map[string]bool{}
+	for _, request := range []string{
+		"DELETE Observation/a1", "DELETE Observation/b1", "DELETE Observation/none", "PUT Observation/a1", "PUT Observation/b1", "PUT Observation/none",
+	} {
+		id := request[strings.IndexByte(request, '/')+1:]
+		response := g.written(writing{holder: patientA, request: request, body: observation(id, "Patient/a", "")})
+		body, _ := io.ReadAll(response.Body)
+		answers[response.Status+string(body)] = true
+	}
+	if len(answers) != 1 {
+		t.Errorf("answers differ: %v", answers)
+	}
+}
+
+// capableOf is a CapabilityStatement with conditional deletes of some types.
+func capableOf(conditionalDelete string, types ...string) string {
+	text := `{"resourceType":"CapabilityStatement","rest":[{"mode":"server","resource":[{"type":"Patient"}`
+	for _, t := range types {
+		text += `,{"type":"` + t + `","conditionalDelete":"` + conditionalDelete + `"}`
+	}
+	return text + `]}]}`
+}
+
+// TestDeleteMoved is over deletes of resources that somebody moves out of the scope after they were judged: on a server that
+// ignores If-Match and has conditional deletes, they stay, and the client is told that they do.
+func TestDeleteMoved(t *testing.T) {
+	t.Parallel()
+	const amended = `{"resourceType":"Observation","id":"a1","status":"amended","category":[{"coding":[{"system":"http://c","code":"vital-signs"}]}],"subject":{"reference":"Patient/a"}}`
+	final := access.Holder{Scope: "system/Observation.rd?status=final", Patient: "a"}
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		of     string // the resource
+		moved  string // how it is when it is deleted; empty: gone
+		body   string // of a bundle, in place of the delete by itself
+		header string
+		status int
+		entry  string // status of the bundle's entry
+	}{
+		{"to another patient", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "", "", 409, ""},
+		{"to another patient, with If-Match", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "", `If-Match: W/"1"`, 412, ""},
+		{"out of the constraint", laboratory, "Observation/a1", amended, "", "", 409, ""},
+		{"out of the constraint, without a patient", final, "Observation/a1", amended, "", "", 409, ""},
+		{"a Device", patientA, "Device/a1", `{"resourceType":"Device","id":"a1","patient":{"reference":"Patient/b"}}`, "", "", 409, ""},
+		{"a Device to nobody", patientA, "Device/a1", `{"resourceType":"Device","id":"a1"}`, "", "", 409, ""},
+		{"deleted in between", patientA, "Observation/a1", "", "", "", 204, ""},
+		{"changed within the scope", patientA, "Observation/a1", observation("a1", "Patient/a", `,"note":[{"text":"x"}]`), "", "", 204, ""},
+		{"in a batch", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "batch", "", 200, "409"},
+		{"in a transaction", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "transaction", "", 200, "409"},
+		{"in a transaction, within the scope", patientA, "Observation/a1", observation("a1", "Patient/a", ""), "transaction", "", 200, "204"},
+		{"by criteria", patientA, "Observation?_id=a1", observation("a1", "Patient/b", ""), "", "", 409, ""},
+	} {
+		for _, kind := range []string{"single", "multiple"} {
+			t.Run(tt.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				g := newGateway(t, writable...)
+				g.server.IgnoresIfMatch = true
+				g.server.Answers = map[string]http.HandlerFunc{"metadata": answering(capableOf(kind, "Observation", "Device"))}
+				moved := tt.moved == ""
+				g.server.Seen = func(r *http.Request) {
+					if r.Method == http.MethodGet || moved {
+						return
+					}
+					moved = true
+					g.server.Put(tt.moved)
+				}
+				if tt.moved == "" {
+					g.server.Seen = func(r *http.Request) {
+						if r.URL.Path == "/fhir/R4/metadata" {
+							g.server.Delete("Observation/a1")
+						}
+					}
+				}
+				request, body := "DELETE "+tt.of, ""
+				if tt.body != "" {
+					request, body = "POST ", `{"resourceType":"Bundle","type":"`+tt.body+`","entry":[`+requested("DELETE", tt.of)+`]}`
+				}
+				got := g.written(writing{holder: tt.holder, request: request, body: body, header: tt.header})
+				text, _ := io.ReadAll(got.Body)
+				if got.StatusCode != tt.status || tt.entry != "" && !strings.Contains(string(text), `"status":"`+tt.entry) {
+					t.Errorf("%d: %s", got.StatusCode, text)
+				}
+				refused := tt.status/100 == 4 || tt.entry == "409"
+				if there := g.server.Get(strings.Replace(tt.of, "?_id=", "/", 1)) != ""; there != refused {
+					t.Errorf("it is there: %v", there)
+				}
+			})
+		}
+	}
+}
+
+// requested is an entry of a bundle without a resource.
+func requested(method, target string) string {
+	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
+}
+
+// TestDeleteSent checks which DELETE request the FHIR server receives, by its CapabilityStatement.
+func TestDeleteSent(t *testing.T) {
+	t.Parallel()
+	both := observation("both", "Patient/a", `,"performer":[{"reference":"Patient/a"}]`)
+	binary := `{"resourceType":"Binary","id":"own","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
+	for _, tt := range []struct {
+		name, statement, rules string
+		holder                 access.Holder
+		of, want               string
+	}{
+		{"a server with conditional deletes", capableOf("single", "Observation"), "", patientA, "Observation/a1", "Observation?_id=a1&subject=Patient%2Fa"},
+		{"two references to the patient", capableOf("single", "Observation"), "", patientA, "Observation/both", "Observation?_id=both&performer=Patient%2Fa&subject=Patient%2Fa"},
+		{"a constraint", capableOf("single", "Observation"), "", laboratory, "Observation/a1", "Observation?_id=a1&category=http%3A%2F%2Fc%7Claboratory&subject=Patient%2Fa"},
+		{"a type without", capableOf("single", "Device"), "", patientA, "Observation/a1", "Observation/a1"},
+		{"a server without", capableOf("not-supported", "Observation"), "", patientA, "Observation/a1", "Observation/a1"},
+		{"no statement", `{"resourceType":"OperationOutcome"}`, "", patientA, "Observation/a1", "Observation/a1"},
+		{"no JSON", `<CapabilityStatement/>`, "", patientA, "Observation/a1", "Observation/a1"},
+		{"a type that is not searched", capableOf("single", "Binary"), "", patientA, "Binary/own", "Binary/own"},
+		{"a scope about all", capableOf("single", "Observation"), "", clinician, "Observation/b1", "Observation/b1"},
+		{"a rule that allows it", capableOf("single", "Observation"), "allow resource.subject.reference == 'Patient/b'", patientA, "Observation/b1", "Observation/b1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, append(slices.Clone(writable), both, binary)...)
+			if tt.rules != "" {
+				g = g.withRules(tt.rules)
+			}
+			asked, sent := 0, ""
+			g.server.Answers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				answering(tt.statement)(w, r)
+			}}
+			g.server.Seen = func(r *http.Request) {
+				if r.Method == http.MethodDelete {
+					sent = strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4/")
+				}
+			}
+			if got := g.written(writing{holder: tt.holder, request: "DELETE " + tt.of}).StatusCode; got != 204 || sent != tt.want || g.server.Get(tt.of) != "" {
+				t.Errorf("%d, sent %s, want %s", got, sent, tt.want)
+			}
+			g.written(writing{holder: patientA, request: "DELETE Observation/a2"})
+			if asked > 1 {
+				t.Errorf("asked for the statement %d times", asked)
+			}
+		})
+	}
+}
+
+// TestStatementExpires checks that a server is asked again after an hour, or a minute if it gave no statement.
+func TestStatementExpires(t *testing.T) {
+	t.Parallel()
+	for statement, ttl := range map[string]time.Duration{capableOf("single", "Observation"): time.Hour, `no`: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			g, asked := newGateway(t), 0
+			g.server.Answers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				answering(statement)(w, r)
+			}}
+			for n, wait := range []time.Duration{0, ttl - time.Second, 2 * time.Second} {
+				time.Sleep(wait)
+				g.server.Put(observation("a1", "Patient/a", ""))
+				if got := g.written(writing{holder: patientA, request: "DELETE Observation/a1"}).StatusCode; got != 204 || asked != []int{1, 1, 2}[n] {
+					t.Errorf("after %v: %d, asked %d times", wait, got, asked)
+				}
+			}
+		})
+	}
+}
+
+// TestWrittenAnswer checks the responses to writes.
+func TestWrittenAnswer(t *testing.T) {
+	t.Parallel()
+	body := observation("a1", "Patient/a", "")
+	for _, tt := range []struct {
+		name    string
+		holder  access.Holder
+		request string
+		shown   bool
+	}{
+		{"created, without read", creator, "POST Observation", false},
+		{"created", patientA, "POST Observation", true},
+		{"updated, without read", updater, "PUT Observation/a1", false},
+		{"updated", patientA, "PUT Observation/a1", true},
+		{"updated, read of another type", access.Holder{Scope: "patient/*.u patient/Patient.r", Patient: "a"}, "PUT Observation/a1", false},
+		{"updated, read of another constraint", access.Holder{Scope: "patient/*.u patient/Observation.r?category=http://c|vital-signs", Patient: "a"}, "PUT Observation/a1", false},
+		{"all of the type, without read", access.Holder{Scope: "user/*.cus", User: clinician.User}, "PUT Observation/a1", false},
+		{"all of the type, created without read", access.Holder{Scope: "user/*.cus", User: clinician.User}, "POST Observation", false},
+		{"all of the type, read bound", access.Holder{Scope: "user/*.us patient/*.r", Patient: "b", User: clinician.User}, "PUT Observation/a1", false},
+		{"all", clinician, "PUT Observation/a1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, writable...)
+			response := g.written(writing{holder: tt.holder, request: tt.request, body: body, header: "Prefer: return=representation"})
+			text, _ := io.ReadAll(response.Body)
+			if got := strings.Contains(string(text), "Observation"); got != tt.shown || response.StatusCode/100 != 2 {
+				t.Errorf("status %d, body %s", response.StatusCode, text)
+			}
+			if location := response.Header.Get("Location"); !strings.HasPrefix(location, "https://gateway.example/fhir/R4/Observation/") || response.Header.Get("Etag") == "" {
+				t.Errorf("Location %q, ETag %q", location, response.Header.Get("Etag"))
+			}
+		})
+	}
+}
+
+// secured is a server that tells a Binary's securityContext in a header, as HAPI's does.
+type secured struct{}
+
+func (secured) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/fhir+json")
+	w.Header().Set("Etag", `W/"1"`)
+	w.Header().Set("X-Security-Context", "Patient/a")
+	_, err := io.WriteString(w, `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`)
+	return err
+}
+
+// TestWrittenSecurityContext checks that the header is told to those who may read the Binary.
+func TestWrittenSecurityContext(t *testing.T) {
+	t.Parallel()
+	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
+	for scope, want := range map[string]string{"patient/*.u": "", "user/Binary.u": "", "patient/*.ru": "Patient/a"} {
+		g, w := newGateway(t), httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPut, "/fhir/R4/Binary/b", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		holder := access.Holder{Scope: scope, Patient: "a", User: clinician.User}
+		if err := g.Serve(w, r, secured{}, enforce.Bearer{Rights: access.New(holder, g.Shared)}); err != nil {
+			t.Errorf("%s: %v", scope, err)
+		}
+		if got := w.Header().Get("X-Security-Context"); got != want || w.Code != http.StatusOK {
+			t.Errorf("%s: %d with %q, want %q", scope, w.Code, got, want)
+		}
+	}
+}
+
+// refusing is a server that reads and does not write.
+type refusing struct{ status int }
+
+func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "application/fhir+json")
+	if r.Method == http.MethodGet {
+		w.Header().Set("Etag", `W/"1"`)
+		_, err := io.WriteString(w, observation("a1", "Patient/a", ""))
+		return err
+	}
+	w.WriteHeader(s.status)
+	_, err := io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"diagnostics":"Patient/b refers to it"}]}`)
+	return err
+}
+
+// TestRefusedByServer checks that only the status of the FHIR server's refusal is passed on.
+func TestRefusedByServer(t *testing.T) {
+	t.Parallel()
+	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {
+		g := newGateway(t)
+		for _, method := range []string{http.MethodPut, http.MethodDelete} {
+			r := httptest.NewRequest(method, "/fhir/R4/Observation/a1", strings.NewReader(observation("a1", "Patient/a", "")))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, enforce.Bearer{Rights: access.New(patientA, g.Shared)}))
+			if got.Status != status || strings.Contains(got.Description, "Patient/b") {
+				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
+			}
+		}
+	}
+}
+
+// TestInvalidBody checks that of an invalid body, a client is told what is wrong and where, as far as it has sent that.
+func TestInvalidBody(t *testing.T) {
+	t.Parallel()
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
+		"details":{"text":"Patient/b"},"expression":["Observation.status","Observation.where(subject='Patient/b')"]},{"severity":"error","code":"Patient/b"}]}`
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		status int
+		body   string
+		want   string
+	}{
+		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"bound", patientA, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{
+			"in words", patientA, 400, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of Brown"}]}`,
+			`{"issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of …"}],"resourceType":"OperationOutcome"}`,
+		},
+		{"about another one", patientA, 422, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"duplicate","diagnostics":"Invalid status"}]}`, "The FHIR server refuses the write."},
+		{"a conflict", staff, 409, outcome, "The resource was changed in the meantime, or others refer to it."},
+		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server refuses the write."},
+		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server refuses the write."},
+	} {
+		g := newGateway(t)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		err := g.Serve(w, r, constant{tt.status, "", tt.body}, enforce.Bearer{Rights: access.New(tt.holder, g.Shared)})
+		got := w.Body.String()
+		if refused := statusOf(err); refused != nil {
+			got = refused.Description
+			w.Code = refused.Status
+		}
+		if got != tt.want || w.Code != tt.status {
+			t.Errorf("%s: %d %s", tt.name, w.Code, got)
+		}
+	}
+}
+
+// statusOf is the refusal that an error is.
+func statusOf(err error) *guard.Error {
+	refused, _ := errors.AsType[*guard.Error](err)
+	return refused
+}
+
+// TestHeaders checks that nothing goes along with a write by which FHIR servers would do more.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, writable...)
+	g.server.Seen = func(r *http.Request) {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-") {
+				t.Errorf("%s has %s", r.Method, name)
+			}
+		}
+	}
+	header := "X-Rewrite-History: true\nX-Security-Context: Patient/b\nX-Upsert-Extistence-Check: disabled\n"
+	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
+}
+
+// TestRefusedPatch checks that what a patch came to is not told to who may not read it.
+func TestRefusedPatch(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]int{"patient/Observation.u": 0, "patient/Observation.ru": http.StatusBadRequest} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/Observation/a1", strings.NewReader(`[{"op":"replace","path":"/status","value":"abc"}]`))
+		r.Header.Set("Content-Type", "application/json-patch+json")
+		w := httptest.NewRecorder()
+		w.Code = 0
+		err := g.Serve(w, r, invalidating{}, enforce.Bearer{Rights: access.New(access.Holder{Scope: scope, Patient: "a"}, g.Shared)})
+		if w.Code != want || (statusOf(err) == nil) != (want != 0) {
+			t.Errorf("%s: %d %s, %v", scope, w.Code, w.Body, err)
+		}
+	}
+}
+
+// invalidating is a server that reads, and finds wrong what is written.
+type invalidating struct{}
+
+func (invalidating) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodGet {
+		return refusing{}.ServeHTTP(w, r)
+	}
+	return constant{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
+}
+
+// TestRefusedSearch checks that a client is told what is wrong with a search, and with which issue type.
+func TestRefusedSearch(t *testing.T) {
+	t.Parallel()
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"Invalid date/time format: \"abc\" in %s"}]}`
+	for target, want := range map[string]string{
+		"Observation?date=abc":                "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation?date=abc&status=Brown":   "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in Brown",
+		"Observation?date=abc&_summary=count": "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation/_search":                 "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation/$lastn?max=abc":          "The FHIR server refuses the operation (400). It says: Invalid date/time format: \"abc\" in …",
+	} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
+		if strings.HasSuffix(target, "_search") {
+			r = httptest.NewRequest(http.MethodPost, "/fhir/R4/"+target, strings.NewReader("date=abc"))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		err := g.Serve(httptest.NewRecorder(), r, constant{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+		if got := statusOf(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
+			t.Errorf("%s: %+v", target, got)
+		}
+	}
+}
+
+// Who asks for an OperationOutcome of a write is given one.
+func TestReturnOutcome(t *testing.T) {
+	t.Parallel()
+	for _, holder := range []access.Holder{patientA, {Scope: "user/Observation.cruds", User: clinician.User}, {Scope: "patient/Observation.c", Patient: "a"}} {
+		g := newGateway(t, writable...)
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		r.Header.Set("Prefer", "return=OperationOutcome")
+		response := g.send(holder, r)
+		text, _ := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusCreated || !strings.Contains(string(text), `"OperationOutcome"`) || strings.Contains(string(text), "amended") {
+			t.Errorf("%s: %d %s", holder.Scope, response.StatusCode, text)
+		}
+	}
+	g := newGateway(t, writable...)
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[{"resource":`+observation("", "Patient/a", "")+`,"request":{"method":"POST","url":"Observation"}}]}`))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	r.Header.Set("Prefer", "return=OperationOutcome")
+	if text, _ := io.ReadAll(g.send(patientA, r).Body); !strings.Contains(string(text), `"outcome":{"issue"`) || strings.Contains(string(text), `"resource":{`) {
+		t.Errorf("in a batch: %s", text)
+	}
+}
+
+// hook is the channel of a Subscription that sends resources to an app.
+const hook = `"type":"rest-hook","endpoint":"https://app.example/hook","payload":"application/fhir+json"`
+
+// subscribing is a Subscription.
+func subscribing(criteria, channel, more string) string {
+	return fmt.Sprintf(`{"resourceType":"Subscription","status":"requested","reason":"r","criteria":%q,"channel":{%s}%s}`, criteria, channel, more)
+}
+
+// observing is one for a search.
+func observing(criteria string) string { return subscribing(criteria, hook, "") }
+
+// ofBackport is one of the Subscriptions R5 Backport.
+func ofBackport(criteria, filter, content string) string {
+	const at = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
+	more := ""
+	if filter != "" {
+		more = fmt.Sprintf(`,"_criteria":{"extension":[{"url":%q,"valueString":%q}]}`, at+"filter-criteria", filter)
+	}
+	channel := hook + fmt.Sprintf(`,"_payload":{"extension":[{"url":%q,"valueCode":%q}]}`, at+"payload-content", content)
+	return subscribing(criteria, channel, more)
+}
+
+// holders of scopes for Subscriptions.
+var (
+	observer  = access.Holder{Scope: "user/Subscription.cruds user/Observation.rs", User: clinician.User}
+	ofLabs    = access.Holder{Scope: "system/Subscription.cruds system/Observation.rs?category=http://c|laboratory"}
+	ofOwn     = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs", Patient: "a", User: clinician.User}
+	ofOwnLabs = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs?category=http://c|laboratory", Patient: "a", User: clinician.User}
+	ofAll     = access.Holder{Scope: "system/Subscription.cruds system/*.rs"}
+	ofEvery   = access.Holder{Scope: "system/*.cruds"}
+	searching = access.Holder{Scope: "system/Subscription.cruds system/*.s"}
+)
+
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	const topic = "http://example.org/topic"
+	extension := func(url string) string { return `,"extension":[{"url":"` + url + `","valueString":"Patient?"}]` }
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		body   string
+		status int
+	}{
+		{"of what may be read", observer, observing("Observation?"), 201},
+		{"the type alone", observer, observing("Observation"), 201},
+		{"by parameters of the type", observer, observing("Observation?code=http://loinc.org|1975-2&status=final"), 201},
+		{"of another type", observer, observing("Patient?"), 403},
+		{"without any scope to read", access.Holder{Scope: "system/Subscription.c"}, observing("Patient?"), 403},
+		{"read and searched by two scopes", access.Holder{Scope: "system/Subscription.c system/Observation.r system/Observation.s"}, observing("Observation?"), 201},
+		{"searched, not read", access.Holder{Scope: "system/Subscription.c system/Observation.s"}, observing("Observation?"), 403},
+		{"read, not searched", access.Holder{Scope: "system/Subscription.c system/Observation.r"}, observing("Observation?"), 403},
+		{"everything searched, not read", searching, observing("Patient?"), 403},
+		{"a chain", observer, observing("Observation?subject:Patient.name=Adams"), 403},
+		{"a reversed chain", observer, observing("Observation?_has:Provenance:target:agent=Practitioner/p"), 403},
+		{"what comes along", observer, observing("Observation?_include=Observation:subject"), 403},
+		{"a filter", observer, observing("Observation?_filter=status eq final"), 403},
+		{"a parameter of the server's own", observer, observing("Observation?mine=1"), 403},
+		{"a type of the server's own", observer, observing("Mine?"), 403},
+		{"several types", observer, observing("[Observation,Patient]"), 403},
+		{"all types", observer, observing("[*]"), 403},
+		{"a list of types", observer, observing("?_type=Observation"), 403},
+		{"a compartment", observer, observing("Patient/a/Observation"), 403},
+		{"an operation", observer, observing("Observation/$lastn"), 403},
+		{"a URL", observer, observing("http://hapi:8080/fhir/Observation?"), 403},
+		{"no criteria", observer, `{"resourceType":"Subscription","status":"off","channel":{` + hook + `}}`, 403},
+		{"criteria that are no string", observer, `{"resourceType":"Subscription","criteria":["Observation?"],"channel":{` + hook + `}}`, 403},
+		{"criteria that escapes hide", observer, strings.Replace(observing("Xatient?"), "X", `\u0050`, 1), 403},
+		{"switched off", observer, strings.Replace(observing("Patient?"), "requested", "off", 1), 403},
+		{"the constraint among the criteria", ofLabs, observing("Observation?category=http://c|laboratory&status=final"), 201},
+		{"no constraint", ofLabs, observing("Observation?status=final"), 403},
+		{"more than the constraint", ofLabs, observing("Observation?category=http://c|laboratory,http://c|vital-signs"), 403},
+		{"one patient's, whose records the server would not judge", ofOwn, observing("Observation?subject=Patient/a"), 403},
+		{"one patient's, with the constraint", ofOwnLabs, observing("Observation?subject=Patient/a&category=http://c|laboratory"), 403},
+		{"everything", ofAll, observing("Patient?_has:Observation:subject:code=x"), 201},
+		{"a topic", observer, ofBackport(topic, "", "full-resource"), 403},
+		{"a topic with a filter", observer, ofBackport(topic, "Observation?status=final", "full-resource"), 403},
+		{"a topic of which nothing is sent", observer, ofBackport(topic, "Observation?status=final", "empty"), 403},
+		{"a topic, by everything", ofAll, ofBackport(topic, "Patient?", "full-resource"), 201},
+		{"a filter beside criteria", observer, ofBackport("Observation?", "Patient?", "full-resource"), 403},
+		{"how much is sent", observer, ofBackport("Observation?", "", "id-only"), 201},
+		{"an extension that sends more", observer, subscribing("Observation?", hook, extension("http://hapifhir.io/fhir/StructureDefinition/subscription-payload-search-criteria")), 403},
+		{"one that must be understood", observer, subscribing("Observation?", hook, strings.Replace(extension("http://x"), "extension", "modifierExtension", 1)), 403},
+		{"one of the channel", observer, subscribing("Observation?", hook+extension("http://x"), ""), 403},
+
+		{"a header", observer, subscribing("Observation?", hook+`,"header":["Authorization: Bearer x","X-A:"]`, ""), 201},
+		{"two headers in one", observer, subscribing("Observation?", hook+`,"header":["X-A: b\r\nX-B: c"]`, ""), 400},
+		{"a header of a request's end", observer, subscribing("Observation?", hook+`,"header":["transfer-encoding: chunked"]`, ""), 400},
+		{"another method", observer, subscribing("Observation?", hook+`,"header":["X-HTTP-Method-Override: DELETE"]`, ""), 400},
+		{"no header", observer, subscribing("Observation?", hook+`,"header":["X A: b"]`, ""), 400},
+		{"by websocket", observer, subscribing("Observation?", `"type":"websocket"`, ""), 201},
+		{"by mail", observer, subscribing("Observation?", `"type":"email","endpoint":"mailto:a@example.org"`, ""), 201},
+		{"by the server's queue", observer, subscribing("Observation?", `"type":"message","endpoint":"channel:x"`, ""), 403},
+		{"by a way of the server's own", observer, subscribing("Observation?", `"type":"mine"`, ""), 403},
+		{"no channel", observer, `{"resourceType":"Subscription","criteria":"Observation?"}`, 403},
+		{"to a file", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"file:///etc/x"`, ""), 400},
+		{"to a path", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"/hook"`, ""), 400},
+		{"with a password", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"https://a:b@app.example"`, ""), 400},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			writing{holder: tt.holder, request: "POST Subscription", body: tt.body, status: tt.status}.check(t)
+		})
+	}
+}
+
+// TestSubscriptionWrites checks that a Subscription is judged as it will be, however it is written.
+func TestSubscriptionWrites(t *testing.T) {
+	t.Parallel()
+	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
+	const jsonType = "Content-Type: application/json-patch+json"
+	byPath := `{"resourceType":"Parameters","parameter":[` + change("replace", "Subscription.status", `,{"name":"value","valueCode":"off"}`) + `]}`
+	stored := append(slices.Clone(writable), withID(observing("Observation?"), "own"), withID(observing("Patient?"), "wide"))
+	for _, tt := range []writing{
+		{"update", observer, "PUT Subscription/own", withID(observing("Observation?status=final"), "own"), "", 200, "Subscription/own=status=final"},
+		{"update to more", observer, "PUT Subscription/own", withID(observing("Patient?"), "own"), "", 403, ""},
+		{"update of a wider one, which stays as wide", observer, "PUT Subscription/wide", withID(observing("Patient?"), "wide"), "", 403, ""},
+		{"update of a wider one, which is narrowed", observer, "PUT Subscription/wide", withID(observing("Observation?"), "wide"), "", 200, ""},
+		{"update that creates", observer, "PUT Subscription/new", withID(observing("Patient?"), "new"), "", 403, ""},
+		{"patch", observer, "PATCH Subscription/own", `[{"op":"replace","path":"/status","value":"off"}]`, jsonType, 200, `Subscription/own="off"`},
+		{"patch to more", observer, "PATCH Subscription/own", `[{"op":"replace","path":"/criteria","value":"Patient?"}]`, jsonType, 403, ""},
+		{"patch of another endpoint into a wider one", observer, "PATCH Subscription/wide", `[{"op":"replace","path":"/channel/endpoint","value":"https://x.example"}]`, jsonType, 403, ""},
+		{"activation of a wider one", observer, "PATCH Subscription/wide", `[{"op":"replace","path":"/status","value":"active"}]`, jsonType, 403, ""},
+		{"patch by FHIRPath", observer, "PATCH Subscription/wide", byPath, "", 403, ""},
+		{"patch by FHIRPath, by everything", ofEvery, "PATCH Subscription/own", byPath, "", 200, ""},
+		{"conditional create", observer, "POST Subscription", observing("Patient?"), "If-None-Exist: status=off", 403, ""},
+		{"conditional update", observer, "PUT Subscription?criteria=Observation?", observing("Patient?"), "", 403, ""},
+		{"conditional patch", observer, "PATCH Subscription?status=requested&_id=own", `[{"op":"replace","path":"/criteria","value":"Patient?"}]`, jsonType, 403, ""},
+		{"deletion", observer, "DELETE Subscription/wide", "", "", 204, ""},
+		{"by everything", ofEvery, "POST Subscription", observing("Patient?"), "", 201, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.checkAt(newGateway(t, stored...))
+		})
+	}
+}
+
+// TestSubscriptionInBundle checks entries as well, which pass in one piece where nothing in them needs judging.
+func TestSubscriptionInBundle(t *testing.T) {
+	t.Parallel()
+	reader := access.Holder{Scope: "system/Subscription.cr system/*.s"}
+	wide := sending("POST", "Subscription", observing("Patient?"))
+	for _, h := range []access.Holder{observer, reader} {
+		g := newGateway(t, writable...)
+		g.server.Seen = func(r *http.Request) {
+			if r.Method != http.MethodGet {
+				t.Errorf("%s %s reaches the server", r.Method, r.URL)
+			}
+		}
+		if got := answered(t, g.submit(h, "batch", wide), 1).status(0); got != "403" {
+			t.Errorf("%s: %s in a batch", h.Scope, got)
+		}
+		if got := g.submit(h, "transaction", wide).StatusCode; got != 403 {
+			t.Errorf("%s: %d as a transaction", h.Scope, got)
+		}
+	}
+	for _, kind := range []string{"batch", "transaction"} {
+		g := newGateway(t, writable...)
+		if got := answered(t, g.submit(observer, kind, sending("POST", "Subscription", observing("Observation?"))), 1).status(0); got != "201" {
+			t.Errorf("%s in a %s", got, kind)
+		}
+	}
+}
+
+// TestSubscriptionUnderRules checks that nothing is sent where rules judge each resource.
+func TestSubscriptionUnderRules(t *testing.T) {
+	t.Parallel()
+	for _, h := range []access.Holder{observer, ofLabs, ofEvery} {
+		tt := writing{name: h.Scope, holder: h, request: "POST Subscription", body: observing("Observation?category=http://c|laboratory"), status: 403}
+		tt.checkAt(newGateway(t, writable...).withRules("deny resource.status == 'amended'"))
+	}
+}
+
+// TestEffects checks what else acts once it is stored.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	scoped := func(resourceType string) access.Holder {
+		return access.Holder{Scope: "user/" + resourceType + ".cruds user/Observation.rs", User: clinician.User}
+	}
+	task := func(input string) string {
+		return `{"resourceType":"Task","status":"requested","input":[{` + input + `}]}`
+	}
+	asking := func(payload string) string {
+		return `{"resourceType":"CommunicationRequest","status":"active","subject":{"reference":"Patient/a"},"payload":[` + payload + `]}`
+	}
+	for _, tt := range []struct {
+		name, resourceType, body string
+		status                   int
+	}{
+		{"a parameter", "SearchParameter", `{"resourceType":"SearchParameter","code":"status","base":["Observation"],"expression":"Observation.subject.resolve().name"}`, 403},
+		{"a compartment", "CompartmentDefinition", `{"resourceType":"CompartmentDefinition"}`, 403},
+		{"a graph", "GraphDefinition", `{"resourceType":"GraphDefinition"}`, 403},
+		{"an operation", "OperationDefinition", `{"resourceType":"OperationDefinition"}`, 403},
+		{"a message", "MessageDefinition", `{"resourceType":"MessageDefinition"}`, 403},
+		{"an event", "EventDefinition", `{"resourceType":"EventDefinition"}`, 403},
+		{"a plan", "PlanDefinition", `{"resourceType":"PlanDefinition"}`, 403},
+		{"a task", "Task", task(`"type":{"text":"x"},"valueString":"Is this right? Ask the Patient."`), 201},
+		{"a task about a resource", "Task", task(`"valueReference":{"reference":"Observation/a1"}`), 201},
+		{"a task that asks for what may be read", "Task", task(`"valueString":"Observation?subject=Patient/a"`), 201},
+		{"a task that asks for more", "Task", task(`"valueString":"Condition?subject=Patient/a"`), 403},
+		{"a task that asks for more by URL", "Task", task(`"valueUrl":"https://f.example/fhir/Condition?x=y"`), 403},
+		{"a task that asks in a compartment", "Task", task(`"valueString":"Patient/b/Condition?code=x"`), 403},
+		{"a task that reads", "Task", task(`"valueString":"Patient/b"`), 403},
+		{"a task that reads what may be read", "Task", task(`"valueString":"Observation/b1"`), 201},
+		{"a task that calls an operation", "Task", task(`"valueString":"Patient/b/$everything"`), 403},
+		{"a task that calls an operation by URL", "Task", task(`"valueUrl":"https://f.example/fhir/Patient/b/$everything"`), 403},
+		{"a task that asks deep inside", "Task", task(`"extension":[{"url":"http://x","extension":[{"url":"y","valueString":"Condition?"}]}]`), 403},
+		{"a request that asks", "CommunicationRequest", asking(`{"extension":[{"url":"http://x","valueString":"Condition?"}]}`), 403},
+		{"a request that sends what may be read", "CommunicationRequest", asking(`{"contentReference":{"reference":"Observation/b1"}}`), 201},
+		{"a request that sends more", "CommunicationRequest", asking(`{"contentReference":{"reference":"Condition/b1"}}`), 403},
+		{"a request that tells", "CommunicationRequest", asking(`{"contentString":"Please call."}`), 201},
+		{"a stored message", "Bundle", `{"resourceType":"Bundle","type":"message"}`, 403},
+		{"a stored transaction", "Bundle", `{"resourceType":"Bundle","type":"transaction"}`, 403},
+		{"a Bundle of no type", "Bundle", `{"resourceType":"Bundle"}`, 403},
+		{"a stored document", "Bundle", `{"resourceType":"Bundle","type":"document"}`, 201},
+		{"a topic", "Basic", `{"resourceType":"Basic","code":{"coding":[{"code":"\u0053ubscriptionTopic"}]}}`, 403},
+		{"another Basic", "Basic", `{"resourceType":"Basic","code":{"text":"x"}}`, 201},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			writing{holder: scoped(tt.resourceType), request: "POST " + tt.resourceType, body: tt.body, status: tt.status}.check(t)
+			writing{holder: ofEvery, request: "POST " + tt.resourceType, body: tt.body, status: 201}.check(t)
+		})
+	}
+	ofStatus := access.Holder{Scope: "user/CommunicationRequest.cruds?status=active user/Observation.rs", User: clinician.User}
+	writing{holder: ofStatus, request: "POST CommunicationRequest", body: asking(`{"contentReference":{"reference":"Condition/b1"}}`), status: 403}.check(t)
+	for payload, status := range map[string]int{
+		`{"contentString":"Observation?"}`:                              403,
+		`{"contentReference":{"reference":"Observation/a1"}}`:           201,
+		`{"contentReference":{"reference":"Observation/b1"}}`:           403,
+		`{"contentReference":{"reference":"Observation?status=final"}}`: 412,
+	} {
+		writing{holder: patientA, request: "POST CommunicationRequest", body: asking(payload), status: status}.check(t)
+	}
+}
+
+// TestDelivering checks operations by which another's Subscription would send, however a site lists them.
+func TestDelivering(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {
+		for _, reach := range []operation.Reach{operation.TokenReach, operation.InstanceReach, operation.PatientReach, operation.WholeReach} {
+			g := newGateway(t, writable...)
+			g.Operations = operation.NewOperations(operation.Operation{Name: name, Reach: reach, Permission: 2})
+			at := interaction.Reference{Type: "Subscription", ID: "x"}.String() + "/" + name
+			for _, h := range []access.Holder{observer, searching} {
+				if got := g.get(h, at).StatusCode; got != 403 {
+					t.Errorf("%s by %s, %s: %d", name, reach, h.Scope, got)
+				}
+			}
+			if got := g.get(ofEvery, at).StatusCode; got == 403 {
+				t.Errorf("%s by %s is refused to those who may read everything", name, reach)
+			}
+		}
+	}
 }

@@ -1,9 +1,21 @@
+// Package fairqueue limits how much costly work runs at once, and shares it among networks and clients.
+//
+//	Queue.Enter(network, client) ── no place left ──► ErrFull
+//	   │ a place: as many as are still free at most
+//	   ▼
+//	a slot of the network's, then of the client's, then of all
+//	   │ half of all slots at most
+//	   ▼
+//	the work ──► leave
+//
+// The context decides how long to wait. The slots are golang.org/x/sync/semaphore's; no library has the shares.
 package fairqueue
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -111,4 +123,17 @@ func (q *Queue) Taken() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.places
+}
+
+// Network returns the least that a provider gives to a customer: an IPv4 address, or the /64 of an IPv6 address. Anything
+// but an IP address is returned unchanged.
+func Network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
 }

@@ -1,13 +1,22 @@
+// Package fhirerror writes error responses below the FHIR base, and logs errors that the client did not cause.
+//
+//	outcome.go  OperationOutcomes for errors, unless the site has an error route; 404 if no handler answers
+//	log.go      log entries, often enough to be seen and too rarely to flood the log
 package fhirerror
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
@@ -96,4 +105,101 @@ var statusIssues = map[int]struct{ code, text string }{
 	http.StatusBadGateway:            {"transient", "The FHIR server behind this gateway could not be reached. Try again later."},
 	http.StatusServiceUnavailable:    {"transient", "The service is not available at present. Try again later."},
 	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not answer in time."},
+}
+
+// FailedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
+const FailedBelow = "fhir.failed_below"
+
+// Answer answers an error below the FHIR base with an OperationOutcome, unless the site has an error route for it.
+// Without either, Caddy would send an empty body. It logs what Caddy will not.
+func Answer(w http.ResponseWriter, r *http.Request, base string, failures *Log, err error) error {
+	if err == nil {
+		return nil
+	}
+	ofAPI, errorRoutes := fhirbase.Below(fhirbase.OriginalPath(r), base) || fhirbase.Below(r.URL.Path, base), errorRoutesOf(r)
+	if ofAPI || errorRoutes != nil {
+		failures.Request(r, err)
+	}
+	if !ofAPI {
+		return err
+	}
+	caddyhttp.SetVar(r.Context(), FailedBelow, base)
+	if errorRoutes != nil && anyRouteFor(errorRoutes.WithError(r, err), errorRoutes.Routes) {
+		return err
+	}
+	return Write(w, r, err)
+}
+
+// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, and Caddy
+// logs failures itself.
+func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
+		return nil
+	}
+	return server.Errors
+}
+
+// anyRouteFor reports whether one of the routes matches a request. The server's error routes include those of its
+// other sites.
+func anyRouteFor(r *http.Request, routes caddyhttp.RouteList) bool {
+	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
+		matched, err := route.MatcherSets.AnyMatchWithError(r)
+		return err != nil || matched && slices.ContainsFunc(route.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
+			nested, ok := h.(*caddyhttp.Subroute)
+			return !ok || anyRouteFor(r, nested.Routes)
+		})
+	})
+}
+
+// OrNotFound answers 404 in place of a next handler that does not answer. Caddy would answer 200 with an empty body, which
+// a client takes for the success of what never happened.
+type OrNotFound struct {
+	// Next is the handler that may not answer.
+	Next caddyhttp.Handler
+}
+
+var errNobodyAnswers = errors.New("no handler answers this request")
+
+// ServeHTTP implements caddyhttp.Handler.
+func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	answer := &noticedAnswer{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
+	if err := h.Next.ServeHTTP(answer, r); err != nil || answer.begun {
+		return err
+	}
+	return caddyhttp.Error(http.StatusNotFound, errNobodyAnswers)
+}
+
+// noticedAnswer notices that an answer was begun.
+type noticedAnswer struct {
+	caddyhttp.ResponseWriterWrapper
+	begun bool
+}
+
+func (a *noticedAnswer) WriteHeader(status int) {
+	a.begun = a.begun || status >= http.StatusOK || status == http.StatusSwitchingProtocols
+	a.ResponseWriterWrapper.WriteHeader(status)
+}
+
+func (a *noticedAnswer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriterWrapper.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (a *noticedAnswer) ReadFrom(r io.Reader) (int64, error) {
+	a.begun = true
+	return a.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError sends the header.
+func (a *noticedAnswer) FlushError() error {
+	a.begun = true
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Hijack hands the connection over.
+func (a *noticedAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.begun = true
+	return http.NewResponseController(a.ResponseWriter).Hijack()
 }

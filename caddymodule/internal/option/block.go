@@ -1,11 +1,20 @@
 package option
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 )
 
 // Setter reads the arguments of a subdirective.
@@ -203,4 +212,114 @@ func nextIs(d *caddyfile.Dispenser, w string) bool {
 	is := d.NextArg() && d.Val() == w
 	d.Prev()
 	return is
+}
+
+// Duration reads a positive duration.
+func Duration(to *caddy.Duration) Setter { return checked(ParseDuration(to)) }
+
+// ParseDuration parses a positive duration.
+func ParseDuration(to *caddy.Duration) func(string) error {
+	return func(w string) error {
+		parsed, err := caddy.ParseDuration(w)
+		if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
+			return fmt.Errorf("invalid duration %q: use a value such as 90s, 5m or 1d", w)
+		}
+		return nil
+	}
+}
+
+// DurationOrOff reads a duration, or the word off as -1.
+func DurationOrOff(to *caddy.Duration, otherwise Setter) Setter {
+	return func(d *caddyfile.Dispenser) error {
+		var off bool
+		err := OrOff(&off, otherwise)(d)
+		if off {
+			*to = -1
+		}
+		return err
+	}
+}
+
+// Number reads a positive integer.
+func Number(to *int) Setter { return checked(ParseNumber(to)) }
+
+// ParseNumber parses a positive integer.
+func ParseNumber(to *int) func(string) error {
+	return func(w string) (err error) {
+		if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
+			return fmt.Errorf("%q is not a positive integer", w)
+		}
+		return nil
+	}
+}
+
+// NumberOrNone reads an integer that may be zero.
+func NumberOrNone(to *int) Setter {
+	return checked(func(w string) (err error) {
+		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
+			return fmt.Errorf("%q is neither 0 nor a positive integer", w)
+		}
+		return nil
+	})
+}
+
+// Size reads a number of bytes.
+func Size(to *int64) Setter {
+	return checked(func(w string) error {
+		parsed, err := humanize.ParseBytes(w)
+		if *to = int64(parsed); err != nil || *to <= 0 {
+			return fmt.Errorf("invalid size %q: use a value such as 64KiB or 16MB", w)
+		}
+		return nil
+	})
+}
+
+// Guest reads the name of a module in a namespace, and leaves the rest of the block to the module.
+func Guest(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) Setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		name := d.Val()
+		if err := checkEach(d, check, []string{name}); err != nil {
+			return err
+		}
+		module, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
+		if err != nil {
+			return err
+		}
+		*to = caddyconfig.JSONModuleObject(module, inlineKey, name, nil)
+		return nil
+	}
+}
+
+// ClaimNames reads our name of a claim and, if it differs, theirs.
+func ClaimNames(to *map[string]string, check func(map[string]string) error) Setter {
+	return func(d *caddyfile.Dispenser) error {
+		ours, theirs, err := OneOrTwo(d)
+		if err != nil {
+			return err
+		}
+		if _, ok := (*to)[ours]; ok {
+			return d.Errf("duplicate token_claim %s", ours)
+		}
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		(*to)[ours] = cmp.Or(theirs, ours)
+		return WithLine(d, check(*to))
+	}
+}
+
+// DidYouMean is the end of an error message that suggests what an unknown word probably stands for; it may be empty.
+func DidYouMean(word string, known []string) string {
+	if near := suggestion.Nearest(word, known); near != "" {
+		return ": did you mean " + near + "?"
+	}
+	return ""
+}
+
+// didYouMeanKey is didYouMean for the keys of a map.
+func didYouMeanKey[V any](word string, known map[string]V) string {
+	return DidYouMean(word, slices.Collect(maps.Keys(known)))
 }

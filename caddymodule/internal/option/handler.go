@@ -1,6 +1,12 @@
 package option
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -40,4 +46,94 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 		}
 		return handler, nil
 	})
+}
+
+// Position is a line of the Caddyfile, for errors that only later lines reveal.
+type Position struct {
+	file string
+	line int
+}
+
+// PositionOf returns the line that is read.
+func PositionOf(d *caddyfile.Dispenser) Position { return Position{d.File(), d.Line()} }
+
+// Wrap is [caddyfile.Dispenser.WrapErr] for the position.
+func (p Position) Wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
+
+// Source is where a handler is written in the Caddyfile, for errors and warnings after it has become JSON.
+type Source struct {
+	// The Caddyfile and the line of the directive, which warnings and errors name. Default: they name the site alone.
+	Source string `json:"source,omitempty"`
+}
+
+// SetSource says where the handler is written.
+func (s *Source) SetSource(p Position) { s.Source = fmt.Sprintf("%s:%d", p.file, p.line) }
+
+// Wrap adds the handler's place to an error.
+func (s *Source) Wrap(err error) error {
+	if err == nil || s.Source == "" {
+		return err
+	}
+	return fmt.Errorf("%w, at %s", err, s.Source)
+}
+
+// A Feature is a Caddy module that adds subdirectives to a block of the core. The core finds it by its namespace, so that
+// it need not import it.
+type Feature interface {
+	caddy.Module
+
+	// Subdirectives returns the subdirectives that set up this feature, and the names of those that may occur more than
+	// once.
+	Subdirectives() (fields Block, repeatable []string)
+}
+
+// Features are the features of a namespace, while one block is parsed.
+type Features struct {
+	repeatable []string
+	used       map[string]Feature
+}
+
+// Features adds the subdirectives of all features of a namespace to the block. A feature is configured if one of its
+// subdirectives occurs.
+func (s Block) Features(namespace string) *Features {
+	f := &Features{used: map[string]Feature{}}
+	for _, info := range caddy.GetModules(namespace) {
+		feature, ok := info.New().(Feature)
+		if !ok {
+			continue
+		}
+		fields, repeatable := feature.Subdirectives()
+		f.repeatable = append(f.repeatable, repeatable...)
+		for name, set := range fields {
+			s[name] = func(d *caddyfile.Dispenser) error {
+				f.used[info.ID.Name()] = feature
+				return set(d)
+			}
+		}
+	}
+	return f
+}
+
+// Repeatable returns the subdirectives of features that may occur more than once, and some more.
+func (f *Features) Repeatable(more ...string) []string { return slices.Concat(f.repeatable, more) }
+
+// Used returns the configured features, sorted by name.
+func (f *Features) Used() []Feature {
+	var used []Feature
+	for _, name := range slices.Sorted(maps.Keys(f.used)) {
+		used = append(used, f.used[name])
+	}
+	return used
+}
+
+// Raw returns the JSON of the configured features by module name, or nil.
+func (f *Features) Raw() caddy.ModuleMap {
+	var raw caddy.ModuleMap
+	for name, feature := range f.used {
+		if raw == nil {
+			raw = caddy.ModuleMap{}
+		}
+		raw[name] = caddyconfig.JSON(feature, nil)
+	}
+	return raw
 }

@@ -1,3 +1,8 @@
+// Package placement checks when a configuration starts, or is validated, whether the handlers of caddy-fhir stand in the sites
+// where they have an effect, and whether there are ways around them. It is the app fhir_sites, which the handlers load.
+//
+//	sites.go  the app, which logs warnings once, and the interfaces of handlers
+//	check.go  the way through a site's routes, the requests that reach a route, servers that another site leaves open
 package placement
 
 import (
@@ -116,3 +121,32 @@ var (
 	_ caddy.Provisioner  = (*Sites)(nil)
 	_ caddy.CleanerUpper = (*Sites)(nil)
 )
+
+// A Handler is a handler of ours whose place in a site is checked: one that answers some requests below the FHIR base.
+type Handler interface {
+	// Placed says what it is.
+	Placed() Placed
+}
+
+// Placed is a handler where it stands.
+type Placed struct {
+	Directive string // of the Caddyfile
+	Source    string // the Caddyfile and the line; empty: not known
+	FHIRBase  string // the path of the FHIR API
+}
+
+// A Guard is a handler that asks for a token.
+type Guard interface {
+	Handler
+
+	// WithoutURL returns an error if the guard needs the URL of the API from the address of its site.
+	WithoutURL() error
+}
+
+// An Authorizer is a handler that gives tokens.
+type Authorizer interface {
+	Handler
+
+	// Issuer returns where apps are sent to get one.
+	Issuer() string
+}

@@ -1,6 +1,30 @@
+// Package rawjson reads JSON in place. A [Cursor] passes over a text once, and returns values or their text without
+// decoding what nobody asks for. It also checks what it skips.
+//
+// It is strict, so that a text says the same to every reader: RFC 8259 to the letter, valid UTF-8, no halves of surrogate
+// pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.
+//
+//	cursor.go  the Cursor: objects and arrays, strings, raw text; values that are only checked; errors with their offset
+//	edit.go    objects with a member set or removed, and all else as it was: With, Without
+//
+// The guard reads by it what it judges or rewrites, except texts that pass in pieces (guard/internal/address). Where a text
+// becomes a struct, encoding/json decodes it, and strictjson what is signed.
+//
+// Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to check a Bundle of
+// records (338 MB/s here, 138 MB/s there). What it costs a search, docs/evidence/performance.md says.
 package rawjson
 
-import "fmt"
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"unicode/utf16"
+	"unicode/utf8"
+)
 
 // Cursor reads the values of a JSON text one after the other. An error is final: whatever is called after it fails too,
 // even if a caller in between passed the error over. So no part of a text is ever taken for another.
@@ -191,3 +215,484 @@ var kinds = [256]Kind{
 	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
+
+// scanner checks what is in a text from an offset on. It knows how deep that is, and the names of the objects around it.
+type scanner struct {
+	source           source
+	depth            int
+	names            []name // of the objects that are open
+	allowsDuplicates bool
+}
+
+// skip checks the value at i, and returns where it ends.
+func (s *scanner) skip(i int) (int, error) {
+	i = s.source.next(i)
+	first := s.source.peek(i)
+	switch first {
+	case '"':
+		end, _, err := s.source.stringEnd(i + 1)
+		return end, err
+	case '{', '[':
+		if s.depth == MaxDepth {
+			return i, &Error{Offset: i, Err: ErrDepth}
+		}
+		s.depth++
+		end, err := s.skipNested(i+1, first+2) // as far behind are the closing ones in ASCII
+		s.depth--
+		return end, err
+	case 't':
+		return s.source.word(i, "true")
+	case 'f':
+		return s.source.word(i, "false")
+	case 'n':
+		return s.source.word(i, "null")
+	default:
+		if kinds[first] != Number {
+			return i, s.source.syntaxError(i, "expected a value")
+		}
+		return s.source.numberEnd(i)
+	}
+}
+
+// skipNested checks the object or array that is open before i, and returns what is behind the closing bracket.
+func (s *scanner) skipNested(i int, closing byte) (int, error) {
+	isObject, kept := closing == '}', closing == '}' && !s.allowsDuplicates
+	seen := s.noNames(kept)
+	at := s.source.next(i)
+	if s.source.peek(at) == closing {
+		return at + 1, nil
+	}
+	for more := true; more; {
+		var err error
+		if isObject {
+			if _, _, at, err = s.name(&seen, at, kept); err != nil {
+				return at, err
+			}
+		}
+		end := plainEnd(s.source.text, at)
+		if end == 0 {
+			if end, err = s.skip(at); err != nil {
+				return end, err
+			}
+		}
+		if s.source.peek(end) == ',' {
+			at = s.source.next(end + 1)
+			continue
+		}
+		if at, more, err = s.source.separate(end, closing); err != nil {
+			return at, err
+		}
+	}
+	s.names = s.names[:seen.from]
+	return at, nil
+}
+
+// numberEnd checks the number at i, and returns where it ends.
+func (s *source) numberEnd(i int) (int, error) {
+	if s.peek(i) == '-' {
+		i++
+	}
+	end, err := s.digitsEnd(i)
+	if err != nil {
+		return end, err
+	}
+	if s.text[i] == '0' && end > i+1 {
+		return i, s.syntaxError(i, "leading zero in a number")
+	}
+	if s.peek(end) == '.' {
+		if end, err = s.digitsEnd(end + 1); err != nil {
+			return end, err
+		}
+	}
+	if s.peek(end)|0x20 != 'e' {
+		return end, nil
+	}
+	if b := s.peek(end + 1); b == '+' || b == '-' {
+		end++
+	}
+	return s.digitsEnd(end + 1)
+}
+
+// digitsEnd returns the end of the digits at i, of which there must be one at least.
+func (s *source) digitsEnd(i int) (int, error) {
+	start := i
+	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
+		i++
+	}
+	if i == start {
+		return i, s.syntaxError(i, "expected a digit")
+	}
+	return i, nil
+}
+
+// fewNames is how many names of an object are kept in a list. Those of larger objects go into a map, so that time stays
+// in proportion to the text.
+const fewNames = 32
+
+// name is a name that an object has had. It has no pointers, so that names cost the garbage collector nothing.
+type name struct {
+	start, end int    // in the text, without the quotation marks
+	sum        uint64 // of what it says: tells most names apart
+}
+
+// nameSet is the names of one object: those in scanner.names from an index on, or many.
+type nameSet struct {
+	from, full int    // full is the length of scanner.names at which there are too many for it
+	bits       uint64 // one for each name, as the highest of its sum say: a name whose bit is not there is new
+	many       map[string]struct{}
+}
+
+// noNames is the names of an object that is about to be read, if they are to be kept.
+func (s *scanner) noNames(kept bool) nameSet {
+	from := len(s.names)
+	if !kept {
+		return nameSet{from: from}
+	}
+	if cap(s.names)-from < fewNames {
+		s.names = slices.Grow(s.names, 2*fewNames)
+	}
+	return nameSet{from: from, full: from + fewNames - 1}
+}
+
+// name goes over the name at i and the colon to its value. Of one that is to be kept, the object must not have had it.
+func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, value int, err error) {
+	if end = plainEnd(s.source.text, i); end == 0 {
+		end, escapes, err = s.unusualName(seen, i, kept)
+	} else if kept && !s.add(seen, i+1, end-1, s.source.text[i+1:end-1]) {
+		err = &Error{Offset: i, Err: ErrDuplicate}
+	}
+	if err != nil {
+		return end, false, end, err
+	}
+	if value = s.source.next(end); s.source.peek(value) != ':' {
+		return value, false, value, s.source.syntaxError(value, "expected a colon")
+	}
+	return end, escapes, s.source.next(value + 1), nil
+}
+
+// unusualName goes over a name that may have escapes, or be none.
+func (s *scanner) unusualName(seen *nameSet, i int, kept bool) (end int, escapes bool, err error) {
+	if s.source.peek(i) != '"' {
+		return i, false, s.source.syntaxError(i, "expected a name in quotation marks")
+	}
+	end, escapes, err = s.source.stringEnd(i + 1)
+	if err != nil || !kept {
+		return end, escapes, err
+	}
+	if !s.add(seen, i+1, end-1, s.source.said(i+1, end-1, escapes)) {
+		err = &Error{Offset: i, Err: ErrDuplicate}
+	}
+	return end, escapes, err
+}
+
+// add adds the name from start to end, which says text, and reports whether it is new. Where there are many, it moves on
+// to a map.
+func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
+	n := name{start, end, sumOf(text)}
+	bit := uint64(1) << (n.sum >> 58)
+	if seen.bits&bit == 0 && len(s.names) < seen.full {
+		seen.bits |= bit
+		s.names = append(s.names, n)
+		return true
+	}
+	if seen.many != nil {
+		_, known := seen.many[string(text)]
+		seen.many[string(text)] = struct{}{}
+		return !known
+	}
+	for _, other := range s.names[seen.from:] {
+		if other.sum == n.sum && bytes.Equal(s.nameAt(other), text) {
+			return false
+		}
+	}
+	if s.names = append(s.names, n); len(s.names) <= seen.full {
+		return true
+	}
+	seen.many, seen.full = make(map[string]struct{}, 2*fewNames), 0
+	for _, n := range s.names[seen.from:] {
+		seen.many[string(s.nameAt(n))] = struct{}{}
+	}
+	return true
+}
+
+// nameAt is what a name says.
+func (s *scanner) nameAt(n name) []byte {
+	return s.source.said(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
+}
+
+// sumOf returns a number made of the first and the last bytes of a name, and of its length.
+func sumOf(text []byte) uint64 {
+	var sum uint64
+	switch n := len(text); {
+	case n >= 8:
+		sum = binary.LittleEndian.Uint64(text) + 31*binary.LittleEndian.Uint64(text[n-8:])
+	case n >= 4:
+		sum = uint64(binary.LittleEndian.Uint32(text)) | uint64(binary.LittleEndian.Uint32(text[n-4:]))<<32
+	case n > 0:
+		sum = uint64(text[0]) | uint64(text[n/2])<<8 | uint64(text[n-1])<<16
+	}
+	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the highest bits depend on all others
+	return (sum + uint64(len(text))) * odd
+}
+
+// MaxDepth is how deep objects and arrays may be nested.
+const MaxDepth = 64
+
+// Bytes in all eight places of a word.
+const (
+	ones   = 0x0101010101010101
+	highs  = 0x80 * ones
+	quotes = '"' * ones
+	slants = '\\' * ones
+	spaces = ' ' * ones
+)
+
+// source is a text of which parts are read from an offset on. It keeps nothing of what it read.
+type source struct{ text []byte }
+
+// syntaxError is returned for what is not JSON.
+func (s *source) syntaxError(at int, problem string) error {
+	if at >= len(s.text) {
+		at, problem = len(s.text), "unexpected end"
+	}
+	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
+}
+
+// eight returns the eight bytes at i, with 0 for those behind the end of the text.
+func (s *source) eight(i int) uint64 {
+	if i+8 <= len(s.text) {
+		return binary.LittleEndian.Uint64(s.text[i:])
+	}
+	var last [8]byte
+	copy(last[:], s.text[min(i, len(s.text)):])
+	return binary.LittleEndian.Uint64(last[:])
+}
+
+// separate goes on behind a value: behind the closing bracket, or to what follows the comma.
+func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
+	i = s.next(i)
+	switch s.peek(i) {
+	case ',':
+		return s.next(i + 1), true, nil
+	case closing:
+		return i + 1, false, nil
+	default:
+		return i, false, s.syntaxError(i, "expected a comma or "+string(closing))
+	}
+}
+
+// word checks that a literal is at i.
+func (s *source) word(i int, literal string) (int, error) {
+	end := i + len(literal)
+	if end > len(s.text) || string(s.text[i:end]) != literal {
+		return i, s.syntaxError(i, "expected a value")
+	}
+	return end, nil
+}
+
+// peek returns the byte at i, or 0 behind the end of the text, where JSON never has one.
+func (s *source) peek(i int) byte {
+	if i < len(s.text) {
+		return s.text[i]
+	}
+	return 0
+}
+
+// next goes over white space.
+func (s *source) next(i int) int {
+	if i < len(s.text) && s.text[i] > ' ' {
+		return i
+	}
+	return s.behindSpace(i)
+}
+
+// behindSpace is next where there is white space. Indentation is long, so it goes over eight spaces at a time.
+func (s *source) behindSpace(i int) int {
+	for ; ; i++ {
+		if s.peek(i) == '\n' {
+			i++
+		}
+		for w := s.eight(i); ; w = s.eight(i) {
+			if w != spaces {
+				i += bits.TrailingZeros64(w^spaces) / 8
+				break
+			}
+			i += 8
+		}
+		if b := s.peek(i); b != '\n' && b != '\r' && b != '\t' {
+			return i
+		}
+	}
+}
+
+// said returns what a string says whose characters go from i to end.
+func (s *source) said(i, end int, escapes bool) []byte {
+	if escapes {
+		return s.unescape(i, end)
+	}
+	return s.text[i:end:end]
+}
+
+// unescape returns what the part of a string from i to end says. It has been checked.
+func (s *source) unescape(i, end int) []byte {
+	said := make([]byte, 0, end-i)
+	for {
+		plain := bytes.IndexByte(s.text[i:end], '\\')
+		if plain < 0 {
+			return append(said, s.text[i:end]...)
+		}
+		said = append(said, s.text[i:i+plain]...)
+		said, i = s.appendEscaped(said, i+plain+1)
+	}
+}
+
+// appendEscaped appends what the escape means whose backslash is before i.
+func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
+	switch b := s.text[i]; b {
+	case 'u':
+		r, end, _ := s.escapedRune(i + 1)
+		return utf8.AppendRune(said, r), end
+	case 'b':
+		return append(said, '\b'), i + 1
+	case 'f':
+		return append(said, '\f'), i + 1
+	case 'n':
+		return append(said, '\n'), i + 1
+	case 'r':
+		return append(said, '\r'), i + 1
+	case 't':
+		return append(said, '\t'), i + 1
+	default:
+		return append(said, b), i + 1
+	}
+}
+
+// escapeEnd checks the escape whose backslash is before i. Halves of a surrogate pair are valid only together.
+func (s *source) escapeEnd(i int) (int, error) {
+	switch s.peek(i) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1, nil
+	case 'u':
+		_, end, err := s.escapedRune(i + 1)
+		return end, err
+	default:
+		return i, s.syntaxError(i, "invalid escape")
+	}
+}
+
+// escapedRune reads the character whose hexadecimal digits are at i.
+func (s *source) escapedRune(i int) (r rune, end int, err error) {
+	first := s.hex(i)
+	if !utf16.IsSurrogate(first) && first >= 0 {
+		return first, i + 4, nil
+	}
+	if s.peek(i+4) == '\\' && s.peek(i+5) == 'u' {
+		if r = utf16.DecodeRune(first, s.hex(i+6)); r != utf8.RuneError {
+			return r, i + 10, nil
+		}
+	}
+	return 0, i, s.syntaxError(i, `invalid \u escape`)
+}
+
+// hex returns the number that four hexadecimal digits at i make, or -1.
+func (s *source) hex(i int) rune {
+	if i+4 > len(s.text) {
+		return -1
+	}
+	var number [2]byte
+	if _, err := hex.Decode(number[:], s.text[i:i+4]); err != nil {
+		return -1
+	}
+	return rune(number[0])<<8 | rune(number[1])
+}
+
+// plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
+// end with the text. Otherwise it returns 0.
+func plainEnd(text []byte, i int) int {
+	if i >= len(text) || text[i] != '"' {
+		return 0
+	}
+	for i++; i+8 <= len(text); i += 8 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs; found != 0 {
+			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
+				return i + 1
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// stringEnd checks the string whose first character is at i. It returns what is behind the quotation mark that ends it,
+// and whether it has escapes.
+func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
+	start, all := i, uint64(0)
+	for {
+		var read uint64
+		i, read = s.specialAt(i)
+		all |= read
+		switch s.peek(i) {
+		case '"':
+			if all&highs != 0 && !utf8.Valid(s.text[start:i]) {
+				return i, escapes, s.syntaxError(start, "string is not UTF-8")
+			}
+			return i + 1, escapes, nil
+		case '\\':
+			escapes = true
+			if i, err = s.escapeEnd(i + 1); err != nil {
+				return i, escapes, err
+			}
+		default:
+			return i, escapes, s.syntaxError(i, "control character in a string")
+		}
+	}
+}
+
+// specialAt finds the next byte that is special in a string: a quotation mark, a backslash or a control character. It
+// also returns the bytes before that, ORed: where none of them has its highest bit set, they are ASCII.
+func (s *source) specialAt(i int) (at int, all uint64) {
+	for {
+		w := s.eight(i)
+		// It marks the first byte that is special. Those after it may be marked wrongly.
+		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs; found != 0 {
+			before := bits.TrailingZeros64(found) &^ 7
+			return i + before/8, all | w&(1<<before-1)
+		}
+		all |= w
+		i += 8
+	}
+}
+
+// What can be wrong, apart from the place. Each comes in an [Error].
+var (
+	// ErrSyntax is returned for what is not JSON.
+	ErrSyntax = errors.New("invalid JSON")
+
+	// ErrDuplicate is returned for an object that has a name twice.
+	ErrDuplicate = errors.New("duplicate name in an object")
+
+	// ErrDepth is returned for what is nested deeper than MaxDepth.
+	ErrDepth = errors.New("objects and arrays nested too deep")
+
+	// ErrKind is returned for a value of another kind than was asked for.
+	ErrKind = errors.New("wrong kind of value")
+
+	// ErrNotRead is returned when a function has not read the value that it was called for.
+	ErrNotRead = errors.New("value was not read")
+)
+
+// Error is what is wrong with a text, and where.
+type Error struct {
+	// Offset is how many bytes precede the fault.
+	Offset int
+
+	// Err is, or wraps, one of the errors of this package.
+	Err error
+}
+
+// Error says what is wrong, and at which byte.
+func (e *Error) Error() string { return fmt.Sprintf("%v at byte %d", e.Err, e.Offset) }
+
+// Unwrap returns what is wrong without the place.
+func (e *Error) Unwrap() error { return e.Err }

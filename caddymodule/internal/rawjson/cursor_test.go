@@ -1,11 +1,16 @@
 package rawjson_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
@@ -250,5 +255,444 @@ func BenchmarkObject(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		entries(b, rawjson.NewCursor(text).AllowDuplicates())
+	}
+}
+
+// readers are the ways to read a whole text. All must find what is wrong with it.
+var readers = map[string]func(text string) error{
+	"skipped": func(text string) error { return rawjson.Check([]byte(text)) },
+	"skipped, duplicates allowed": func(text string) error {
+		c := rawjson.NewCursor([]byte(text)).AllowDuplicates()
+		if err := c.Skip(); err != nil {
+			return err
+		}
+		return c.End()
+	},
+	"read": func(text string) error { _, err := whole(text); return err },
+}
+
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, text string
+		offset     int
+	}{
+		{"empty", "", 0},
+		{"white space alone", " \n\t\r", 4},
+		{"a byte order mark", "\ufeff{}", 0},
+		{"a form feed as white space", "\f{}", 0},
+		{"a non-breaking space as white space", "\u00a0{}", 0},
+		{"a zero byte", "\x00", 0},
+		{"a zero byte behind", "{}\x00", 2},
+		{"two values", "{} {}", 3},
+		{"a comment", "/* */ {}", 0},
+		{"no JSON", "undefined", 0},
+		{"NaN", "NaN", 0},
+
+		{"an object without end", "{", 1},
+		{"an object of commas", "{,}", 1},
+		{"a trailing comma in an object", `{"a":1,}`, 7},
+		{"a comma alone", `{"a":1,`, 7},
+		{"no comma in an object", `{"a":1 "b":2}`, 7},
+		{"a semicolon", `{"a":1;"b":2}`, 6},
+		{"no colon", `{"a" 1}`, 5},
+		{"a colon twice", `{"a"::1}`, 5},
+		{"no value", `{"a":}`, 5},
+		{"no value, at the end", `{"a":`, 5},
+		{"no quotation marks", `{a:1}`, 1},
+		{"apostrophes", `{'a':1}`, 1},
+		{"a number as a name", `{1:1}`, 1},
+		{"the other bracket for an object", `{"a":1]`, 6},
+		{"the closing brace alone", "}", 0},
+
+		{"an array without end", "[1", 2},
+		{"an array of commas", "[,1]", 1},
+		{"a trailing comma in an array", "[1,]", 3},
+		{"two commas", "[1,,2]", 3},
+		{"no comma in an array", "[1 2]", 3},
+		{"the other bracket for an array", "[1}", 2},
+		{"a colon in an array", `["a":1]`, 4},
+
+		{"a string without end", `"abc`, 4},
+		{"a string without end, of eight", `"12345678`, 9},
+		{"a name without end", `{"a`, 3},
+		{"a line break in a string", "\"a\nb\"", 2},
+		{"a control character in a long string", "\"123456789\x1f\"", 10},
+		{"a zero byte in a string", "\"a\x00\"", 2},
+		{"an unknown escape", `"a\x41"`, 3},
+		{"an escaped apostrophe", `"\'"`, 2},
+		{"a capital U", `"\U0041"`, 2},
+		{"a backslash at the end", `"\`, 2},
+		{"an escaped quotation mark at the end", `"\"`, 3},
+		{"three digits", `"\u004"`, 3},
+		{"no digits", `"\u`, 3},
+		{"a letter among the digits", `"\u00g0"`, 3},
+		{"a control character among the digits", "\"\\u00\x100\"", 3},
+		{"a high surrogate alone", `"\ud83d"`, 3},
+		{"a high surrogate before another character", `"\ud83dx"`, 3},
+		{"a high surrogate before another escape", `"\ud83d\n0000"`, 3},
+		{"a high surrogate before a letter", `"\ud83d\u0041"`, 3},
+		{"two high surrogates", `"\ud83d\ud83d"`, 3},
+		{"a low surrogate alone", `"\ude00"`, 3},
+		{"surrogates the wrong way round", `"\ude00\ud83d"`, 3},
+
+		{"invalid UTF-8", "\"a\xffb\"", 1},
+		{"half a character", "\"a\xc3\"", 1},
+		{"half a character before an escape", "\"a\xc3\\n\xa9\"", 1},
+		{"an overlong slash", "\"\xc0\xaf\"", 1},
+		{"a surrogate in UTF-8", "\"\xed\xa0\x80\"", 1},
+		{"beyond Unicode", "\"\xf4\x90\x80\x80\"", 1},
+		{"invalid UTF-8 in a name", "{\"12345678\xff\":1}", 2},
+		{"invalid UTF-8 outside of strings", "{}\xff", 2},
+
+		{"a leading zero", "01", 0},
+		{"a leading zero behind a minus", "-01", 1},
+		{"two zeros", "[00]", 1},
+		{"a minus alone", "-", 1},
+		{"two minuses", "--1", 1},
+		{"a plus", "+1", 0},
+		{"no digits before the point", ".5", 0},
+		{"no digits behind the point", "[1.]", 3},
+		{"a point before the exponent", "1.e3", 2},
+		{"no digits in the exponent", "1e", 2},
+		{"no digits behind the sign", "[1e+]", 4},
+		{"hexadecimal", "0x10", 1},
+		{"Infinity", "-Infinity", 1},
+		{"two points", "1.2.3", 3},
+
+		{"half a literal", "tru", 0},
+		{"a literal and more", "[truefalse]", 5},
+		{"a literal in capitals", "True", 0},
+		{"a literal that ends otherwise", "nulL", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for way, read := range readers {
+				err := read(test.text)
+				var at *rawjson.Error
+				if !errors.Is(err, rawjson.ErrSyntax) || !errors.As(err, &at) || at.Offset != test.offset {
+					t.Errorf("%s: %v", way, err)
+				}
+			}
+		})
+	}
+}
+
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	for n := range 1000 {
+		fmt.Fprintf(&many, `"name%d":{"x":1},`, n)
+	}
+	for _, test := range []struct {
+		name, text string
+		offset     int // 0 if there are none
+	}{
+		{"none", `{"a":1,"b":2,"A":3,"":4,"ab":5,"ba":6,"aab":7,"abb":8}`, 0},
+		{"in two objects", `[{"a":1},{"a":{"a":2}}]`, 0},
+		{"next to each other", `{"a":1,"a":2}`, 7},
+		{"the empty name", `{"":1,"":2}`, 6},
+		{"behind a nested object", `{"a":{"b":1,"c":2},"b":3,"a":4}`, 25},
+		{"in a nested object", `{"a":[{"b":1,"b":2}]}`, 13},
+		{"escaped", `{"reference":1,"ref\u0065rence":2}`, 15},
+		{"many", "{" + many.String() + `"a":1}`, 0},
+		{"one of many", "{" + many.String() + `"name7":1}`, 1 + many.Len()},
+		{"the last of many", "{" + many.String() + `"name999":1}`, 1 + many.Len()},
+		{"behind many", "{" + many.String() + `"new":1,"new":2}`, 1 + many.Len() + 8},
+		{"names alike", `{"12345678-a-12345678":1,"12345678-b-12345678":2}`, 0},
+		{"long names", `{"12345678-a-12345678":1,"12345678-a-12345678":2}`, 25},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, way := range []string{"skipped", "read"} {
+				err := readers[way](test.text)
+				var at *rawjson.Error
+				if test.offset == 0 && err != nil {
+					t.Errorf("%s: %v", way, err)
+				}
+				if test.offset > 0 && (!errors.Is(err, rawjson.ErrDuplicate) || !errors.As(err, &at) || at.Offset != test.offset) {
+					t.Errorf("%s: %v", way, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAllowDuplicates(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"a":{"b":1,"b":2}}`)
+	if err := rawjson.NewCursor(text).AllowDuplicates().Skip(); err != nil {
+		t.Error(err)
+	}
+	c := rawjson.NewCursor(text).AllowDuplicates()
+	err := c.Object(func([]byte) error { return c.Object(func([]byte) error { return c.Skip() }) })
+	if !errors.Is(err, rawjson.ErrDuplicate) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	for _, brackets := range [][2]string{{"[", "]"}, {`{"a":`, "}"}, {`[{"a":`, "}]"}} {
+		each := strings.Count(brackets[0], "[") + strings.Count(brackets[0], "{")
+		for way, read := range readers {
+			times := rawjson.MaxDepth / each
+			if err := read(strings.Repeat(brackets[0], times) + "1" + strings.Repeat(brackets[1], times)); err != nil {
+				t.Errorf("%s, %s, %d deep: %v", brackets, way, rawjson.MaxDepth, err)
+			}
+			err := read(strings.Repeat(brackets[0], 100_000))
+			var at *rawjson.Error
+			if !errors.Is(err, rawjson.ErrDepth) || !errors.As(err, &at) || at.Offset != times*len(brackets[0]) {
+				t.Errorf("%s, %s, too deep: %v", brackets, way, err)
+			}
+		}
+	}
+	// The depth is of what is open.
+	if err := rawjson.Check([]byte("[" + strings.Repeat("[[]],", 1000) + "[]]")); err != nil {
+		t.Error(err)
+	}
+}
+
+// longest is how long the strings of these tests are at most: several words of eight bytes, and a rest.
+const longest = 40
+
+// everyString calls check with strings of each length that have one special part, at each place.
+func everyString(check func(said string)) {
+	for _, part := range []string{
+		`"`, `\`, "\x00", "\x1f", "\t", " ", "!", "#", "[", "]", "\x7f", "\x80", "\x9f", "\xa2", "\xdc", "\xff", "é", "語", "\U0001f600",
+		"\xed\xa0\x80", `\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\u12`, `\x`,
+	} {
+		for length := range longest + 1 {
+			for at := range length + 1 {
+				check(strings.Repeat("a", at) + part + strings.Repeat("z", length-at))
+			}
+		}
+	}
+}
+
+// What is valid at one place in a word is so at every other, whatever comes behind, and whoever reads it.
+func TestEveryPlace(t *testing.T) {
+	t.Parallel()
+	layouts := []string{`"%s"`, `"%s`, `["%s"]`, `["1234","%s",1]`, `{"%s":1}`, `{"%s" : 1 }`, `{"a":"%s","%[1]s":""}`, `{"1":{"%s":[]}, "2":3}`}
+	everyString(func(said string) {
+		for _, layout := range layouts {
+			text := fmt.Sprintf(layout, said)
+			want := jsontext.Value(text).IsValid()
+			for way, read := range readers {
+				if err := read(text); (err == nil) != want {
+					t.Errorf("%s: %q: %v", way, text, err)
+				}
+			}
+		}
+	})
+}
+
+// White space of every length may be wherever it may be at all.
+func TestEveryWhiteSpace(t *testing.T) {
+	t.Parallel()
+	for _, other := range []string{"\n", "\t", "\r", "\r\n", "\v", "\x00", "\u00a0", "x"} {
+		for length := range longest + 1 {
+			for at := range length + 1 {
+				space := strings.Repeat(" ", at) + other + strings.Repeat(" ", length-at)
+				text := strings.ReplaceAll(`_{_"a"_:_1_,_"b"_:_[_"c"_,_{_}_,_[_]_]_}_`, "_", space)
+				for way, read := range readers {
+					if err := read(text); (err == nil) != jsontext.Value(text).IsValid() {
+						t.Errorf("%s: %q: %v", way, text, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A name is found twice however long it is, and not if one of its characters is another.
+func TestEveryName(t *testing.T) {
+	t.Parallel()
+	for length := range longest + 1 {
+		name := strings.Repeat("abcdefghij", 4)[:length]
+		checkTwice(t, name, name, true)
+		checkTwice(t, name, name+"a", false)
+		for at := range length {
+			checkTwice(t, name, name[:at]+"-"+name[at+1:], false)
+			escaped := fmt.Sprintf(`%s\u%04x%s`, name[:at], name[at], name[at+1:])
+			checkTwice(t, name, escaped, true)
+			checkTwice(t, escaped, name, true)
+			checkTwice(t, escaped, escaped, true)
+		}
+	}
+}
+
+// checkTwice has two names in one object, with others in between: none, and more than there are bits for.
+func checkTwice(t *testing.T, first, second string, twice bool) {
+	t.Helper()
+	var between strings.Builder
+	for n := range 100 {
+		switch n {
+		case 0, 1, 30, 31, 99:
+			for _, way := range []string{"skipped", "read"} {
+				text := fmt.Sprintf(`[{"%s":1,%s"%s":{"x":2}}]`, first, between.String(), second)
+				if err := readers[way](text); errors.Is(err, rawjson.ErrDuplicate) != twice || err != nil && !twice {
+					t.Errorf("%s: %s: %v", way, text, err)
+				}
+			}
+		}
+		fmt.Fprintf(&between, `"%d":{"%d":1},`, n, n)
+	}
+}
+
+// Numbers are read as encoding/json reads them, at the end of a text and before anything else.
+func TestEveryNumber(t *testing.T) {
+	t.Parallel()
+	parts := []string{"", "-", "0", "1", "42", ".", ".5", ".05", "e", "E7", "e+7", "e-", "e-10"}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				for _, layout := range []string{"%s", "[%s]", "[%s,1]", `{"a":%s}`, `{"a":%s ,"b":[0]}`} {
+					text := fmt.Sprintf(layout, a+b+c)
+					for way, read := range readers {
+						if err := read(text); (err == nil) != jsontext.Value(text).IsValid() {
+							t.Errorf("%s: %s: %v", way, text, err)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A text is valid here if it is for jsontext, which is as strict, and says what encoding/json reads.
+func FuzzCursor(f *testing.F) {
+	for _, text := range []string{
+		`{"a":[1,-0.5e+10,true,false,null,"x"],"b":{"c":"\u00e9\ud83d\ude00\n"}}`, " [ ] ", `"é"`, `{"a":1,"\u0061":2}`, "01", `"\ud800"`, "\"\xff\"",
+		`{"12345678":"12345678"}`, "[1,]", "{\n        \"a\": 1\n}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := bytes.Clone(text)
+		err := rawjson.Check(text)
+		got, readErr := whole(string(text))
+		if !bytes.Equal(text, before) {
+			t.Fatal("the text was changed")
+		}
+		if (err == nil) != (readErr == nil) || err != nil && err.Error() != readErr.Error() {
+			t.Fatalf("skipped: %v, read: %v", err, readErr)
+		}
+		if errors.Is(err, rawjson.ErrDepth) {
+			return
+		}
+		if valid := jsontext.Value(text).IsValid(); valid != (err == nil) {
+			t.Fatalf("error %v, while jsontext says %v", err, valid)
+		}
+		loose := rawjson.NewCursor(text).AllowDuplicates()
+		looseErr := errors.Join(loose.Skip(), loose.End())
+		if valid := jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)); valid != (looseErr == nil) {
+			t.Fatalf("duplicates allowed: error %v, while jsontext says %v", looseErr, valid)
+		}
+		if err == nil {
+			checkValue(t, text, got)
+		}
+	})
+}
+
+func checkValue(t *testing.T, text []byte, got any) {
+	t.Helper()
+	want := unmarshal(t, text)
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("read %#v, want %#v", got, want)
+	}
+	members, ok := want.(map[string]any)
+	if !ok {
+		return
+	}
+	for name := range members {
+		without, err := rawjson.Without(text, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := rawjson.With(without, name, []byte("[0]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := unmarshal(t, with).(map[string]any)
+		if changed[name] = members[name]; len(unmarshal(t, without).(map[string]any)) != len(members)-1 || !reflect.DeepEqual(changed, want) {
+			t.Fatalf("without %q: %s, with it: %s", name, without, with)
+		}
+	}
+}
+
+func unmarshal(t *testing.T, text []byte) (value any) {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// entry is an entry of a bundle of search results. %d is the resource's id.
+const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","resource":{"resourceType":"Observation","id":"%[1]d",
+"meta":{"versionId":"1","lastUpdated":"2026-03-04T05:06:07.089+00:00","source":"#5Yp8mQ2rTz1aBcDe","profile":["http://hl7.org/fhir/StructureDefinition/vitalsigns"]},
+"text":{"status":"generated","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\">Blood pressure of Zoë Müller: 107/60 mmHg</div>"},
+"identifier":[{"use":"official","system":"urn:ietf:rfc:3986","value":"urn:uuid:187e0c12-8dd2-67e2-99b2-bf273c878281"}],
+"status":"final","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"vital-signs","display":"Vital Signs"}]}],
+"code":{"coding":[{"system":"http://loinc.org","code":"85354-9","display":"Blood pressure panel with all children optional"}],"text":"Blood pressure"},
+"subject":{"reference":"Patient/%[1]d"},"encounter":{"reference":"Encounter/1%[1]d"},"effectiveDateTime":"2026-03-04T05:06:07+01:00",
+"performer":[{"reference":"Practitioner/example","display":"Dr. Adam Careful"}],
+"interpretation":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationInterpretation","code":"L","display":"low"}]}],
+"component":[{"code":{"coding":[{"system":"http://loinc.org","code":"8480-6","display":"Systolic blood pressure"}]},
+"valueQuantity":{"value":107.5,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}},
+{"code":{"coding":[{"system":"http://loinc.org","code":"8462-4","display":"Diastolic blood pressure"}]},
+"valueQuantity":{"value":60,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}}]},
+"search":{"mode":"match"}}`
+
+// bundle returns a page of search results, as servers write it, compact or indented.
+func bundle(t testing.TB, indented bool) []byte {
+	t.Helper()
+	var whole, text bytes.Buffer
+	whole.WriteString(`{"resourceType":"Bundle","id":"page","type":"searchset","total":50,"entry":[`)
+	for id := range 50 {
+		if id > 0 {
+			whole.WriteByte(',')
+		}
+		fmt.Fprintf(&whole, entry, id)
+	}
+	whole.WriteString(`]}`)
+	err := json.Compact(&text, whole.Bytes())
+	if indented {
+		text.Reset()
+		err = json.Indent(&text, whole.Bytes(), "", "  ")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+func BenchmarkSkip(b *testing.B) {
+	for _, layout := range []struct {
+		name     string
+		indented bool
+	}{{"compact", false}, {"indented", true}} {
+		text := bundle(b, layout.indented)
+		for _, way := range []struct {
+			name string
+			read func() error
+		}{
+			{"Cursor", func() error { return rawjson.NewCursor(text).Skip() }},
+			{"Cursor that allows duplicates", func() error { return rawjson.NewCursor(text).AllowDuplicates().Skip() }},
+			{"jsontext", func() error { return jsontext.NewDecoder(bytes.NewBuffer(text)).SkipValue() }},
+		} {
+			b.Run(layout.name+"/"+way.name, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := way.read(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

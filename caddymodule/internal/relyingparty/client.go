@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -165,3 +168,173 @@ type streamError struct {
 
 // Error implements error, which errors.As requires.
 func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d", e.Code) }
+
+var errNotPublic = errors.New("the address is not a public one")
+
+// PublicTransport connects to public addresses only, for URLs that others chose (RFC 7591
+// §5; server-side request forgery, RFC 9700 §4.10). It checks each address after name
+// resolution, and bypasses proxies, which would resolve names themselves.
+func PublicTransport() http.RoundTripper {
+	t := defaultTransport()
+	t.Proxy = nil
+	t.DialContext = (&net.Dialer{Timeout: DefaultTimeout, KeepAlive: 30 * time.Second, Control: publicOnly}).DialContext
+	return t
+}
+
+func publicOnly(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %s", errNotPublic, address)
+	}
+	if !isPublic(to.Addr()) {
+		return fmt.Errorf("%w: %s", errNotPublic, to.Addr())
+	}
+	return nil
+}
+
+// globalIPv6 leaves out loopback, link-local and unique local addresses, and most that
+// embed an IPv4 address.
+var globalIPv6 = netip.MustParsePrefix("2000::/3")
+
+// specialPurpose lists what else is not public (RFC 6890).
+var specialPurpose = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+	"224.0.0.0/4", "240.0.0.0/4",
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+)
+
+func isPublic(ip netip.Addr) bool {
+	if ip = ip.Unmap(); ip.Is6() && !globalIPv6.Contains(ip.WithZone("")) {
+		return false
+	}
+	return !slices.ContainsFunc(specialPurpose, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) })
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParsePrefix(text)
+	}
+	return list
+}
+
+// fetchTimeout is that of [Fetch]: a person waits for what is fetched.
+const fetchTimeout = 5 * time.Second
+
+// Fetch returns what is at an address that a client registered, within five seconds and up to a
+// number of bytes. It follows no redirect, and sends nothing that names a person. Which hosts it
+// reaches is up to the transport; see [PublicTransport].
+func Fetch(ctx context.Context, transport http.RoundTripper, url string, most int) ([]byte, error) {
+	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredAddress, url, nil)
+	if err == nil && len(body) > most {
+		err = fmt.Errorf("%s: %w: more than %d bytes", registeredAddress, ErrTooLarge, most)
+	}
+	return body, err
+}
+
+// Kind is the kind of an [Error].
+type Kind int
+
+// The kinds. All but [Declined] have a description for the client.
+const (
+	TokenTimeout Kind = iota + 1 // the token endpoint did not begin to answer in time
+	KeysTimeout                  // the key set did not arrive in time
+	Refused                      // the token endpoint sent an error, or no token response (RFC 6749 §5)
+	Reset                        // the provider closed a connection before it had answered
+	ReadTimeout                  // another response did not arrive in time
+	Declined                     // the browser came back with an error (RFC 6749 §4.1.2.1)
+)
+
+// String names the kind, for logs.
+func (k Kind) String() string {
+	names := [...]string{
+		TokenTimeout: "token time-out", KeysTimeout: "keys time-out", Refused: "refused",
+		Reset: "connection reset", ReadTimeout: "read time-out", Declined: "declined",
+	}
+	if k < TokenTimeout || int(k) >= len(names) {
+		return fmt.Sprintf("kind %d", int(k))
+	}
+	return names[k]
+}
+
+// Error is a failure of the provider that the client learns of. Its Error method is for
+// the log; [Error.Description] may be shown.
+type Error struct {
+	Kind   Kind // what went wrong
+	Status int  // of the token endpoint's response, with [Refused] only
+
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or a Google API's) if it
+	// has at most 100 characters, all allowed by the RFC. [Refused] and [Declined] only.
+	Code string
+
+	Err error // the cause
+}
+
+// Error returns the kind and the cause.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Kind.String()
+	}
+	return e.Kind.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Description returns the error_description for the client's invalid_request, or false if
+// the failure is a server_error. The texts are fixed except for the provider's name, the
+// status and, for Google, its error code.
+func (e *Error) Description(name string, google bool) (string, bool) {
+	switch e.Kind {
+	case TokenTimeout:
+		return "Timeout occurred in calling IdP token endpoint", true
+	case KeysTimeout:
+		return "Timeout in calling jwks uri", true
+	case Reset:
+		return "Connection reset", true
+	case ReadTimeout:
+		return "Read timed out", true
+	case Refused:
+		detail := "error getting token"
+		if google && e.Code != "" {
+			detail = e.Code
+		}
+		return fmt.Sprintf("%s Error - %d %s", descriptionText(name), e.Status, detail), true
+	}
+	return "", false
+}
+
+// descriptionText replaces what RFC 6749 §4.1.2.1 forbids in error_description.
+func descriptionText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= ' ' && r <= '~' && r != '"' && r != '\\' {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// errorCode returns a provider's error code, or "" if it is unfit for a redirect and the
+// log (RFC 6749 §5.2).
+func errorCode(code string) string {
+	if len(code) > 100 || descriptionText(code) != code {
+		return ""
+	}
+	return code
+}
+
+// The causes of other failures, for logs and tests.
+var (
+	ErrRedirect    = errors.New("answered with a redirect")      // which would choose our next request
+	ErrTooLarge    = errors.New("answer too large")              // more than 1 MiB
+	ErrStatus      = errors.New("answered with an error status") // of discovery, keys or userinfo
+	ErrMetadata    = errors.New("unusable provider metadata")    // or of another issuer
+	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
+	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid
+	ErrSignature   = errors.New("wrong signature")               // or wrong algorithm, or no JWS
+	ErrCallback    = errors.New("wrong authorization response")  // such as one of another issuer (RFC 9207 §2.4)
+	ErrIDToken     = errors.New("invalid ID token")              // missing, or by OpenID Connect Core §3.1.3.7
+	ErrLogoutToken = errors.New("invalid logout token")          // by OpenID Connect Back-Channel Logout 1.0 §2.6
+	ErrUserInfo    = errors.New("invalid userinfo")              // or of another person (OpenID Connect Core §5.3.2)
+)

@@ -4,18 +4,18 @@
 //
 // A sign-in:
 //
-//	[New]                          provider.go   no I/O: the provider may be down, or behind this very server
+//	[New]                          provider.go    no I/O: the provider may be down, or behind this very server
 //	  │
-//	[Provider.AuthenticationURL]   request.go    where to send the browser: state, nonce, PKCE
-//	  ├─ discovery                 metadata.go   on first use, then kept (document.go)
+//	[Provider.AuthenticationURL]   signin.go      where to send the browser: state, nonce, PKCE
+//	  ├─ discovery                 provider.go    on first use, then kept (document.go)
 //	  ▼
 //	… the person signs in there, the browser comes back with a [Callback] …
 //	  ▼
-//	[Provider.Exchange]
-//	  ├─ iss of the response       callback.go   RFC 9207: is it the provider that was asked?
-//	  ├─ code → tokens             token.go      one request, one client authentication, never retried
-//	  ├─ ID token                  idtoken.go    Core §3.1.3.7, by the keys of [KeySet]
-//	  └─ userinfo                  userinfo.go   sub must be the ID token's
+//	[Provider.Exchange]            signin.go
+//	  ├─ iss of the response                      RFC 9207: is it the provider that was asked?
+//	  ├─ code → tokens                            one request, one client authentication, never retried
+//	  ├─ ID token                                 Core §3.1.3.7, by the keys of [KeySet]
+//	  └─ userinfo                                 sub must be the ID token's
 //	  ▼
 //	[Identity]
 //

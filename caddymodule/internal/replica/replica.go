@@ -1,10 +1,22 @@
+// Package replica keeps in this process what most requests read of a store that several
+// gateways share, so that they need no round trip.
+//
+// The store announces changes of some kinds of keys. Of mirrored kinds the replica holds all
+// entries, and so knows too what does not exist. Of cached kinds it keeps what was read
+// lately, until a change is announced. Both count only while the replica has heard from the
+// store within the maximum lag; after that, it asks the store for each entry.
+//
+// Reading an entry here returns what it was up to the maximum lag ago, but shows at least what
+// this process changed itself. What must be certain is read by [Replica.Do].
 package replica
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,4 +209,330 @@ func (k keptAnswer) answer() ([]byte, error) {
 		return nil, store.ErrNotFound
 	}
 	return bytes.Clone(k.value), nil
+}
+
+// mirror holds all entries of some kinds, unless there are too many. Times are in nanoseconds
+// since the replica was made.
+type mirror struct {
+	entries map[string]entry
+	max     int // entries
+	whole   bool
+	missing int64 // until then, there may be entries for which there was no room
+}
+
+type entry struct {
+	value   string
+	expires int64
+}
+
+// get returns an entry. It is not known whether there is one, if some are missing.
+func (m *mirror) get(key string, now int64) (e entry, found, known bool) {
+	e, found = m.entries[key]
+	if found && now < e.expires {
+		return e, true, m.whole
+	}
+	return entry{}, false, m.whole && now >= m.missing
+}
+
+// reset empties the mirror, before all entries are put.
+func (m *mirror) reset(n int) {
+	m.entries, m.missing, m.whole = make(map[string]entry, min(n, m.max)), 0, true
+}
+
+// put makes a change. Without room for an entry, it remembers that one is missing.
+func (m *mirror) put(c store.Change, made time.Time, now int64) {
+	expires := int64(c.Expires.Sub(made))
+	if c.Value == nil || expires <= now {
+		delete(m.entries, c.Key)
+		return
+	}
+	m.sweep(sweptPerChange, now)
+	if _, found := m.entries[c.Key]; !found && len(m.entries) >= m.max {
+		m.missing = max(m.missing, expires)
+		return
+	}
+	m.entries[c.Key] = entry{string(c.Value), expires}
+}
+
+// Entries that are looked at for whether they have expired. In the long run, fewer than one in
+// sweptPerChange has.
+const (
+	sweptPerChange = 8
+	sweptPerUpdate = 256
+)
+
+// sweep looks at n entries, any, and removes those that have expired.
+func (m *mirror) sweep(n int, now int64) {
+	for key, e := range m.entries {
+		if n--; n < 0 {
+			return
+		}
+		if e.expires <= now {
+			delete(m.entries, key)
+		}
+	}
+}
+
+const (
+	// keepFor is how long an answer is kept, since the store announces no expiry.
+	keepFor = time.Minute
+
+	// maxShared is how old a question may be whose answer serves others who ask.
+	maxShared = time.Second
+
+	// answerOverhead is what an answer takes in memory, beside its key and value, in bytes.
+	answerOverhead = 200
+)
+
+// An ask is a Get of the store under way, which all share who ask for the key meanwhile.
+type ask struct {
+	began int64
+	stale bool // the entry changed since it began; guarded by Replica.mu
+	done  chan struct{}
+
+	value []byte // once done
+	err   error
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable) }
+
+// ask asks the store for an entry. If keep is set, its answer is kept.
+func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error) {
+	a, mine := r.askFor(key)
+	if mine {
+		// Others wait for the answer too, so it does not end with this request.
+		a.value, a.err = r.Shared.Get(context.WithoutCancel(ctx), key)
+		r.answered(key, a, keep)
+		return bytes.Clone(a.value), a.err
+	}
+	select {
+	case <-a.done:
+		return bytes.Clone(a.value), a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// askFor returns the question under way for a key, or a new one that is the caller's to ask.
+func (r *Replica) askFor(key string) (a *ask, mine bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if a := r.asks[key]; a != nil && now-a.began <= int64(maxShared) {
+		return a, false
+	}
+	r.invalidate(key)
+	a = &ask{began: now, done: make(chan struct{})}
+	r.asks[key] = a
+	return a, true
+}
+
+// answered ends a question. What was read before a change is not kept: its announcement has
+// passed.
+func (r *Replica) answered(key string, a *ask, keep bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer close(a.done)
+	if a.stale {
+		return
+	}
+	delete(r.asks, key)
+	if keep && (a.err == nil || errors.Is(a.err, store.ErrNotFound)) {
+		r.kept.Put(key, keptAnswer{a.value, r.now() + int64(keepFor)}, int64(len(key)+len(a.value)+answerOverhead))
+	}
+}
+
+// forget removes what is known of a key, or about to be. It requires the lock.
+func (r *Replica) forget(key string) {
+	r.kept.Delete(key)
+	r.invalidate(key)
+}
+
+// invalidate keeps others from sharing the question under way for a key, and its answer from being
+// cached. It requires the lock.
+func (r *Replica) invalidate(key string) {
+	if a := r.asks[key]; a != nil {
+		a.stale = true
+		delete(r.asks, key)
+	}
+}
+
+// forgetAll is forget of all keys. It requires the lock.
+func (r *Replica) forgetAll() {
+	r.kept.DeleteFunc(func(string, keptAnswer) bool { return true })
+	for _, a := range r.asks {
+		a.stale = true
+	}
+	clear(r.asks)
+}
+
+// maxChanged bounds the keys of changed; there are more only if following fails.
+const maxChanged = 10_000
+
+// changed are the mirrored keys that this process changed, for which the store is asked until
+// it has announced the change. The replica does not make the change itself: another process may
+// have made a later one, which was announced already.
+type changed struct {
+	at map[string]int64 // by key: when the store had answered
+
+	any    bool // more keys than at holds
+	latest int64
+}
+
+func (c *changed) has(key string) bool {
+	if len(c.at) == 0 { // the usual case
+		return c.any
+	}
+	_, found := c.at[key]
+	return found || c.any
+}
+
+func (c *changed) add(key string, now int64) {
+	if c.latest = now; len(c.at) >= maxChanged {
+		c.at, c.any = nil, true
+		return
+	}
+	if c.at == nil {
+		c.at = map[string]int64{}
+	}
+	c.at[key] = now
+}
+
+// announced removes the changes that the store has announced when it was asked at a time.
+func (c *changed) announced(heard int64) {
+	for key, at := range c.at {
+		if at < heard {
+			delete(c.at, key)
+		}
+	}
+	if c.latest < heard {
+		c.any = false
+	}
+}
+
+// Put implements [store.Store].
+func (r *Replica) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return r.made(key, r.Shared.Put(ctx, key, value, ttl))
+}
+
+// Add implements [store.Store].
+func (r *Replica) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return r.made(key, r.Shared.Add(ctx, key, value, ttl))
+}
+
+// Swap implements [store.Store].
+func (r *Replica) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	return r.made(key, r.Shared.Swap(ctx, key, old, value, ttl))
+}
+
+// Take implements [store.Store].
+func (r *Replica) Take(ctx context.Context, key string) ([]byte, error) {
+	value, err := r.Shared.Take(ctx, key)
+	return value, r.made(key, err)
+}
+
+// Delete implements [store.Store].
+func (r *Replica) Delete(ctx context.Context, key string) error {
+	return r.made(key, r.Shared.Delete(ctx, key))
+}
+
+// Append implements [store.Store].
+func (r *Replica) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	return r.made(key, r.Shared.Append(ctx, key, item, most, ttl))
+}
+
+// Do implements [store.Store]. It always asks the store, for each Get too.
+func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
+	err := r.Shared.Do(ctx, calls...)
+	for _, c := range calls {
+		if c.Op != store.Get {
+			_ = r.made(c.Key, err)
+		}
+	}
+	return err
+}
+
+// made forgets what is known of a key that a call has changed, and returns the call's error.
+// After an error, a change that was made all the same is announced like those of other processes.
+func (r *Replica) made(key string, err error) error {
+	mirrored := hasAnyPrefix(key, r.mirrored)
+	if err != nil || !mirrored && !hasAnyPrefix(key, r.cached) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.forget(key); mirrored {
+		r.changed.add(key, r.now())
+	}
+	return nil
+}
+
+// How long Run waits before it follows again: twice as long after each failure, and the
+// shortest time again once following has worked for steadyAfter. Each start may read all
+// entries.
+const (
+	minPause    = 100 * time.Millisecond
+	maxPause    = 2 * time.Second
+	steadyAfter = 10 * time.Second
+)
+
+// Run follows the store until ctx ends, and starts again when that fails.
+func (r *Replica) Run(ctx context.Context) {
+	var lost time.Time // zero: following
+	pause := minPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.Follow(ctx, func(u store.Update) {
+			r.hear(u)
+			r.tell(u)
+			if !lost.IsZero() {
+				r.logger.InfoContext(ctx, "changes of other gateways are heard again", "after", time.Since(lost).Round(time.Millisecond))
+				lost = time.Time{}
+			}
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if lost.IsZero() && !isUnavailable(err) { // of an outage its breaker logs
+			lost = time.Now()
+			r.logger.WarnContext(ctx, "changes of other gateways are not heard, trying again", "error", err)
+		}
+		if time.Since(began) > steadyAfter {
+			pause = minPause
+		}
+		wait(ctx, pause/2+rand.N(pause/2)) // not all gateways at once
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// hear makes the changes that the store announces.
+func (r *Replica) hear(u store.Update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, heard := r.now(), int64(u.Heard.Sub(r.began))
+	if u.Whole {
+		r.mirror.reset(len(u.Changes))
+		r.forgetAll()
+	}
+	for _, c := range u.Changes {
+		if hasAnyPrefix(c.Key, r.mirrored) {
+			r.mirror.put(c, r.began, now)
+		}
+		r.forget(c.Key)
+	}
+	r.mirror.sweep(sweptPerUpdate, now)
+	r.changed.announced(heard)
+	if r.mirror.whole && heard > r.heard {
+		r.heard = heard
+		r.refresh()
+	}
 }

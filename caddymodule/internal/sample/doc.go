@@ -1,23 +1,12 @@
 // Package sample is a small FHIR R4 server in memory, for trying out. It checks nobody's rights, and forgets what was
 // written when the process ends.
 //
-//	server.go       Server: one request, and its answer
-//	store.go        Store: resources and their versions, within bounds
-//	request.go      what is asked
-//	perform.go      who answers which interaction
-//	operation.go    operations, and whether what they are about exists
-//	read.go         read, vread and history
-//	query.go        what a search asks for
-//	search.go       searches of a type, a compartment and the system; $everything
-//	include.go      _include and _revinclude
-//	bundle.go       Bundles of search results and versions, in pages
-//	write.go        create, update and delete, also conditional ones
-//	transaction.go  batches and transactions
-//	export.go       $export
-//	job.go          its jobs and their files
-//	capability.go   the CapabilityStatement
-//	reply.go        answers, errors as OperationOutcomes
-//	records.go      the records to begin with, from records.ndjson
+//	server.go  Server: one request, its interaction and its answer; operations; the CapabilityStatement
+//	store.go   Store: resources and their versions, within bounds; the records to begin with, from records.ndjson
+//	read.go    read, vread and history
+//	search.go  searches of a type, a compartment and the system, _include, $everything; Bundles in pages
+//	write.go   create, update and delete, also conditional ones; batches and transactions
+//	export.go  $export, its jobs and their files
 //
 // Searches go by the parameters and the matching of package searchparam, so they find what the guard's scopes and
 // constraints mean. There are no chained parameters, no _has, no PATCH, no XML and no history of a type, and references

@@ -1,9 +1,14 @@
 package sample
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -135,4 +140,376 @@ func (s *Store) around(entries []entry, types []string) (found []entry) {
 		}
 	}
 	return found
+}
+
+// query is what a search asks for.
+type query struct {
+	types    []string // all of them may be found
+	criteria []criterion
+	sort     []string
+	includes []include
+	heeded   []smart.Parameter // for the link to itself
+}
+
+// criterion is a parameter that says what resources are like.
+type criterion struct{ name, modifier, value string }
+
+// readQuery reads the parameters of a search. What is not supported is an error, unless the client prefers otherwise (R4
+// search.html#errors).
+func readQuery(q request) (query, error) {
+	s := query{types: []string{q.Type}}
+	if q.Type == "" || q.Type == smart.AnyType {
+		s.types = interaction.Types()
+		if types := value(q.Parameters, "_type"); types != "" {
+			s.types = strings.Split(types, ",")
+		}
+	}
+	for _, t := range s.types {
+		if !interaction.IsType(t) {
+			return query{}, invalid("_type names a type that FHIR R4 does not have.")
+		}
+	}
+	lenient := strings.Contains(q.header.Get("Prefer"), "handling=lenient")
+	for _, p := range q.Parameters {
+		switch err := s.read(p, q.base); {
+		case err == nil:
+			s.heeded = append(s.heeded, p)
+		case !lenient:
+			return query{}, err
+		}
+	}
+	return s, nil
+}
+
+// read reads one parameter. Base is the address of the server.
+func (s *query) read(p smart.Parameter, base string) error {
+	name, modifier, _ := strings.Cut(p.Name, ":")
+	switch {
+	case isForm(name), name == "_count", name == "_total", name == "_type":
+		return nil
+	case name == "_summary":
+		return readSummary(p.Value)
+	case name == "_sort":
+		return s.readSort(p.Value)
+	case name == "_include", name == "_revinclude":
+		in, err := readInclude(name, modifier, p.Value)
+		if err == nil {
+			s.includes = append(s.includes, in)
+		}
+		return err
+	}
+	return s.readCriterion(criterion{name, modifier, p.Value}, base)
+}
+
+func readSummary(value string) error {
+	if !slices.Contains([]string{"true", "false", "text", "data", "count"}, value) {
+		return invalid("_summary is one of true, false, text, data and count.")
+	}
+	return nil
+}
+
+// readSort reads the keys of _sort.
+func (s *query) readSort(keys string) error {
+	for key := range strings.SplitSeq(keys, ",") {
+		name := strings.TrimPrefix(key, "-")
+		if !s.anyType(func(t string) bool { p, ok := searchparam.Lookup(t, name); return ok && p.CanSort() }) {
+			return unsupported("Sorting by " + name + " is not supported.")
+		}
+	}
+	s.sort = strings.Split(keys, ",")
+	return nil
+}
+
+// anyType reports whether a function is true for one of the types.
+func (s *query) anyType(is func(resourceType string) bool) bool {
+	return slices.ContainsFunc(s.types, is)
+}
+
+// readCriterion checks a criterion by asking it of a resource that has nothing. An absolute reference to a resource of
+// this server is as good as a relative one.
+func (s *query) readCriterion(c criterion, base string) error {
+	var problem error
+	known := s.anyType(func(t string) bool {
+		p, ok := searchparam.Lookup(t, c.name)
+		if !ok || len(p.Paths) == 0 {
+			return false
+		}
+		if p.Kind == searchparam.Reference {
+			c.value = strings.TrimPrefix(c.value, base+"/")
+		}
+		if _, err := c.holds(resource.Resource{Type: t}); err != nil {
+			problem = invalid("The parameter " + c.name + " has a value or a modifier that is not supported: " + err.Error() + ".")
+		}
+		return true
+	})
+	if !known {
+		return unsupported("The search parameter " + c.name + " is not supported for " + strings.Join(s.types[:1], "") + ".")
+	}
+	if problem == nil {
+		s.criteria = append(s.criteria, c)
+	}
+	return problem
+}
+
+// holds reports whether a resource is as the criterion says.
+func (c criterion) holds(r resource.Resource) (bool, error) {
+	p, ok := searchparam.Lookup(r.Type, c.name)
+	if !ok {
+		return false, nil
+	}
+	switch {
+	case c.modifier == "":
+		return p.Matches(r, c.value)
+	case c.modifier == "missing" && (c.value == "true" || c.value == "false"):
+		return IsMissing(p, r) == (c.value == "true"), nil
+	case c.modifier == "not" && p.Kind == searchparam.Token:
+		found, err := p.Matches(r, c.value)
+		return !found, err
+	case p.Kind == searchparam.Reference && interaction.IsType(c.modifier):
+		return p.Matches(r, c.modifier+"/"+strings.TrimPrefix(c.value, c.modifier+"/"))
+	}
+	return false, failure{http.StatusBadRequest, "not-supported", "modifier " + c.modifier}
+}
+
+// IsMissing reports whether a resource has no value for a parameter.
+func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
+	for _, path := range p.Paths {
+		for range r.Values(path) {
+			return false
+		}
+	}
+	return true
+}
+
+// include asks for resources beside those that a search is for: those which they refer to, or which refer to them.
+type include struct {
+	reverse bool
+	source  string                // the type of the resources that refer
+	by      searchparam.Parameter // how they do
+	target  string                // the type of what they refer to; empty: any
+}
+
+// readInclude reads _include or _revinclude, such as Observation:subject or Observation:subject:Patient.
+func readInclude(name, modifier, value string) (include, error) {
+	parts := strings.Split(value, ":")
+	if modifier != "" || len(parts) < 2 || len(parts) > 3 {
+		return include{}, unsupported("The value of " + name + " is Type:parameter or Type:parameter:Type, and it has no modifier.")
+	}
+	p, ok := searchparam.Lookup(parts[0], parts[1])
+	if !ok || p.Kind != searchparam.Reference || len(p.Paths) == 0 {
+		return include{}, unsupported("There is no reference to include by " + value + ".")
+	}
+	in := include{reverse: name == "_revinclude", source: parts[0], by: p}
+	if len(parts) == 3 {
+		in.target = parts[2]
+	}
+	return in, nil
+}
+
+// References are the resources that one refers to by a parameter.
+func References(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
+	for _, path := range by.Paths {
+		for element := range r.Values(path) {
+			if to, _, ok := r.Refers(element); ok && to.Base == "" && to.Contained == "" {
+				found = append(found, interaction.Reference{Type: to.Type, ID: to.ID})
+			}
+		}
+	}
+	return found
+}
+
+// included are the resources that includes bring along, none of them twice.
+func (s *Store) included(q request, includes []include, matches []entry) (found []entry, err error) {
+	have := make(map[interaction.Reference]bool, len(matches))
+	for _, m := range matches {
+		have[m.of] = true
+	}
+	add := func(v *version) {
+		if !have[v.of] {
+			have[v.of] = true
+			found = append(found, entry{v, "include"})
+		}
+	}
+	for _, in := range includes {
+		if in.reverse {
+			err = s.referring(q, in, matches, add)
+		} else {
+			err = s.referred(q, in, matches, add)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// referred adds what the matches refer to.
+func (s *Store) referred(q request, in include, matches []entry, add func(*version)) error {
+	for _, m := range matches {
+		if m.Type != in.source {
+			continue
+		}
+		for _, to := range References(m.Resource, in.by) {
+			if v, ok := s.current(to); ok && (in.target == "" || in.target == to.Type) {
+				add(v)
+			}
+		}
+	}
+	return q.canceled()
+}
+
+// referring adds what refers to the matches.
+func (s *Store) referring(q request, in include, matches []entry, add func(*version)) error {
+	matched := make(map[interaction.Reference]bool, len(matches))
+	for _, m := range matches {
+		matched[m.of] = in.target == "" || in.target == m.Type
+	}
+	return s.each(q, []string{in.source}, func(v *version) error {
+		for _, to := range References(v.Resource, in.by) {
+			if matched[to] {
+				add(v)
+			}
+		}
+		return nil
+	})
+}
+
+// How many matches a page has: unless the client says otherwise, and at most.
+const (
+	defaultCount = 50
+	maxCount     = 1000
+)
+
+// bundle is what a search or a history found, of which one page is answered.
+type bundle struct {
+	Type    string
+	path    string // below the base
+	entries []entry
+	more    func(page []entry) ([]entry, error) // what a page has beside its entries; nil: nothing
+}
+
+// entry is a resource that was found. Mode is match or include.
+type entry struct {
+	*version
+	mode string
+}
+
+// linkJSON, entryJSON and bundleJSON are what goes over the wire.
+type linkJSON struct {
+	Relation string `json:"relation"`
+	URL      string `json:"url"`
+}
+
+type entryJSON struct {
+	FullURL  string            `json:"fullUrl,omitempty"`
+	Resource json.RawMessage   `json:"resource,omitempty"`
+	Search   map[string]string `json:"search,omitempty"`
+	Request  map[string]string `json:"request,omitempty"`
+	Response map[string]string `json:"response,omitempty"`
+}
+
+type bundleJSON struct {
+	ResourceType string      `json:"resourceType"`
+	Type         string      `json:"type"`
+	Total        *int        `json:"total,omitempty"`
+	Link         []linkJSON  `json:"link,omitempty"`
+	Entry        []entryJSON `json:"entry,omitempty"`
+}
+
+// page answers with the page that _count and _offset name. The links repeat the parameters.
+func (b bundle) page(q request, parameters []smart.Parameter) (reply, error) {
+	count, err := number(q.Parameters, "_count", defaultCount)
+	if err != nil {
+		return reply{}, err
+	}
+	offset, err := number(q.Parameters, "_offset", 0)
+	if err != nil {
+		return reply{}, err
+	}
+	if value(q.Parameters, "_summary") == "count" {
+		count = 0
+	}
+	total := len(b.entries)
+	start := min(offset, total)
+	end := min(start+min(count, maxCount), total)
+	page := b.entries[start:end]
+	out := bundleJSON{ResourceType: "Bundle", Type: b.Type, Total: &total, Link: []linkJSON{b.link(q, "self", parameters, offset)}}
+	if count > 0 && end < total {
+		out.Link = append(out.Link, b.link(q, "next", parameters, end))
+	}
+	if count > 0 && start > 0 {
+		out.Link = append(out.Link, b.link(q, "previous", parameters, max(start-count, 0)))
+	}
+	if b.more != nil {
+		included, err := b.more(page)
+		if err != nil {
+			return reply{}, err
+		}
+		page = append(slices.Clip(page), included...)
+	}
+	for _, e := range page {
+		out.Entry = append(out.Entry, e.json(q))
+	}
+	return out.reply()
+}
+
+// reply is the answer with a Bundle.
+func (b bundleJSON) reply() (reply, error) {
+	text, err := json.Marshal(b)
+	return answerWith(http.StatusOK, text), err
+}
+
+// link is a link to a page.
+func (b bundle) link(q request, relation string, parameters []smart.Parameter, offset int) linkJSON {
+	var query []string
+	for _, p := range parameters {
+		if p.Name != "_offset" {
+			query = append(query, p.Name+"="+url.QueryEscape(p.Value))
+		}
+	}
+	if offset > 0 {
+		query = append(query, "_offset="+strconv.Itoa(offset))
+	}
+	to := strings.TrimSuffix(q.base+"/"+b.path, "/")
+	if len(query) > 0 {
+		to += "?" + strings.Join(query, "&")
+	}
+	return linkJSON{relation, to}
+}
+
+// json is an entry of a searchset, or of a history, which has no mode.
+func (e entry) json(q request) entryJSON {
+	out := entryJSON{FullURL: q.base + "/" + e.of.String(), Resource: e.text}
+	if e.mode != "" {
+		out.Search = map[string]string{"mode": e.mode}
+		return out
+	}
+	to, status := e.of.String(), http.StatusOK
+	if e.method == http.MethodPost {
+		to = e.of.Type
+	}
+	switch {
+	case e.text == nil:
+		status = http.StatusNoContent
+	case e.number == 1:
+		status = http.StatusCreated
+	}
+	out.Request = map[string]string{"method": e.method, "url": to}
+	out.Response = map[string]string{
+		"status": strconv.Itoa(status), "etag": e.etag(), "lastModified": e.updated.UTC().Format("2006-01-02T15:04:05.000Z"),
+	}
+	return out
+}
+
+// number is the value of a parameter that is a number.
+func number(parameters []smart.Parameter, name string, otherwise int) (int, error) {
+	text := value(parameters, name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, invalid(name + " is a number from 0.")
+	}
+	return int(n), nil
 }

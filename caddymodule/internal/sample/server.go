@@ -1,12 +1,23 @@
 package sample
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // MaxBody is how large the body of a request may be.
@@ -91,4 +102,335 @@ func (s *Server) address(r *http.Request) string {
 		return "https://" + r.Host + s.Base
 	}
 	return "http://" + r.Host + s.Base
+}
+
+// request is one request, or one entry of a batch or transaction.
+type request struct {
+	interaction.Interaction
+	ctx    context.Context
+	method string
+	header http.Header
+	body   []byte
+	base   string // the address of the FHIR API
+	id     string // for what is created; empty: a new one
+}
+
+// changes reports whether a request may write.
+func (q request) changes() bool {
+	switch q.Kind {
+	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate,
+		interaction.Delete, interaction.ConditionalDelete, interaction.Bundle:
+		return true
+	}
+	return false
+}
+
+// checkFormat refuses what is to be answered, or was sent, in another form than JSON. A Binary has its own.
+func (q request) checkFormat(contentType string) error {
+	accepted := q.header.Get("Accept")
+	if format := value(q.Parameters, "_format"); format != "" {
+		accepted = format
+	}
+	isBinary := q.Type == "Binary" && q.Kind == interaction.Read
+	if !isBinary && accepted != "" && !strings.Contains(accepted, "json") && !strings.Contains(accepted, "*/*") && !strings.Contains(accepted, "application/*") {
+		return failure{http.StatusNotAcceptable, "not-supported", "Answers are in JSON only."}
+	}
+	if !q.changes() || len(q.body) == 0 {
+		return nil
+	}
+	if sent, _, err := mime.ParseMediaType(contentType); err != nil || sent != mediaType && sent != "application/json" {
+		return failure{http.StatusUnsupportedMediaType, "not-supported", "The body must be of type " + mediaType + "."}
+	}
+	return nil
+}
+
+// reference is the resource that the path names.
+func (q request) reference() interaction.Reference {
+	return interaction.Reference{Type: q.Type, ID: q.ID}
+}
+
+// value is the value of a parameter; empty if it is missing.
+func value(parameters []smart.Parameter, name string) string {
+	for _, p := range parameters {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// canceled is the error of a request whose client has gone, or has waited too long.
+func (q request) canceled() error {
+	if err := q.ctx.Err(); err != nil {
+		return failure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
+	}
+	return nil
+}
+
+// takes refuses parameters but those that are named, and those of every answer.
+func (q request) takes(names ...string) error {
+	for _, p := range q.Parameters {
+		if !isForm(p.Name) && !slices.Contains(names, p.Name) {
+			return unsupported("The parameter " + p.Name + " is not supported here.")
+		}
+	}
+	return nil
+}
+
+// isForm reports whether a parameter is about the form of an answer. _elements and _summary may be answered with whole
+// resources (R4 search.html#elements).
+func isForm(name string) bool {
+	return slices.Contains([]string{"_format", "_pretty", "_elements", "_offset"}, name)
+}
+
+// perform answers a request that is no batch or transaction. The caller holds the lock of the store.
+func perform(s *Store, q request) (reply, error) {
+	switch q.Kind {
+	case interaction.Capabilities:
+		return capabilities(q)
+	case interaction.Read, interaction.VRead:
+		return readVersion(s, q)
+	case interaction.InstanceHistory:
+		return history(s, q)
+	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
+		return search(s, q)
+	case interaction.Create, interaction.ConditionalCreate:
+		return create(s, q)
+	case interaction.Update, interaction.ConditionalUpdate:
+		return update(s, q)
+	case interaction.Delete, interaction.ConditionalDelete:
+		return remove(s, q)
+	case interaction.Operation:
+		return operate(s, q)
+	}
+	return reply{}, notImplemented(q)
+}
+
+func notImplemented(q request) error {
+	return failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
+}
+
+// operate answers an operation. A missing resource is 404 even for operations that are not implemented: "not implemented"
+// would blame the server for a mistyped address.
+func operate(s *Store, q request) (reply, error) {
+	switch {
+	case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
+		return everything(s, q)
+	case q.Operation == "$export" && q.method == http.MethodGet:
+		return export(s, q)
+	}
+	if err := s.checkTarget(q); err != nil {
+		return reply{}, err
+	}
+	return reply{}, notImplemented(q)
+}
+
+// checkTarget returns an error if the store lacks the resource that an operation names by id or by canonical URL.
+func (s *Store) checkTarget(q request) error {
+	if q.ID != "" {
+		_, err := s.find(q.reference(), "")
+		return err
+	}
+	url, _, _ := strings.Cut(q.canonical(), "|")
+	if q.Type == "" || url == "" {
+		return nil
+	}
+	exists := false
+	err := s.each(q, []string{q.Type}, func(v *version) error {
+		found, _ := v.Member("url")
+		exists = exists || resource.Text(found) == url
+		return nil
+	})
+	if err == nil && !exists {
+		return failure{http.StatusNotFound, "not-found", "There is no " + q.Type + " with the url " + url + "."}
+	}
+	return err
+}
+
+// canonical returns the canonical URL of the resource that an operation on a type is about, from the query or from
+// Parameters in the body; empty if there is none.
+func (q request) canonical() string {
+	names := []string{"url"}
+	if q.Type == "CodeSystem" {
+		names = append(names, "system") // $lookup and $subsumes (R4 codesystem-operation-lookup.html)
+	}
+	var body struct {
+		Parameter []struct{ Name, ValueURI, ValueCanonical string }
+	}
+	_ = json.Unmarshal(q.body, &body) // a body in another form names no resource
+	for _, name := range names {
+		if url := value(q.Parameters, name); url != "" {
+			return url
+		}
+		if i := slices.IndexFunc(body.Parameter, func(p struct{ Name, ValueURI, ValueCanonical string }) bool { return p.Name == name }); i >= 0 {
+			return body.Parameter[i].ValueURI + body.Parameter[i].ValueCanonical
+		}
+	}
+	return ""
+}
+
+const mediaType = "application/fhir+json"
+
+// reply is an answer.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// answerWith is a reply with a resource.
+func answerWith(status int, text []byte) reply {
+	return reply{status, http.Header{"Content-Type": {mediaType}}, text}
+}
+
+// write sends the reply.
+func (p reply) write(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	maps.Copy(header, p.header)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if p.status != http.StatusNoContent && p.status != http.StatusNotModified {
+		header.Set("Content-Length", strconv.Itoa(len(p.body)))
+	}
+	w.WriteHeader(p.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(p.body) // the client has gone
+	}
+}
+
+// object is a JSON object.
+type object map[string]any
+
+// failure is an error with its status and a code of http://hl7.org/fhir/issue-type.
+type failure struct {
+	status     int
+	code, text string
+}
+
+func (f failure) Error() string { return f.text }
+
+// ErrFull says that a store is at one of its bounds.
+var ErrFull = errors.New("no room for further versions")
+
+func invalid(text string) error { return failure{http.StatusBadRequest, "invalid", text} }
+
+func unsupported(text string) error { return failure{http.StatusBadRequest, "not-supported", text} }
+
+// describe is what an error tells the client.
+func describe(err error) failure {
+	if f, ok := errors.AsType[failure](err); ok {
+		return f
+	}
+	if syntax, ok := errors.AsType[*rawjson.Error](err); ok {
+		return failure{http.StatusBadRequest, "structure", syntax.Error()}
+	}
+	switch {
+	case errors.Is(err, ErrFull):
+		return failure{http.StatusInsufficientStorage, "too-costly", "The sample server is full. It forgets what was written when it is restarted."}
+	case errors.Is(err, resource.ErrNoType):
+		return failure{http.StatusBadRequest, "structure", "The body is no resource."}
+	}
+	switch status := interaction.Status(err); status {
+	case http.StatusNotFound:
+		return failure{status, "not-found", err.Error()}
+	case http.StatusMethodNotAllowed:
+		return failure{status, "not-supported", err.Error()}
+	default:
+		return failure{status, "invalid", err.Error()}
+	}
+}
+
+// outcome is an error as an OperationOutcome.
+func outcome(err error) reply {
+	f := describe(err)
+	type issue struct {
+		Severity    string `json:"severity"`
+		Code        string `json:"code"`
+		Diagnostics string `json:"diagnostics"`
+	}
+	text, _ := json.Marshal(struct {
+		ResourceType string  `json:"resourceType"`
+		Issue        []issue `json:"issue"`
+	}{"OperationOutcome", []issue{{"error", f.code, f.text}}})
+	return answerWith(f.status, text)
+}
+
+// Description is what the CapabilityStatement says of the server.
+const Description = "Sample FHIR server in memory, for trying out: synthetic records of people who do not exist. " +
+	"Changes are lost when it is restarted. Not for real data."
+
+// capabilities answers with the CapabilityStatement.
+func capabilities(q request) (reply, error) {
+	if mode := value(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
+		return reply{}, unsupported("The CapabilityStatement has one mode, full.")
+	}
+	text, err := json.Marshal(object{
+		"resourceType": "CapabilityStatement", "status": "active", "kind": "instance", "date": "2026-11-01", "fhirVersion": "4.0.1",
+		"description":    Description,
+		"software":       object{"name": "caddy-fhir sample server"},
+		"implementation": object{"description": Description, "url": q.base},
+		"format":         []string{"json", mediaType},
+		"rest": []object{{
+			"mode": "server", "resource": resources(),
+			"interaction": codes("transaction", "batch", "search-system"),
+			"operation":   []object{exportOperation("export")},
+		}},
+	})
+	return answerWith(http.StatusOK, text), err
+}
+
+// resources are the types of R4 with what can be done with them, which are put together once.
+var resources = sync.OnceValue(func() (list []object) {
+	for _, t := range interaction.Types() {
+		r := object{
+			"type":        t,
+			"interaction": codes("read", "vread", "update", "delete", "history-instance", "create", "search-type"),
+			"versioning":  "versioned-update", "readHistory": true, "updateCreate": true,
+			"conditionalCreate": true, "conditionalUpdate": true, "conditionalDelete": "single",
+		}
+		if params, includes := searches(t); len(params) > 0 {
+			r["searchParam"] = params
+			if len(includes) > 0 {
+				r["searchInclude"] = includes
+			}
+		}
+		switch t {
+		case "Patient":
+			r["operation"] = []object{{
+				"name": "everything", "definition": "http://hl7.org/fhir/OperationDefinition/Patient-everything",
+				"documentation": "By GET on one patient, with _type and _count.",
+			}, exportOperation("patient-export")}
+		case "Group":
+			r["operation"] = []object{exportOperation("group-export")}
+		}
+		list = append(list, r)
+	}
+	return list
+})
+
+// exportOperation is a level of $export.
+func exportOperation(definition string) object {
+	return object{
+		"name": "export", "definition": "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/" + definition,
+		"documentation": "By GET, with _type, _since and _outputFormat.",
+	}
+}
+
+// searches are the search parameters of a type, and those by which it includes others.
+func searches(resourceType string) (params []object, includes []string) {
+	for _, p := range searchparam.Parameters(resourceType) {
+		params = append(params, object{"name": p.Name, "type": p.Kind.String()})
+		if p.Kind == searchparam.Reference {
+			includes = append(includes, resourceType+":"+p.Name)
+		}
+	}
+	return params, includes
+}
+
+// codes are interactions.
+func codes(names ...string) (list []object) {
+	for _, name := range names {
+		list = append(list, object{"code": name})
+	}
+	return list
 }

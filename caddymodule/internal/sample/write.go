@@ -1,8 +1,12 @@
 package sample
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -134,4 +138,114 @@ func one(s *Store, q request) (*version, error) {
 		return found[0].version, nil
 	}
 	return nil, nil
+}
+
+// maxEntries is how many entries a batch or transaction may have.
+const maxEntries = 500
+
+// submission is a batch or transaction.
+type submission struct {
+	ResourceType, Type string
+	Entry              []struct {
+		FullURL  string
+		Resource json.RawMessage
+		Request  struct{ Method, URL, IfMatch, IfNoneMatch, IfNoneExist string }
+	}
+}
+
+// submit answers a batch or transaction. The caller holds the lock of the store, so that nobody sees half of one.
+func submit(s *Store, q request) (reply, error) {
+	var b submission
+	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
+		return reply{}, invalid("The body is no Bundle of type batch or transaction.")
+	}
+	if len(b.Entry) > maxEntries {
+		return reply{}, failure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
+	}
+	before := len(s.log)
+	answers, err := submitEntries(s, q, b)
+	if err != nil {
+		s.undo(before)
+		return reply{}, err
+	}
+	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: answers}.reply()
+}
+
+// methods are in the order of R4 http.html#trules.
+var methods = []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}
+
+// submitEntries answers the entries in the order of their methods.
+func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
+	ids, urns := b.ids()
+	answers := make([]entryJSON, len(b.Entry))
+	order := make([]int, len(b.Entry))
+	for n := range order {
+		order[n] = n
+	}
+	turn := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // what is none comes last
+	slices.SortStableFunc(order, func(m, n int) int { return cmp.Compare(turn(m), turn(n)) })
+	for _, n := range order {
+		e := b.Entry[n]
+		q.id, q.body = ids[n], []byte(urns.Replace(string(e.Resource)))
+		answer, err := submitEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
+			"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
+		})
+		if err != nil && (b.Type == "transaction" || q.canceled() != nil) {
+			f := describe(err)
+			return nil, failure{f.status, f.code, "Entry " + strconv.Itoa(n) + ": " + f.text}
+		}
+		if err != nil {
+			answer = outcome(err)
+		}
+		answers[n] = answer.entry()
+	}
+	return answers, nil
+}
+
+// ids are the ids of what a transaction creates, by entry, and what replaces its URNs in the other entries.
+func (b submission) ids() ([]string, *strings.Replacer) {
+	ids := make([]string, len(b.Entry))
+	var pairs []string
+	for n, e := range b.Entry {
+		if b.Type != "transaction" || e.Request.Method != http.MethodPost || e.Request.IfNoneExist != "" {
+			continue
+		}
+		if ids[n] = newID(); strings.HasPrefix(e.FullURL, "urn:") {
+			pairs = append(pairs, string(quoted(e.FullURL)), string(quoted(e.Request.URL+"/"+ids[n])))
+		}
+	}
+	return ids, strings.NewReplacer(pairs...)
+}
+
+// submitEntry answers one entry.
+func submitEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
+	for name, values := range header {
+		if values[0] == "" {
+			delete(header, name)
+		}
+	}
+	path, query, _ := strings.Cut(target, "?")
+	i, err := interaction.Parse(method, path, query, header)
+	switch {
+	case err != nil:
+		return reply{}, err
+	case i.Kind == interaction.Bundle:
+		return reply{}, invalid("A Bundle within a Bundle is not supported.")
+	case q.canceled() != nil:
+		return reply{}, q.canceled()
+	}
+	q.Interaction, q.method, q.header = i, method, header
+	q.header.Set("Accept", mediaType)
+	return perform(s, q)
+}
+
+// entry is the answer as an entry of a Bundle.
+func (p reply) entry() entryJSON {
+	out := entryJSON{Response: map[string]string{"status": strconv.Itoa(p.status)}, Resource: p.body}
+	for member, name := range map[string]string{"location": "Location", "etag": "Etag"} {
+		if v := p.header.Get(name); v != "" {
+			out.Response[member] = v
+		}
+	}
+	return out
 }

@@ -3,8 +3,13 @@ package scopeoption
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // Words parses scopes. The error of check gets the known scope that the rejected one resembles.
@@ -16,4 +21,54 @@ func Words(to *[]string, check func(string) error) option.Setter {
 		}
 		return err
 	})
+}
+
+// knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
+// App Launch 2.2).
+var knownScopes = append([]string{
+	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
+}, smart.ReservedScopes...)
+
+// Suggest returns the known scope that a misspelt one probably stands for, or "". A suggestion is no reason to reject a
+// scope: a site's own scope may resemble a known one.
+func Suggest(scope string) string {
+	level, rest, resource := strings.Cut(scope, "/")
+	if !resource || level == "launch" {
+		if slices.Contains(knownScopes, scope) {
+			return ""
+		}
+		return suggestion.Nearest(scope, knownScopes)
+	}
+	levels := []string{"patient", "system", "user"}
+	if !slices.Contains(levels, level) {
+		level = suggestion.Nearest(level, levels)
+	}
+	typ, permission, _ := strings.Cut(rest, ".")
+	if typ != smart.AnyType && !interaction.IsType(typ) {
+		if meant := suggestion.Nearest(typ, interaction.Types()); meant != "" {
+			typ = meant
+		}
+	}
+	if _, ok := smart.ParseResourceScope("patient/*." + permission); !ok {
+		permission = meantPermission(permission)
+	}
+	meant := level + "/" + typ + "." + permission
+	if _, ok := smart.ParseResourceScope(meant); !ok || meant == scope {
+		return ""
+	}
+	return meant
+}
+
+// meantPermission is a word of SMART 1, or the letters of SMART 2 in the right order.
+func meantPermission(permission string) string {
+	const letters = "cruds"
+	if strings.Trim(permission, letters) != "" {
+		return suggestion.Nearest(permission, []string{"read", "write"})
+	}
+	return strings.Map(func(letter rune) rune {
+		if strings.ContainsRune(permission, letter) {
+			return letter
+		}
+		return -1
+	}, letters)
 }

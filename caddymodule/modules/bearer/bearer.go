@@ -1,7 +1,10 @@
 package bearer
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,15 +15,20 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 func init() {
@@ -250,4 +258,147 @@ var (
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ option.AppUser              = (*Bearer)(nil)
 	_ placement.Guard             = (*Bearer)(nil)
+)
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_bearer [<matcher>] {
+//		fhir_base <path|url>
+//		trust <issuer> [<audience>]
+//		introspect <url> { … }
+//		smart_configuration { … }
+//		forward_header <names...>
+//		cors <origin|clients|*...>
+//		acr <class...>
+//		max_age <duration>
+//		scopes off
+//		compartment_search
+//		shared <type...> <rule>
+//		operation <$name> off|token|patient|instance|whole [<permissions>] [<type...>]
+//		search_parameters <files...>
+//		expand_scope <scope...>
+//		upsert
+//		token_claim <name> [<theirs>]
+//		max_memory <size>
+//		seal_key <secret> [<previous...>]
+//		audit_reads
+//	}
+//
+// Features add their own.
+func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	options := option.Block{
+		"fhir_base":           option.Word(&h.FHIRBase, fhirbase.CheckBaseOrURL),
+		"trust":               parseTrust(&h.Trust),
+		"introspect":          parseIntrospect(&h.Introspection),
+		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),
+		"smart_configuration": parseOffer(&h.Offer),
+		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
+		"cors":                option.Words(&h.CORS, crossorigin.Check),
+		"acr":                 option.Words(&h.ACR, checkACR),
+		"max_age":             option.Duration(&h.MaxAge),
+	}
+	maps.Copy(options, h.Enforcement.subdirectives())
+	features := options.Features("fhir.bearer")
+	err := option.ParseDirective(d, options, features.Repeatable("trust", "shared", "operation", "token_claim")...)
+	h.FeaturesRaw = features.Raw()
+	return err
+}
+
+// App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
+type App interface {
+	fhirbase.Addressed
+
+	// Holder returns the holder of an access token; nil if the grant behind the token has ended.
+	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
+
+	// Revoked reports whether an access token was revoked, by its jti.
+	Revoked(ctx context.Context, tokenID string) (bool, error)
+
+	// Person returns a person's account at their identity provider; the zero value for users of the configuration.
+	Person(ctx context.Context, sub string) audit.Person
+
+	// TokenClaims returns the names of the claims kept of people, by the identity provider that supplies them.
+	TokenClaims() map[string][]string
+
+	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+	AllowsOrigin(origin string) bool
+
+	// Keys returns the keys that sign tokens, and seal links.
+	Keys() *keyring.Keyring
+
+	// Stores returns the stores: states of pages that are too long for a link are stored where codes are.
+	Stores() *stores.Set
+
+	// Events returns the audit trail.
+	Events() *audit.Log
+
+	// Features returns the features of the app. One that is an [AdmissionFeature] or [PolicyFeature] extends each fhir_bearer.
+	Features() []any
+
+	// Audit records an event, and counts it.
+	Audit(ctx context.Context, e audit.Event)
+
+	// OAuthURIs returns the endpoints for the CapabilityStatement.
+	OAuthURIs() smart.OAuthURIs
+}
+
+// newCORS returns the policy of the option cors. With the app, its clients' origins are the default.
+func newCORS(words []string, app App) (*crossorigin.Policy, error) {
+	if app != nil && len(words) == 0 {
+		words = []string{crossorigin.Clients}
+	}
+	return crossorigin.New(words, app)
+}
+
+// address is where the FHIR API is.
+type address struct {
+	path     string // of the API
+	url      string // of the API; empty if the site tells it
+	issuer   string // the fhir app's; empty without it
+	resource string // the address of the API's metadata (RFC 9728); empty if there are none
+}
+
+// newAddress is the address of the API of a fhir_bearer, as told, or as the app has it, which may be nil.
+func newAddress(ctx caddy.Context, told string, app App) (a address, err error) {
+	origin, path, err := fhirbase.SplitBase(told)
+	if err != nil {
+		return a, err
+	}
+	if a.path, err = fhirbase.Base(ctx, path); err != nil {
+		return a, err
+	}
+	switch {
+	case app != nil && origin != "":
+		return a, errTwoOrigins
+	case app != nil:
+		issuer, base := app.Address()
+		a.issuer, a.url, a.resource = issuer, issuer+base, issuer+oauth2.ProtectedResourcePath+base
+	case origin != "":
+		a.url = origin + a.path
+	}
+	return a, nil
+}
+
+// audience is what tokens are for if nothing else is told: the app's FHIR base URL. Empty without the app.
+func (a address) audience() string {
+	if a.issuer == "" {
+		return ""
+	}
+	return a.url
+}
+
+// challenge is what refusals say of the API.
+func (a address) challenge() challenge {
+	if a.issuer == "" {
+		return challenge{a.path, a.resource}
+	}
+	return challenge{a.url, a.resource}
+}
+
+// isOwn reports whether a token is of the fhir app's issuer.
+func (a address) isOwn(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
+
+var (
+	errNoBaseURL  = errors.New("fhir_bearer cannot tell the URL of the FHIR API, which stands in links, from the address of its site: say it with fhir_base https://<host>/<path>")
+	errTwoOrigins = errors.New("fhir_base must be a path here: the URL of the FHIR API begins with the issuer of the global option fhir")
 )

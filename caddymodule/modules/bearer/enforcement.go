@@ -1,20 +1,37 @@
 package bearer
 
 import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
 	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Enforcement is how fhir_bearer holds requests and answers to the scopes of their tokens.
@@ -186,3 +203,259 @@ func parseOperation(to *[][]string) option.Setter {
 		return nil
 	}
 }
+
+// enforcement has requests answered as far as the scopes of their tokens allow.
+type enforcement struct{ enforcer *enforce.Enforcer }
+
+// holder is what is kept with a token.
+type holder struct {
+	fhirUser string // as it was then, since it is not the token's alone
+	rights   *enforce.Rights
+	binding  string
+}
+
+// serve has the token's requests answered as far as its scopes allow.
+func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
+	of, err := e.holderOf(r, next, t)
+	if err != nil {
+		return err
+	}
+	return e.enforcer.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
+}
+
+// holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
+// passes. The rights of a RelatedPerson depend on a record, and so do those of who acts for the patient of the token.
+func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*holder, error) {
+	if known, ok := t.Memo.Load().(*holder); ok && known.fhirUser == t.FHIRUser {
+		return known, nil
+	}
+	rights, lasting, err := e.rightsOf(r, next, t)
+	if err != nil {
+		return nil, err
+	}
+	of := &holder{t.FHIRUser, rights, bindingOf(t)}
+	if lasting {
+		t.Memo.Store(of)
+	}
+	return of, nil
+}
+
+// bindingOf is what a sealed link is bound to: a token of another kind has other text here.
+func bindingOf(t *guard.Token) string {
+	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
+}
+
+// bindingClient returns the part of a binding that names the client and the person: tokens with other scopes share it.
+func bindingClient(binding string) string {
+	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
+}
+
+// rightsOf are what the token may do; lasting says that they depend on no record.
+func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, lasting bool, err error) {
+	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}
+	lasting = !t.Related && holder.User.Type != "RelatedPerson"
+	if holder.User.Type == "Patient" {
+		holder.UserPatient = holder.User.ID
+	}
+	if !lasting {
+		if err = e.relate(r, next, t, &holder); err != nil {
+			return nil, false, err
+		}
+	}
+	rights = enforce.NewRights(holder, e.enforcer.Shared)
+	if len(e.enforcer.ExpandScopes) == 0 || rights.HasOne(e.enforcer.ExpandScopes) {
+		rights.Add(enforce.Terminology()...)
+	}
+	return rights, lasting, nil
+}
+
+// relate finds for whom the holder acts now, and takes the patient of the token from who acts for them no longer.
+func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
+	var patients []string
+	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
+		var err error
+		if patients, err = e.enforcer.RelatedPatients(r, next, holder.User, t); err != nil {
+			return err
+		}
+	}
+	if holder.User.Type == "RelatedPerson" && len(patients) > 0 {
+		holder.UserPatient = patients[0]
+	}
+	if t.Related && !slices.Contains(patients, t.Patient) {
+		holder.Patient, holder.Ended = "", true
+	}
+	return nil
+}
+
+// userOf is the resource that fhirUser names on this server. One of another server's is a person without records
+// here, but a practitioner in any case.
+func (e *enforcement) userOf(fhirUser string) interaction.Reference {
+	local := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
+	resourceType, id, ok := strings.Cut(local, "/")
+	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
+		return interaction.Reference{Type: resourceType, ID: id}
+	}
+	parts := strings.Split(fhirUser, "/")
+	if n := len(parts); n >= 2 && strings.HasPrefix(parts[n-2], "Practitioner") {
+		return interaction.Reference{Type: parts[n-2]}
+	}
+	return interaction.Reference{}
+}
+
+const (
+	// maxParameterFile is how large a file of SearchParameter resources may be, in bytes. Larger ones in a package are
+	// something else, and passed over.
+	maxParameterFile = 16 << 20
+	// maxParameterPackage is how large a package may be once it is unpacked, in bytes.
+	maxParameterPackage = 4 << 30
+)
+
+// searchParameters are the site's own search parameters.
+type searchParameters struct {
+	set    searchparam.Set
+	logger *slog.Logger
+}
+
+// newSearchParameters reads the site's own search parameters. One that cannot be judged is an error; among those of a
+// package, which are there for many servers, it is left out with a warning.
+func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Set, error) {
+	p := searchParameters{logger: logger}
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err == nil && len(files) == 0 {
+			err = fs.ErrNotExist
+		}
+		for i := 0; err == nil && i < len(files); i++ {
+			err = p.addFile(files[i])
+		}
+		if err != nil {
+			return p.set, fmt.Errorf("search_parameters %s: %w", pattern, err)
+		}
+	}
+	return p.set, nil
+}
+
+// addFile adds those of a file: a resource, a Bundle of them, or a FHIR package.
+func (p *searchParameters) addFile(name string) (err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	switch filepath.Ext(name) {
+	case ".tgz":
+		return p.addPackage(f)
+	case ".json":
+		return p.addResources(f, func(err error) error { return err })
+	}
+	return errors.New("none of .json, .tgz")
+}
+
+// addPackage adds those of a FHIR package: its resources are in the folder package.
+func (p *searchParameters) addPackage(src io.Reader) error {
+	unzipped, err := gzip.NewReader(src)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewReader(io.LimitReader(unzipped, maxParameterPackage))
+	leaveOut := func(err error) error {
+		p.logger.Warn("a search parameter of a package is left out: apps with bound scopes cannot search by it", "error", err)
+		return nil
+	}
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		isResource := path.Dir(path.Clean(header.Name)) == "package" && path.Ext(header.Name) == ".json"
+		if header.Typeflag != tar.TypeReg || !isResource || header.Size > maxParameterFile {
+			continue
+		}
+		if err := p.addResources(archive, leaveOut); err != nil {
+			return fmt.Errorf("%s: %w", header.Name, err)
+		}
+	}
+}
+
+// addResources adds a SearchParameter, or those of a Bundle. What R4 has itself stays as R4 has it.
+func (p *searchParameters) addResources(src io.Reader, failed func(error) error) error {
+	text, err := io.ReadAll(io.LimitReader(src, maxParameterFile+1))
+	if err == nil && len(text) > maxParameterFile {
+		err = fmt.Errorf("larger than %d bytes", maxParameterFile)
+	}
+	if err != nil {
+		return err
+	}
+	return p.addResource(text, failed)
+}
+
+// addResource adds those of a text. A definition that fails is told to a function, whose error counts.
+func (p *searchParameters) addResource(text []byte, failed func(error) error) error {
+	var kind struct{ ResourceType string }
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return err
+	}
+	switch kind.ResourceType {
+	case "SearchParameter":
+		var d searchparam.Definition
+		err := json.Unmarshal(text, &d)
+		if err == nil {
+			err = p.set.Add(d)
+		}
+		if err != nil && !errors.Is(err, searchparam.ErrKnown) {
+			return failed(fmt.Errorf("%s: %w", d.URL, err))
+		}
+	case "Bundle":
+		var bundle struct {
+			Entry []struct{ Resource json.RawMessage }
+		}
+		if err := json.Unmarshal(text, &bundle); err != nil {
+			return err
+		}
+		for _, entry := range bundle.Entry {
+			if err := p.addResource(entry.Resource, failed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bearersInUse are the handlers that the metrics of memory cover.
+var bearersInUse sync.Map
+
+// memoryCollector reports how much memory for bodies and answers is in use, of the handler that uses the most of its limit.
+type memoryCollector struct{}
+
+var (
+	memoryUsed  = prometheus.NewDesc("caddy_fhir_bearer_memory_bytes", "Memory for bodies and answers that are being checked, of the fhir_bearer that uses the most of its max_memory.", nil, nil)
+	memoryLimit = prometheus.NewDesc("caddy_fhir_bearer_max_memory_bytes", "The max_memory of this fhir_bearer.", nil, nil)
+	_           = metrics.Add(memoryCollector{})
+)
+
+// Describe implements [prometheus.Collector].
+func (memoryCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- memoryUsed
+	to <- memoryLimit
+}
+
+// Collect implements [prometheus.Collector].
+func (memoryCollector) Collect(to chan<- prometheus.Metric) {
+	var used, limit int64
+	bearersInUse.Range(func(handler, _ any) bool {
+		memory := handler.(*Bearer).gate.enforced.enforcer.Memory
+		if held, size := memory.Held(), memory.Size(); limit == 0 || float64(held)/float64(size) > float64(used)/float64(limit) {
+			used, limit = held, size
+		}
+		return true
+	})
+	if limit > 0 {
+		to <- prometheus.MustNewConstMetric(memoryUsed, prometheus.GaugeValue, float64(used))
+		to <- prometheus.MustNewConstMetric(memoryLimit, prometheus.GaugeValue, float64(limit))
+	}
+}
+
+var _ prometheus.Collector = memoryCollector{}

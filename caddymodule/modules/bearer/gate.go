@@ -3,21 +3,32 @@ package bearer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // gate is what a request passes.
@@ -159,3 +170,273 @@ func (m *misplacement) warnOfClaim(err error) {
 			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
 	}
 }
+
+// Decision is the outcome of a request at fhir_bearer.
+type Decision string
+
+const (
+	decisionAllowed     Decision = "allowed"
+	decisionPublic      Decision = "public"    // needs no token
+	decisionPreflight   Decision = "preflight" // answered here
+	decisionBadRequest  Decision = "bad_request"
+	decisionNoToken     Decision = "no_token"
+	decisionInvalid     Decision = "invalid_token"
+	decisionExpired     Decision = "expired_token"
+	decisionStepUp      Decision = "step_up" // another sign-in is asked for
+	decisionForbidden   Decision = "forbidden"
+	decisionThrottled   Decision = "throttled" // an [Admission] rejected it
+	decisionUnavailable Decision = "unavailable"
+)
+
+// Decisions are all that the metrics tell apart.
+var Decisions = []Decision{
+	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
+	decisionStepUp, decisionForbidden, decisionThrottled, decisionUnavailable,
+}
+
+var (
+	bearerDecisions = metrics.NewCounters("bearer_decisions_total", "Requests that fhir_bearer decided about.", "outcome")
+	decisionCounts  = metrics.ByLabel(Decisions, func(d Decision) prometheus.Counter { return bearerDecisions.WithLabelValues(string(d)) })
+)
+
+func decided(d Decision) { decisionCounts[d].Inc() }
+
+func refusal(err *guard.Error) Decision {
+	switch {
+	case err.Status == http.StatusServiceUnavailable:
+		return decisionUnavailable
+	case err.Status == http.StatusForbidden, err.Status == http.StatusNotFound:
+		return decisionForbidden
+	case err.Status != http.StatusUnauthorized:
+		return decisionBadRequest
+	case errors.Is(err, guard.ErrNoToken):
+		return decisionNoToken
+	case errors.Is(err, guard.ErrExpired):
+		return decisionExpired
+	case errors.Is(err, guard.ErrStepUp):
+		return decisionStepUp
+	}
+	return decisionInvalid
+}
+
+// isPublic reports whether a request needs no token. That is only the capabilities interaction (FHIR R4 §3.1.0.13; SMART
+// App Launch 2.2), with exactly its method, path and parameters, since servers may give a meaning to others.
+func isPublic(r *http.Request, fhirBase string) bool {
+	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	for name, values := range query {
+		if len(values) > 1 || !slices.Contains(capabilityParameters, name) {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// capabilityParameters are the parameters of the capabilities interaction (FHIR R4 §3.1.0.13, §3.1.0.1.10).
+var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
+
+// challenge is what tells clients how to get a token.
+type challenge struct {
+	realm    string
+	resource string // the address of the API's metadata (RFC 9728); empty if there is none
+}
+
+// refuse counts a refusal and sets the challenge, which survives into handle_errors.
+func (c challenge) refuse(w http.ResponseWriter, err error) error {
+	refused, ok := errors.AsType[*guard.Error](err)
+	if !ok {
+		return err
+	}
+	decided(refusal(refused))
+	if challenge := refused.Challenge(c.realm); challenge != "" {
+		if c.resource != "" {
+			challenge += fmt.Sprintf(", resource_metadata=%q", c.resource) // RFC 9728 §5.1
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if allow := refused.Allow(); allow != "" {
+		w.Header().Set("Allow", allow)
+	}
+	if after := refused.RetryAfter(); after != "" {
+		w.Header().Set("Retry-After", after)
+	} else if errors.Is(err, store.ErrUnavailable) {
+		oauth2.SetRetryAfter(w.Header(), refused.Status)
+	}
+	return caddyhttp.Error(refused.Status, err)
+}
+
+// accessLog writes what was decided about requests to the audit trail.
+type accessLog struct {
+	events *audit.Log
+	reads  bool // also those that were allowed
+	app    App  // knows who the people of its issuer are; may be nil
+}
+
+// newAccessLog writes to the trail of the app, which may be nil.
+func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
+	if app != nil {
+		return accessLog{app.Events(), reads, app}
+	}
+	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), reads, nil}
+}
+
+// record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many
+// as the requests.
+func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+	if !d.Refused() && !d.Changes && !l.reads {
+		return
+	}
+	l.events.Record(r.Context(), audit.Event{
+		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
+		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
+		Person: l.personOf(r, b.Token),
+	})
+}
+
+// personOf is who the person of a token is at their identity provider, if the token is of our own issuer.
+func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person) {
+	if l.app == nil || t.Provider == "" {
+		return none
+	}
+	return l.app.Person(r.Context(), t.Subject)
+}
+
+// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The
+// trail may be nil.
+func recordOutage(r *http.Request, trail func(context.Context, audit.Event), err error) {
+	if trail != nil && errors.Is(err, store.ErrUnavailable) {
+		trail(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
+	}
+}
+
+// nameOf is an interaction with what it is about.
+func nameOf(i interaction.Interaction) string {
+	parts := []string{i.Kind.String()}
+	switch {
+	case i.Compartment.ID != "":
+		parts = append(parts, i.Compartment.String()+"/"+i.Type)
+	case i.ID != "":
+		parts = append(parts, i.Type+"/"+i.ID)
+	case i.Type != "":
+		parts = append(parts, i.Type)
+	}
+	if i.Operation != "" {
+		parts = append(parts, i.Operation)
+	}
+	return strings.Join(parts, " ")
+}
+
+// refusalOf is an error with the code by which the audit trail names its outcome.
+func refusalOf(err error) error {
+	refused, ok := errors.AsType[*guard.Error](err)
+	if !ok || refused.Status >= http.StatusInternalServerError {
+		return err
+	}
+	code := refused.Code
+	switch {
+	case refused.Status == http.StatusNotFound:
+		code = "not_found"
+	case code == "":
+		code = "invalid_request"
+	}
+	return &oauth2.Error{Code: code, Description: refused.Description, Err: refused.Err}
+}
+
+// outcomeOf is a decision's word for an error, by which spans tell outcomes.
+func outcomeOf(err error) string {
+	refused, ok := errors.AsType[*guard.Error](err)
+	switch {
+	case err == nil:
+		return string(decisionAllowed)
+	case ok:
+		return string(refusal(refused))
+	}
+	return "failed"
+}
+
+// verified authenticates a request in a span of its own.
+func verified(by *authenticator, r *http.Request) (*guard.Token, error) {
+	inside, s := span.Request(r, span.Verify)
+	defer s.End()
+	token, err := by.authenticate(inside)
+	s.Outcome(outcomeOf(err))
+	return token, err
+}
+
+// judging makes a span of a call that is judged.
+func judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
+	ctx, s := span.Start(ctx, span.Judge)
+	if s == (span.Span{}) {
+		return ctx, func(error) {}
+	}
+	s.Interaction(i)
+	return ctx, func(err error) {
+		s.Outcome(outcomeOf(err))
+		s.End()
+	}
+}
+
+// tracing tells the span of a request what was decided: of a batch, last about all of it.
+func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
+	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+		s := span.Current(r.Context())
+		s.Interaction(d.Interaction)
+		s.Outcome(outcomeOf(d.Err))
+		record(r, b, d)
+	}
+}
+
+// asked is the next handler, whose answers are spans if somebody records them.
+func asked(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
+	if !span.Recording(r.Context()) {
+		return next
+	}
+	return asking{next, base}
+}
+
+// asking makes a span of each request to the next handler.
+type asking struct {
+	next caddyhttp.Handler
+	base string
+}
+
+// ServeHTTP implements caddyhttp.Handler.
+func (a asking) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	r, s := span.Request(r, span.Ask)
+	defer s.End()
+	if i, err := interaction.Parse(r.Method, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, a.base), "/"), r.URL.RawQuery, nil); err == nil {
+		s.Interaction(i)
+	}
+	s.Outcome("failed") // where the handler aborts
+	answer := &askedWriter{ResponseWriter: w, status: http.StatusOK}
+	err := a.next.ServeHTTP(answer, r)
+	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
+		answer.status = failed.StatusCode
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case answer.status < http.StatusBadRequest:
+		s.Outcome("answered")
+	case answer.status < http.StatusInternalServerError:
+		s.Outcome("refused")
+	}
+	return err
+}
+
+// askedWriter notes the status of an answer.
+type askedWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *askedWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController find what else the writer can do.
+func (w *askedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -7,10 +7,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -80,5 +82,75 @@ func TestIdentityWithoutToken(t *testing.T) {
 	}
 	if id, _ := replacer.GetString("http.auth.user.id"); id != "" {
 		t.Errorf("id %q", id)
+	}
+}
+
+func TestIdentityIsOursAlone(t *testing.T) {
+	t.Parallel()
+	forged := func(string) (any, bool) { return "forged", true }
+	for _, tt := range []struct {
+		name   string
+		before func(*caddy.Replacer)
+		token  *guard.Token
+		want   string // of all placeholders, joined
+	}{
+		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
+		{"no token", func(*caddy.Replacer) {}, nil, "     "},
+		{"set before", func(r *caddy.Replacer) {
+			for _, name := range requester.IdentityPlaceholders {
+				r.Set(name, "forged")
+			}
+		}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
+		{"one set before, and no token", func(r *caddy.Replacer) { r.Set("http.auth.user.scope", "forged") }, nil, "     "},
+		{"provided before", func(r *caddy.Replacer) { r.Map(forged) }, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
+		{"provided before, and no token", func(r *caddy.Replacer) { r.Map(forged) }, nil, "     "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			repl := caddy.NewReplacer()
+			tt.before(repl)
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+			(&identity{token: &guard.Token{Subject: "earlier", ClientID: "earlier", Scope: "earlier"}}).set(r)
+			(&identity{token: tt.token}).set(r)
+			all := "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.patient} {http.auth.user.fhir_user} {http.auth.user.issuer}"
+			if got := repl.ReplaceAll(all, ""); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+var identityToken = &guard.Token{
+	Subject: "1", ClientID: "app", Scope: "user/*.rs", Patient: "2", FHIRUser: "Practitioner/1", Issuer: "https://issuer.example",
+}
+
+// TestSignInPolicyOfApps: a client that acts for itself has signed nobody in, and the picker has asked for all that it needs.
+func TestSignInPolicyOfApps(t *testing.T) {
+	t.Parallel()
+	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, address{issuer: "https://localhost:8443"}
+	now, long := time.Now(), time.Now().Add(-2*time.Hour)
+	for _, tt := range []struct {
+		name    string
+		token   guard.Token
+		refused bool
+	}{
+		{"a client", guard.Token{Issuer: at.issuer, Subject: "c", ClientID: "c"}, false},
+		{"a client of another issuer", guard.Token{Issuer: "https://as.example", Subject: "c", ClientID: "c"}, true},
+		{"a person", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, false},
+		{"a person of long ago", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: long}, true},
+		{"a person of one factor", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "sfa", AuthTime: now}, true},
+		{"a token of before the claim", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", AuthTime: now}, true},
+		{"a person of another issuer, in our words", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, true},
+		{"a person of another issuer", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "mfa", AuthTime: now}, false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		if err := p.check(r, &tt.token, at.isOwn(&tt.token)); (err != nil) != tt.refused {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		own := r.WithContext(guard.WithToken(r.Context(), tt.token))
+		if err := p.check(own, &tt.token, at.isOwn(&tt.token)); err != nil {
+			t.Errorf("%s, asked by the picker: %v", tt.name, err)
+		}
 	}
 }

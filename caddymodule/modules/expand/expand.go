@@ -1,12 +1,16 @@
 package expand
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -24,9 +28,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 func init() {
@@ -258,4 +264,229 @@ func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Reques
 		s.Interaction(i)
 	}
 	return r, s
+}
+
+// Caching configures whom fhir_expand asks for what it does not know, and how it caches answers.
+type Caching struct {
+	// The lifetime of an answer that states none, and the longest of any. Default: 1h.
+	TTL caddy.Duration `json:"ttl,omitempty"`
+
+	// Do not cache answers. Default: false.
+	CacheOff bool `json:"cache_off,omitempty"`
+
+	// The memory for cached answers, their compressed forms and the index, in bytes. Default: 67108864 (64 MiB).
+	MaxSize int64 `json:"max_size,omitempty"`
+
+	// How long an expired answer is used if no new one is available (RFC 5861 §4). Default: not at all.
+	Stale caddy.Duration `json:"stale,omitempty"`
+
+	// How long an expired answer is used while a new one is requested (RFC 5861 §3). Default: requests wait for the
+	// new one.
+	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
+
+	// Who shares the answers of the next handler, which may depend on who asks: with `user`, only requests of the same
+	// person, client and scope; with `client`, all users of a client; with `none`, everybody. Answers made here or by
+	// an upstream are always shared. Default: `user`.
+	VaryBy string `json:"vary_by,omitempty"`
+
+	// Request headers that the next handler's answers depend on. They become part of the cache key and are passed on;
+	// others are not, apart from `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default:
+	// none.
+	VaryHeaders []string `json:"vary_headers,omitempty"`
+
+	// The timeout of a request to the next handler for an answer that will be cached, and of one to a terminology server, up to
+	// the end of the answer. Default: 30s; 10s for terminology servers.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// A terminology server to ask instead of the next handler. Default: none.
+	Upstream *Upstream `json:"upstream,omitempty"`
+
+	// Servers to ask about some code systems, before the upstream and the next handler. The longest matching prefix
+	// counts. Default: none.
+	Routes []UpstreamRoute `json:"routes,omitempty"`
+
+	// Fetch unknown value sets and code systems from the next handler on first need, by their canonical URL, and
+	// expand here. Default: false.
+	BackendDefinitions bool `json:"backend_definitions,omitempty"`
+}
+
+func (c *Caching) cacheOptions() cache.Options {
+	return cache.Options{
+		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL),
+		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
+		Timeout: c.timeout(),
+	}
+}
+
+// maxAnswer is how large an answer of a terminology server may be: so large that a few fit into the cache.
+func (c *Caching) maxAnswer() int64 { return max(remote.DefaultMaxAnswer, c.MaxSize/4) }
+
+func (c *Caching) timeout() time.Duration {
+	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)
+}
+
+var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
+
+// Subdirectives are those of fhir_expand about asking and caching.
+func (c *Caching) Subdirectives() option.Block {
+	return option.Block{
+		"ttl":         option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
+		"max_size":    option.Size(&c.MaxSize),
+		"stale":       option.UpToTwo(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
+		"vary_by":     option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
+		"vary_header": option.Words(&c.VaryHeaders, nil),
+		"timeout":     option.Duration(&c.Timeout),
+		"upstream":    c.parseUpstream,
+		"route":       c.parseRoute,
+	}
+}
+
+func (c *Caching) parseUpstream(d *caddyfile.Dispenser) error {
+	c.Upstream = new(Upstream)
+	if !d.Args(&c.Upstream.URL) {
+		return d.ArgErr()
+	}
+	return c.Upstream.parse(d)
+}
+
+func (c *Caching) parseRoute(d *caddyfile.Dispenser) error {
+	var r UpstreamRoute
+	if !d.Args(&r.Prefix, &r.URL) {
+		return d.ArgErr()
+	}
+	err := r.parse(d)
+	c.Routes = append(c.Routes, r)
+	return err
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_expand [<matcher>] {
+//		fhir_base <path>
+//		definitions [backend] <file|folder|pattern...>
+//		synonyms english|<file|canonical...>
+//		weights <files...>
+//		core off
+//		operations all
+//		max_entries <number>
+//		cors <origin|clients|*...>
+//		ttl <duration>|off
+//		max_size <size>
+//		stale <duration> [<while asking>]
+//		vary_by user|client|none
+//		vary_header <names...>
+//		timeout <duration>
+//		upstream <url> { … }
+//		route <prefix> <url> { … }
+//	}
+func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	fields := option.Block{
+		"fhir_base":   option.Word(&h.FHIRBase, fhirbase.CheckBase),
+		"definitions": h.parseDefinitions,
+		"synonyms":    option.Words(&h.Synonyms, nil),
+		"weights":     option.Words(&h.Weights, nil),
+		"core":        option.Only("off", &h.CoreOff),
+		"operations":  option.Only("all", &h.AllOperations),
+		"max_entries": option.Number(&h.MaxEntries),
+		"cors":        option.Words(&h.CORS, crossorigin.Check),
+	}
+	maps.Copy(fields, h.Caching.Subdirectives())
+	return option.ParseDirective(d, fields, "route")
+}
+
+// parseDefinitions reads where definitions are: files, or the word backend.
+func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
+	var list []string
+	err := option.Words(&list, nil)(d)
+	for _, w := range list {
+		if w == "backend" {
+			h.BackendDefinitions = true
+		} else {
+			h.Definitions = append(h.Definitions, w)
+		}
+	}
+	return err
+}
+
+var _ caddyfile.Unmarshaler = (*Expand)(nil)
+
+// Upstream is a FHIR terminology server. It is sent its own credentials and never those of a user.
+type Upstream struct {
+	// The FHIR base URL: https, or http on loopback. Required.
+	URL string `json:"url,omitempty"`
+
+	// Accept http elsewhere too: requests, answers and credentials can then be read and changed on the way. Default:
+	// false.
+	AllowHTTP bool `json:"allow_http,omitempty"`
+
+	// How long its answers are fresh, whatever their headers say but `no-store`; at most the `ttl` of `fhir_expand`. For a
+	// server that says `no-cache` of all, such as another gateway. Default: its headers count.
+	TTL caddy.Duration `json:"ttl,omitempty"`
+
+	// A bearer token to authenticate with (RFC 6750). Not together with a user name. Placeholders are supported.
+	// Default: none.
+	Bearer string `json:"bearer,omitempty"`
+
+	// A user name to authenticate with (RFC 7617). Placeholders are supported. Default: none.
+	Username string `json:"username,omitempty"`
+
+	// The password for it. Placeholders are supported. Default: none.
+	Password string `json:"password,omitempty"`
+
+	option.TLS
+}
+
+// UpstreamRoute sends requests about some code systems to a server of their own.
+type UpstreamRoute struct {
+	// A prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches
+	// whole parts of a URL only. Required.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The terminology server.
+	Upstream
+}
+
+// Server makes the server. It also returns the resolved secrets and the certificate authorities, so that a change of
+// either makes another server.
+func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
+	o := remote.Options{
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), MaxAnswer: c.maxAnswer(), TTL: time.Duration(u.TTL),
+	}
+	for _, secret := range []struct {
+		option, text string
+		to           *string
+	}{{"bearer", u.Bearer, &o.Bearer}, {"basic", u.Username, &o.Username}, {"basic", u.Password, &o.Password}} {
+		if *secret.to, err = option.ResolveSecret(secret.option, secret.text); err != nil {
+			return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
+		}
+		secrets += fmt.Sprintf("%q", *secret.to)
+	}
+	authorities, err := u.Authorities()
+	if err == nil {
+		o.TLS, err = u.TLS.Config(authorities)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
+	}
+	server, err := remote.NewServer(o)
+	return server, secrets + fmt.Sprintf("%q", authorities), err
+}
+
+// parse reads what follows an upstream's URL.
+func (u *Upstream) parse(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	fields := option.Block{
+		"ttl":        option.Duration(&u.TTL),
+		"bearer":     option.Word(&u.Bearer, option.CheckPlaceholders),
+		"basic":      option.Two(&u.Username, &u.Password),
+		"allow_http": option.Bareword(&u.AllowHTTP),
+	}
+	maps.Copy(fields, u.TLS.Subdirectives())
+	if err := fields.Parse(d); err != nil {
+		return err
+	}
+	_, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username})
+	return option.WithLine(d, err)
 }

@@ -2,9 +2,20 @@ package expand
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
 // All that a token says of its holder keeps the answers of servers behind us apart: what
@@ -30,5 +41,112 @@ func TestPrincipal(t *testing.T) {
 	}
 	if host.Client(requestOf("patient")) != host.Client(requestOf("")) {
 		t.Error("answers that are the same for all are kept for each patient")
+	}
+}
+
+// TestHolders checks whose share a costly request takes of.
+func TestHolders(t *testing.T) {
+	replacer := caddy.NewReplacer()
+	replacer.Set("http.auth.user.client_id", "app")
+	vars := map[string]any{caddyhttp.ClientIPVarKey: "2001:db8:1:2:3:4::5"}
+	ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, vars)
+	known := context.WithValue(ctx, caddy.ReplacerCtxKey, replacer)
+	later := expandHost{}.Detach(known)
+	replacer.Set("http.auth.user.client_id", "other")
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		want []string
+	}{
+		{"without a guard", ctx, []string{"network 2001:db8:1:2::/64"}},
+		{"with a client", known, []string{"network 2001:db8:1:2::/64", "client other"}},
+		{"of a request that may be over", later, []string{"network 2001:db8:1:2::/64", "client app"}},
+		{"without Caddy", t.Context(), []string{"network "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := turnHolders(test.ctx); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFlood has one network ask for all turns: it gets half of them, and another one gets its own at once. Who waits gives
+// up after a while.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := fairqueue.New(4)
+		from := func(address string) context.Context {
+			return context.WithValue(t.Context(), detachedKey{}, &detached{address: address})
+		}
+		for i, test := range []struct {
+			address string
+			want    error
+		}{{"192.0.2.1", nil}, {"192.0.2.1", nil}, {"192.0.2.1", context.DeadlineExceeded}, {"198.51.100.1", nil}} {
+			began := time.Now()
+			leave, err := takeTurnIn(from(test.address), queue)
+			if waited := time.Since(began); !errors.Is(err, test.want) || err == nil && waited > 0 || err != nil && waited != maxTurnWait {
+				t.Errorf("request %d: got %v after %v", i, err, waited)
+			}
+			if err == nil {
+				defer leave()
+			}
+		}
+	})
+}
+
+// TestBusy has no room for costly requests: they are told when to come again, and the next handler is not asked in
+// our place; others are answered as ever.
+func TestBusy(t *testing.T) {
+	h := provisioned(t)
+	if h.handler.Turn == nil {
+		t.Error("costly requests need no turn")
+	}
+	h.handler.Turn = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
+	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		t.Error("the next handler is asked")
+		return nil
+	})
+	const gender = `{"name":"url","valueUri":"http://hl7.org/fhir/ValueSet/administrative-gender"}`
+	large := `,{"name":"tx-resource","resource":{"resourceType":"ValueSet","description":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for more, want := range map[string]int{"": http.StatusOK, large: http.StatusServiceUnavailable} {
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[`+gender+more+`]}`))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		w := httptest.NewRecorder()
+		err := h.ServeHTTP(w, r, next)
+		if err != nil || w.Code != want {
+			t.Errorf("got %d, %v", w.Code, err)
+		}
+		if got := w.Header().Get("Retry-After"); (got == "5") != (want != http.StatusOK) {
+			t.Errorf("Retry-After is %q", got)
+		}
+	}
+}
+
+// provisioned is a handler with the default settings.
+func provisioned(t *testing.T) *Expand {
+	t.Helper()
+	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Expand{}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Cleanup() })
+	return h
+}
+
+// What is counted with every request allocates nothing.
+func TestCountingAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(t.Context(), dispatch.Here) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkExpansionCounted(b *testing.B) {
+	for b.Loop() {
+		expandMetrics{}.Count(b.Context(), dispatch.Here)
 	}
 }

@@ -7,14 +7,8 @@
 // [store.Singly] has List and Do to write; one of a single gateway makes its steps by [store.Room]. Package storetest has
 // the tests that every store must pass, and gatewaytest runs a Caddyfile that names it.
 //
-//	guest.go     what a module may implement: [Starter], [Claimer], [Watched], …
-//	shared.go    what a module embeds whose store several gateways share: [Shared], and [Remote], which it opens
-//	set.go       the stores of an app: loaded, started, warned of
-//	checked.go   a store elsewhere is used once it has passed its check
-//	watch.go     is it well? Logged once, for readiness and metrics
-//	follower.go  what modules tell the same module of other gateways by a store that they share
-//	status.go    for the admin API and the health port
-//	copy.go      for fhir-store copy
-//	metrics.go   metrics of stores that gateways share
-//	name.go      the word of a Caddyfile that names a store
+//	guest.go   what a module may implement: [Starter], [Claimer], [Watched], …
+//	shared.go  what a module embeds whose store several gateways share: [Shared], and [Remote], which it opens; [Follower]
+//	set.go     the stores of an app: loaded, started, warned of, opened for fhir-store copy
+//	watch.go   the state of a store: its check before use, the log, the admin API, readiness, metrics
 package stores

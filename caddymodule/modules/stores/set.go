@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
@@ -236,4 +237,54 @@ func (s *Set) Settle() {
 	for _, w := range s.watched {
 		w.settle()
 	}
+}
+
+// ParseName reads the name of a store module, and the module's own block.
+func ParseName(to *json.RawMessage) option.Setter {
+	return option.Guest(to, "fhir.stores", "store", checkStore)
+}
+
+func checkStore(name string) error {
+	var known []string
+	for _, module := range caddy.GetModules("fhir.stores") {
+		known = append(known, module.ID.Name())
+	}
+	if !slices.Contains(known, name) {
+		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, option.DidYouMean(name, known))
+	}
+	return nil
+}
+
+// OpenDurable opens the durable store of the configuration at path, for a process that uses it alone.
+func (s *Set) OpenDurable(ctx context.Context, path string, mayMake bool, wait time.Duration) (*Copy, error) {
+	if _, is := isVolatile(s.Durable); is {
+		return nil, ErrVolatile
+	}
+	if guest, ok := s.Durable.(Copied); ok {
+		return guest.OpenCopy(mayMake, wait)
+	}
+	for _, shared := range s.shared {
+		if shared.replica == s.Durable {
+			return shared.open(ctx, path)
+		}
+	}
+	durable, ok := s.Durable.(store.Copyable)
+	if !ok {
+		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", s.Durable)
+	}
+	return &Copy{Copyable: durable, Name: "the durable store of " + path}, nil
+}
+
+// open is for a process that uses the store alone.
+func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.remote.Check(ctx); err != nil {
+		return nil, err
+	}
+	remote, ok := s.remote.Shared.(store.Copyable)
+	if !ok {
+		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
+	}
+	return &Copy{Copyable: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
 }

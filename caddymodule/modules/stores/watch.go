@@ -3,12 +3,21 @@ package stores
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
 const (
@@ -267,3 +276,369 @@ func (w *Watch) settle() {
 		w.state.well = time.Now().Add(-watchSteady)
 	}
 }
+
+// checkedStore is a store that is used only once it has passed its check, and has no other issuer's state. It may have been
+// out of reach when the gateway started. Each time that it is followed anew it is checked again, since it may be another.
+type checkedStore struct {
+	store.Singly
+	remote *Remote
+	logger *slog.Logger
+	watch  *Watch
+
+	refusal atomic.Pointer[error] // what is answered; nil: the store is used
+
+	mu     sync.Mutex
+	issuer string // guarded by mu; empty until the first start
+	passed bool   // guarded by mu: the store was checked for the issuer
+}
+
+func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
+	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
+	s.Singly = s.Do
+	return s
+}
+
+// begin checks the store for a configuration that starts. If it cannot be reached it is checked when it is followed, and not
+// used before. An issuer that replaces another cannot have its store, and the other goes on with it.
+func (s *checkedStore) begin(ctx context.Context, issuer string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.issuer != "" && s.issuer != issuer {
+		return s.remote.explain(&store.OtherIssuerError{Theirs: s.issuer, Ours: issuer})
+	}
+	err := s.checkFor(ctx, issuer)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	switch {
+	case err == nil:
+		s.pass(issuer)
+	case errors.Is(err, store.ErrUnavailable) && !s.passed:
+		s.issuer = issuer
+		s.refusal.Store(&err)
+	}
+	return err
+}
+
+// pass lets the store be used. It requires the lock.
+func (s *checkedStore) pass(issuer string) {
+	s.issuer, s.passed = issuer, true
+	s.refusal.Store(nil)
+}
+
+// checkFor checks a store for an issuer, and tries it. One that is full can be used for what it has.
+func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
+	if err := s.remote.Check(ctx); err != nil {
+		return err
+	}
+	switch err := store.Try(ctx, s.remote.Shared); {
+	case err == nil || errors.Is(err, store.ErrFull):
+	case store.CauseOf(err) == store.CauseRights:
+		return errors.New(err.Error()) // it does not pass
+	default:
+		return err
+	}
+	if s.remote.Volatile != nil {
+		if why := s.remote.Volatile(ctx); s.watch.keepsNothing(why) {
+			s.watch.warnOfVolatile(s.watch.log(), why)
+		}
+	}
+	return s.claim(ctx, issuer)
+}
+
+// claim requires the lock.
+func (s *checkedStore) claim(ctx context.Context, issuer string) error {
+	mark, err := store.Claim(ctx, s.remote.Shared, issuer)
+	if err == nil {
+		s.watch.Claimed(mark)
+	}
+	return s.remote.explain(err)
+}
+
+// explain says what to do about the store of another issuer.
+func (r *Remote) explain(err error) error {
+	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
+		return fmt.Errorf("%w: give each issuer a store of its own (%s)", err, r.Own)
+	}
+	return err
+}
+
+// recheck checks the store before it is followed. Once it has passed, it matters only whose it is: the rest was said at the
+// start, and a server that is about to be another's replica must not stop anybody.
+func (s *checkedStore) recheck(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.issuer == "" { // not started
+		return s.remote.Check(ctx)
+	}
+	check := s.checkFor
+	if s.passed {
+		check = s.claim
+	}
+	err := check(ctx, s.issuer)
+	switch {
+	case err == nil:
+		s.pass(s.issuer)
+	case errors.As(err, new(*store.OtherIssuerError)), !s.passed && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable):
+		s.refuse(ctx, err)
+	}
+	return err
+}
+
+// refuse lets the store be used no more, and logs once why. It requires the lock.
+func (s *checkedStore) refuse(ctx context.Context, err error) {
+	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
+	if before := s.refusal.Swap(&refusal); before == nil || (*before).Error() != refusal.Error() {
+		s.logger.ErrorContext(ctx, "the store cannot be used: what needs it is answered 503", "error", err)
+	}
+	s.passed = false
+}
+
+// Follow implements [store.Shared].
+func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) error {
+	if err := s.recheck(ctx); err != nil {
+		return err
+	}
+	return s.remote.Follow(ctx, tell)
+}
+
+// Try is for [store.Try]. It also looks whether the store still has this gateway's state.
+func (s *checkedStore) Try(ctx context.Context) error {
+	if refusal := s.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	if err := store.Try(ctx, s.remote.Shared); err != nil {
+		return err
+	}
+	mark, err := s.remote.Get(ctx, store.IssuerKey)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !s.watch.Claimed(mark) {
+		return s.recheck(ctx)
+	}
+	return err
+}
+
+// Do implements [store.Store].
+func (s *checkedStore) Do(ctx context.Context, calls ...*store.Call) error {
+	if refusal := s.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	return s.remote.Do(ctx, calls...)
+}
+
+// List implements [store.Store].
+func (s *checkedStore) List(ctx context.Context, prefix string) ([]string, error) {
+	if refusal := s.refusal.Load(); refusal != nil {
+		return nil, *refusal
+	}
+	return s.remote.List(ctx, prefix)
+}
+
+// Now implements [store.Shared].
+func (s *checkedStore) Now() time.Time { return s.remote.Now() }
+
+var _ store.Shared = (*checkedStore)(nil)
+
+// Status describes the store. If several gateways share it, the entries are those of which this one has a copy.
+type Status struct {
+	Name       string   `json:"name"`                  // of the module
+	Entries    int      `json:"entries"`               // including expired ones
+	MaxEntries int      `json:"max_entries"`           // its bound
+	Lag        *float64 `json:"lag_seconds,omitempty"` // since it was last heard
+}
+
+type sizedStore interface {
+	// Size returns the number of entries, including expired ones, and its bound, 0 for none. It does not wait for a store elsewhere.
+	Size() (entries, bound int)
+}
+
+// Status describes the configured store.
+func (s *Set) Status() *Status {
+	status := new(Status)
+	if sized, ok := s.Durable.(sizedStore); ok {
+		status.Entries, status.MaxEntries = sized.Size()
+	}
+	if guest, ok := s.Durable.(caddy.Module); ok {
+		status.Name = guest.CaddyModule().ID.Name()
+	}
+	for _, shared := range s.shared {
+		if shared.replica == s.Durable {
+			status.Name, status.Lag = shared.name, new(shared.replica.Lag().Seconds())
+		}
+	}
+	return status
+}
+
+// Health is how a part of the stores is.
+type Health struct {
+	Part     string      // its name
+	Cause    store.Cause // of the problem
+	Problem  error       // nil: it is well
+	Warnings []string    // what it works in spite of
+}
+
+// Health says how the stores are. It tries them, and does not wait long.
+func (s *Set) Health(ctx context.Context) (parts []Health) {
+	for i, one := range []store.Store{s.Durable, s.Store} {
+		part := []string{"store", "memory"}[i]
+		if i > 0 && one == s.Durable {
+			break
+		}
+		problem := s.watched[one].check(ctx)
+		parts = append(parts, Health{part, store.CauseOf(problem), problem, s.watched[one].warnings()})
+	}
+	for _, one := range s.shared {
+		var problem error
+		if !one.replica.IsCurrent() {
+			problem = fmt.Errorf("what other gateways revoke has not been heard for %v", one.replica.Lag().Round(time.Millisecond))
+		}
+		parts = append(parts, Health{Part: "revocations", Cause: store.CauseUnavailable, Problem: problem})
+	}
+	return parts
+}
+
+var _ sizedStore = (*replica.Replica)(nil)
+
+var (
+	storeOperations = metrics.NewCounters("store_operations_total", "Operations of stores that several gateways share.", "store", "operation", "outcome")
+	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked.", "store", "operation")
+	_               = metrics.Add(storeCollector{})
+)
+
+// observeStore returns how to measure the operations of a store elsewhere.
+func observeStore(name string) breaker.Observe {
+	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
+	for _, operation := range breaker.Operations {
+		counters[operation] = metrics.ByLabel(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {
+			return storeOperations.WithLabelValues(name, operation, string(o))
+		})
+	}
+	durations := metrics.ByLabel(breaker.Operations, func(operation string) prometheus.Observer {
+		return storeDurations.WithLabelValues(name, operation)
+	})
+	return func(ctx context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
+		counters[operation][outcome].Inc()
+		span.Record(ctx, span.Store, took, string(outcome))
+		if outcome != breaker.Rejected {
+			span.Observe(ctx, durations[operation], took)
+		}
+	}
+}
+
+// storeCollector reports on the stores that are in use.
+type storeCollector struct{}
+
+var (
+	revocationLag = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
+	mirrored      = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
+	storeProblem  = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
+	storeEntries  = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
+	storeLimit    = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
+	connections   = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (storeCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- revocationLag
+	to <- mirrored
+	to <- connections
+	to <- storeProblem
+	to <- storeEntries
+	to <- storeLimit
+}
+
+// storeGauges are the sums, and the longest lag, of the stores of a module.
+type storeGauges struct {
+	lag                  time.Duration
+	mirrored, idle, used int
+}
+
+// Collect implements [prometheus.Collector].
+func (storeCollector) Collect(to chan<- prometheus.Metric) {
+	collectProblems(to)
+	collectSizes(to)
+	byName := map[string]*storeGauges{}
+	sharedStores.Range(func(_, value any) bool {
+		s := value.(*pooledShared)
+		g := byName[s.name]
+		if g == nil {
+			g = new(storeGauges)
+			byName[s.name] = g
+		}
+		g.add(s)
+		return true
+	})
+	for name, g := range byName {
+		to <- prometheus.MustNewConstMetric(revocationLag, prometheus.GaugeValue, g.lag.Seconds(), name)
+		to <- prometheus.MustNewConstMetric(mirrored, prometheus.GaugeValue, float64(g.mirrored), name)
+		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.idle), name, "idle")
+		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.used), name, "used")
+	}
+}
+
+// collectProblems tells of all causes, so that an alert can be written before one occurs.
+func collectProblems(to chan<- prometheus.Metric) {
+	byName := map[string]map[store.Cause]float64{}
+	watches.Range(func(key, _ any) bool {
+		w := key.(*Watch)
+		if byName[w.name] == nil {
+			byName[w.name] = map[store.Cause]float64{}
+		}
+		for cause, is := range w.causes() {
+			if is {
+				byName[w.name][cause] = 1
+			}
+		}
+		return true
+	})
+	for name, causes := range byName {
+		for _, cause := range store.Causes {
+			to <- prometheus.MustNewConstMetric(storeProblem, prometheus.GaugeValue, causes[cause], name, string(cause))
+		}
+	}
+}
+
+// collectSizes reports how full the stores are: of several of a module, the fullest.
+func collectSizes(to chan<- prometheus.Metric) {
+	byName := map[string]fill{}
+	watches.Range(func(key, _ any) bool {
+		if w := key.(*Watch); w.sized != nil {
+			entries, bound := w.sized.Size()
+			byName[w.name] = byName[w.name].fuller(fill{entries, bound})
+		}
+		return true
+	})
+	for name, f := range byName {
+		to <- prometheus.MustNewConstMetric(storeEntries, prometheus.GaugeValue, float64(f.entries), name)
+		if f.bound > 0 {
+			to <- prometheus.MustNewConstMetric(storeLimit, prometheus.GaugeValue, float64(f.bound), name)
+		}
+	}
+}
+
+// fill is how full a store is; bound is 0 for none.
+type fill struct{ entries, bound int }
+
+func (f fill) fuller(other fill) fill {
+	if f.share() > other.share() || f.share() == other.share() && f.entries > other.entries {
+		return f
+	}
+	return other
+}
+
+func (f fill) share() float64 {
+	if f.bound == 0 {
+		return 0
+	}
+	return float64(f.entries) / float64(f.bound)
+}
+
+func (g *storeGauges) add(s *pooledShared) {
+	entries, _ := s.replica.Size()
+	open, used := s.remote.Connections()
+	g.lag = max(g.lag, s.replica.Lag())
+	g.mirrored += entries
+	g.idle += open - used
+	g.used += used
+}
+
+var _ prometheus.Collector = storeCollector{}

@@ -1,8 +1,13 @@
 package compartment
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // TestMembers compares with R4's definitions (4.0.1), whose pages list the types.
@@ -63,4 +68,144 @@ func TestPatientByIDAlone(t *testing.T) {
 	if params, ok := Patient("Group"); !slices.Equal(params, []string{"member"}) || !ok {
 		t.Errorf("got %v %v", params, ok)
 	}
+}
+
+// TestEveryType makes a resource for each parameter of each type in a patient's compartment, with nothing but the
+// element that the parameter searches.
+func TestEveryType(t *testing.T) {
+	t.Parallel()
+	types := 0
+	for k := range table() {
+		if k.compartment != "Patient" || k.resourceType == "Patient" {
+			continue
+		}
+		types++
+		params, _ := Patient(k.resourceType)
+		for _, name := range params {
+			parameter, ok := searchparam.Lookup(k.resourceType, name)
+			if !ok || parameter.Kind != searchparam.Reference || len(parameter.Paths) == 0 {
+				t.Fatalf("%s.%s: %+v", k.resourceType, name, parameter)
+			}
+			for _, path := range parameter.Paths {
+				checkPath(t, k.resourceType, path)
+			}
+		}
+	}
+	if types != 65 {
+		t.Errorf("%d types", types)
+	}
+}
+
+// checkPath checks that a reference at the end of a path decides, through objects and through arrays.
+func checkPath(t *testing.T, resourceType string, path resource.Path) {
+	t.Helper()
+	inside, outside := `{"reference":"Patient/a"}`, `{"reference":"Patient/b"}`
+	for _, element := range slices.Backward(path.Elements) {
+		inside = fmt.Sprintf(`[null,{%q:%s}]`, element, inside)
+		outside = fmt.Sprintf(`{%q:%s}`, element, outside)
+	}
+	inside = strings.TrimSuffix(strings.TrimPrefix(inside, "[null,"), "]")
+	for text, want := range map[string]bool{inside: true, outside: false} {
+		r := parse(t, `{"resourceType":"`+resourceType+`",`+text[1:])
+		if InPatient(r, "a") != want {
+			t.Errorf("%s: inside %v", text, !want)
+		}
+		if got := slices.Collect(Patients(r)); len(got) != 1 || (got[0] == "a") != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+func TestMembership(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text string
+		in         bool
+		patients   string
+	}{
+		{"by its id", `{"resourceType":"Patient","id":"a"}`, true, "a"},
+		{"another patient", `{"resourceType":"Patient","id":"b"}`, false, "b"},
+		{"a patient without an id", `{"resourceType":"Patient"}`, false, ""},
+		{"linked patient", `{"resourceType":"Patient","id":"b","link":[{"other":{"reference":"Patient/a"}}]}`, false, "b"},
+		{"subject", `{"resourceType":"Observation","subject":{"reference":"Patient/a"}}`, true, "a"},
+		{"two patients", `{"resourceType":"Observation","subject":{"reference":"Patient/b"},"performer":[{"reference":"Patient/a"}]}`, true, "a b"},
+		{"of a version", `{"resourceType":"Observation","subject":{"reference":"Patient/a/_history/2"}}`, true, "a"},
+		{"on this server", `{"resourceType":"Observation","subject":{"reference":"https://own.example/fhir/Patient/a"}}`, true, "a"},
+		{"on another server", `{"resourceType":"Observation","subject":{"reference":"https://x.example/fhir/Patient/a"}}`, false, "https://x.example/fhir/Patient/a"},
+		{"another type", `{"resourceType":"Observation","subject":{"reference":"Group/a"}}`, false, ""},
+		{"by identifier", `{"resourceType":"Observation","subject":{"type":"Patient","identifier":{"value":"a"}}}`, false, ""},
+		{"identifier beside", `{"resourceType":"Observation","subject":{"reference":"Patient/a","identifier":{"value":"b"}}}`, true, "a"},
+		{"id alone", `{"resourceType":"Observation","subject":{"reference":"a"}}`, false, `"a"`},
+		{"conditional", `{"resourceType":"Observation","subject":{"reference":"Patient?_id=a"}}`, false, `"Patient?_id=a"`},
+		{"conditional, by a parameter for patients", `{"resourceType":"Basic","subject":{"reference":"Patient?_id=a"}}`, false, `"Patient?_id=a"`},
+		{"fragment of a patient", `{"resourceType":"Observation","subject":{"reference":"Patient/a#x"}}`, false, `"Patient/a#x"`},
+		{"not yet known", `{"resourceType":"Observation","subject":{"reference":"urn:uuid:187e0c12-8dd2-67e2-99b2-bf273c878281"}}`, false, ""},
+		{"no string", `{"resourceType":"Observation","subject":{"reference":["Patient/a"]}}`, false, ""},
+		{"no parameter of membership", `{"resourceType":"Observation","focus":[{"reference":"Patient/a"}]}`, false, ""},
+		{"a deeper element of the same name", `{"resourceType":"Observation","extension":[{"subject":{"reference":"Patient/a"}}]}`, false, ""},
+		{"contained patient", `{"resourceType":"Observation","contained":[{"resourceType":"Patient","id":"a"}],"subject":{"reference":"#a"}}`, false, "#a"},
+		{
+			"contained person of a patient",
+			`{"resourceType":"Observation","contained":[{"resourceType":"RelatedPerson","id":"r","patient":{"reference":"Patient/a"}}],"performer":[{"reference":"#r"}]}`,
+			false, "a",
+		},
+		{"no type of a compartment", `{"resourceType":"Organization","subject":{"reference":"Patient/a"}}`, false, ""},
+		{"Task", `{"resourceType":"Task","for":{"reference":"Patient/a"}}`, false, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := parse(t, tt.text)
+			if got := InPatient(r, "a"); got != tt.in {
+				t.Errorf("inside %v", got)
+			}
+			if InPatient(r, "") {
+				t.Error("inside the compartment of nobody")
+			}
+			got := slices.Sorted(Patients(r))
+			if strings.Join(got, " ") != tt.patients {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// TestPatientsStops checks that nothing follows once the caller has enough.
+func TestPatientsStops(t *testing.T) {
+	t.Parallel()
+	const text = `{"resourceType":"Observation","subject":{"reference":"#r"},"performer":[{"reference":"Patient/b"}],"contained":[
+		{"resourceType":"Observation","id":"r","subject":{"reference":"Patient/c"},"performer":[{"reference":"Patient/d"}]}]}`
+	for want := range 4 {
+		count := 0
+		for range Patients(parse(t, text)) {
+			if count++; count == want {
+				break
+			}
+		}
+		if want > 0 && count != want {
+			t.Errorf("%d patients, want %d", count, want)
+		}
+	}
+}
+
+func BenchmarkInPatient(b *testing.B) {
+	r, err := resource.Parse([]byte(`{"resourceType":"Observation","id":"o","status":"final","subject":{"reference":"Patient/a"},"performer":[]}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !InPatient(r, "a") {
+			b.Fatal("outside")
+		}
+	}
+}
+
+func parse(t *testing.T, text string) resource.Resource {
+	t.Helper()
+	r, err := resource.Parse([]byte(text), "https://own.example/fhir")
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
 }

@@ -1,12 +1,24 @@
+// Command generate makes the tables of FHIR R4's search parameters and compartments, which the packages searchparam
+// and compartment read, out of R4's own definitions (see SOURCE.md). The same input gives the same bytes.
+//
+// What R4 says in FHIRPath becomes paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. An
+// expression that is more than a path leaves its parameter without one.
 package main
 
 import (
 	"archive/zip"
+	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"log"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Where the definitions lie in the archives.
@@ -58,4 +70,272 @@ func read(jar *zip.Reader, name string) ([]byte, error) {
 	}
 	defer file.Close()
 	return io.ReadAll(file)
+}
+
+// parameter is a SearchParameter, as far as it is needed.
+type parameter struct {
+	Code, Type, Expression string
+	Base, Target           []string
+}
+
+// anyTarget is the number of targets beyond which R4 lists all types there are.
+const anyTarget = 140
+
+// parameterTable returns the lines of the table of search parameters: type, name, kind, targets and paths.
+func parameterTable(jar *zip.Reader) ([]string, error) {
+	elements, err := elementTable(jar)
+	if err != nil {
+		return nil, err
+	}
+	s := searchparam.ReadStructures(strings.Join(elements, "\n"))
+	text, err := read(jar, parametersFile)
+	if err != nil {
+		return nil, err
+	}
+	var bundle struct {
+		Entry []struct{ Resource parameter }
+	}
+	if err := json.Unmarshal(text, &bundle); err != nil {
+		return nil, fmt.Errorf("%s: %w", parametersFile, err)
+	}
+	var lines []string
+	for _, entry := range bundle.Entry {
+		lines = append(lines, entry.Resource.lines(s)...)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines), nil
+}
+
+// lines returns a line for each type that the parameter is for.
+func (p parameter) lines(s searchparam.Structures) []string {
+	var lines []string
+	for _, base := range p.Base {
+		columns := []string{base, p.Code, p.Type, p.targets(), strings.Join(p.paths(s, base), " ")}
+		lines = append(lines, strings.Join(columns, "\t"))
+	}
+	return lines
+}
+
+// targets returns the types that the parameter's references may be to; * for any.
+func (p parameter) targets() string {
+	if len(p.Target) > anyTarget {
+		return "*"
+	}
+	slices.Sort(p.Target)
+	return strings.Join(p.Target, " ")
+}
+
+// paths returns the parameter's paths in a type; none if any part of its expression is more than a path, since a part
+// alone would find too little.
+func (p parameter) paths(s searchparam.Structures, base string) []string {
+	if p.Type == "composite" || p.Expression == "" {
+		return nil
+	}
+	paths, err := s.Paths(base, p.Expression)
+	if err != nil {
+		return nil
+	}
+	var written []string
+	for _, path := range paths {
+		written = append(written, inTable(path))
+	}
+	return written
+}
+
+// inTable is a path as the table has it.
+func inTable(p resource.Path) string {
+	elements := slices.Clone(p.Elements)
+	for _, f := range p.Filters {
+		elements[f.Depth-1] += "[" + f.Element + "=" + f.Value + "]"
+	}
+	written := strings.Join(elements, ".")
+	if p.Target != "" {
+		written += "[" + p.Target + "]"
+	}
+	if p.System != "" {
+		p.Type += "@" + p.System
+	}
+	return written + ":" + p.Type
+}
+
+// compartment is a CompartmentDefinition: the resource types, and the search parameters that make a resource of one a
+// member. A type without parameters has no members.
+type compartment struct {
+	Of        attribute `xml:"code"`
+	Resources []struct {
+		Code   attribute   `xml:"code"`
+		Params []attribute `xml:"param"`
+	} `xml:"resource"`
+}
+
+// compartmentTable returns the lines of the table of compartments: compartment, type, and the names of the search
+// parameters that make a resource of the type a member. The resource that a compartment is for has {def}, as some
+// definitions write it; that of Patient leaves it out.
+func compartmentTable(jar *zip.Reader) ([]string, error) {
+	text, err := read(jar, resourcesFile)
+	if err != nil {
+		return nil, err
+	}
+	var bundle struct {
+		Compartments []compartment `xml:"entry>resource>CompartmentDefinition"`
+	}
+	if err := xml.Unmarshal(text, &bundle); err != nil {
+		return nil, fmt.Errorf("%s: %w", resourcesFile, err)
+	}
+	var lines []string
+	for _, c := range bundle.Compartments {
+		lines = append(lines, c.lines()...)
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// lines returns a line for each type that has members.
+func (c compartment) lines() (lines []string) {
+	for _, r := range c.Resources {
+		var parameters []string
+		for _, p := range r.Params {
+			parameters = append(parameters, p.Value)
+		}
+		if r.Code == c.Of {
+			parameters = append(parameters, "{def}")
+		}
+		if len(parameters) > 0 {
+			slices.Sort(parameters)
+			lines = append(lines, c.Of.Value+"\t"+r.Code.Value+"\t"+strings.Join(slices.Compact(parameters), " "))
+		}
+	}
+	return lines
+}
+
+// structures is the elements of R4's types by their path, such as Observation.value[x], and the code systems of value
+// sets that have only one.
+type structures struct {
+	elements map[string]element
+	systems  map[string]string
+}
+
+// element is what its types are, or the path of the element whose content it has, and the value set of its codes.
+type element struct {
+	Path             attribute `xml:"path"`
+	ContentReference attribute `xml:"contentReference"`
+	ValueSet         attribute `xml:"binding>valueSet"`
+	Types            []struct {
+		Code attribute `xml:"code"`
+	} `xml:"type"`
+}
+
+// attribute is how FHIR's XML writes a primitive value.
+type attribute struct {
+	Value string `xml:"value,attr"`
+}
+
+// readStructures reads the elements of all types, those of resources included.
+func readStructures(jar *zip.Reader) (*structures, error) {
+	s := &structures{make(map[string]element), make(map[string]string)}
+	for _, file := range []struct {
+		name string
+		add  func([]byte) error
+	}{{typesFile, s.add}, {resourcesFile, s.add}, {valueSetsFile, s.addSystems}} {
+		text, err := read(jar, file.name)
+		if err != nil {
+			return nil, err
+		}
+		if err := file.add(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.name, err)
+		}
+	}
+	return s, nil
+}
+
+// add adds the elements of a Bundle of StructureDefinitions. Those of profiles on a type have the paths of the type, so
+// only definitions of types count.
+func (s *structures) add(text []byte) error {
+	var bundle struct {
+		Entry []struct {
+			Definition struct {
+				Derivation attribute `xml:"derivation"`
+				Elements   []element `xml:"snapshot>element"`
+			} `xml:"resource>StructureDefinition"`
+		} `xml:"entry"`
+	}
+	if err := xml.Unmarshal(text, &bundle); err != nil {
+		return err
+	}
+	for _, entry := range bundle.Entry {
+		if entry.Definition.Derivation.Value == "constraint" {
+			continue
+		}
+		for _, e := range entry.Definition.Elements {
+			s.elements[e.Path.Value] = e
+		}
+	}
+	return nil
+}
+
+// addSystems adds the code systems of a Bundle of ValueSets.
+func (s *structures) addSystems(text []byte) error {
+	var bundle struct {
+		Entry []struct {
+			ValueSet struct {
+				URL      attribute   `xml:"url"`
+				Systems  []attribute `xml:"compose>include>system"`
+				Imported []attribute `xml:"compose>include>valueSet"`
+			} `xml:"resource>ValueSet"`
+		} `xml:"entry"`
+	}
+	if err := xml.Unmarshal(text, &bundle); err != nil {
+		return err
+	}
+	for _, entry := range bundle.Entry {
+		if v := entry.ValueSet; len(v.Systems) == 1 && len(v.Imported) == 0 {
+			s.systems[v.URL.Value] = v.Systems[0].Value
+		}
+	}
+	return nil
+}
+
+// inherited are the elements that all have, and that the table leaves out.
+var inherited = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
+
+// elementTable returns the lines of the table of elements: their path, and their types. Those of primitive types are in
+// JSON beside the value, and left out.
+func elementTable(jar *zip.Reader) ([]string, error) {
+	s, err := readStructures(jar)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for path, e := range s.elements {
+		if types := s.types(e); len(types) > 0 && !inherited.MatchString(path) && path[0] < 'a' {
+			lines = append(lines, path+"\t"+strings.Join(types, " "))
+		}
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// types are the types of an element, of codes with their code system; or the path of the element whose content it has.
+func (s *structures) types(e element) (types []string) {
+	if e.ContentReference.Value != "" {
+		return []string{e.ContentReference.Value}
+	}
+	system := s.system(e)
+	for _, t := range e.Types {
+		code := strings.TrimPrefix(t.Code.Value, "http://hl7.org/fhirpath/System.")
+		switch {
+		case code == "String":
+			code = "string"
+		case code == "code" && system != "":
+			code += "@" + system
+		}
+		types = append(types, code)
+	}
+	return types
+}
+
+// system returns the code system of an element's codes, if they are all of one.
+func (s *structures) system(e element) string {
+	valueSet, _, _ := strings.Cut(e.ValueSet.Value, "|")
+	return s.systems[valueSet]
 }

@@ -1,8 +1,12 @@
 package searchparam
 
 import (
+	_ "embed" // for the elements
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -277,4 +281,127 @@ func (p *expressionParser) cast(fhirType string) error {
 func quoted(token string) (string, bool) {
 	said, ok := strings.CutPrefix(token, "'")
 	return said, ok
+}
+
+// tokenize splits a FHIRPath expression into names, string literals, of which the first quotation mark is left, and
+// signs.
+func tokenize(s string) (tokens []string, err error) {
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeft(s, " \t\r\n") {
+		token, length, err := firstToken(s)
+		if err != nil {
+			return nil, err
+		}
+		tokens, s = append(tokens, token), s[length:]
+	}
+	return tokens, nil
+}
+
+// firstToken is the first token of what is not empty, and how long it is as it is written.
+func firstToken(s string) (token string, length int, err error) {
+	switch {
+	case strings.IndexByte("().|=", s[0]) >= 0:
+		return s[:1], 1, nil
+	case s[0] == '\'':
+		end := strings.IndexByte(s[1:], '\'')
+		if end < 0 || strings.Contains(s[1:1+end], `\`) {
+			return "", 0, noPath("a string has no end, or an escape")
+		}
+		return s[:1+end], end + 2, nil
+	case isLetter(s[0]):
+		for length < len(s) && (isLetter(s[length]) || '0' <= s[length] && s[length] <= '9') {
+			length++
+		}
+		return s[:length], length, nil
+	}
+	return "", 0, noPath("it has the sign %q", s[0])
+}
+
+func isLetter(c byte) bool { return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' }
+
+func noPath(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errExpression}, args...)...)
+}
+
+// errExpression says that a FHIRPath expression is none that can be judged here.
+var errExpression = errors.New("the expression cannot be judged here")
+
+// elements has a line for each element of R4's types: its path, and its types.
+//
+//go:embed elements.tsv
+var elements string
+
+// Structures are the elements of FHIR's types, by their path, such as Observation.value[x]: what types each may have,
+// one of type code with its code system as code@system. An element that has the content of another one has that one's
+// path, as #Observation.referenceRange.
+//
+// Those that all elements have, id, extension and modifierExtension, are left out.
+type Structures map[string][]string
+
+// r4Structures are those of R4. They are read once, and only where a site has search parameters of its own.
+var r4Structures = sync.OnceValue(func() Structures { return ReadStructures(elements) })
+
+// ReadStructures reads lines of a path, a tab, and types separated by spaces.
+func ReadStructures(lines string) Structures {
+	s := make(Structures, 8192)
+	for line := range strings.Lines(lines) {
+		path, types, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		s[path] = strings.Fields(types)
+	}
+	return s
+}
+
+// has reports whether there is a type of resources.
+func (s Structures) has(resourceType string) bool { return s[resourceType+".meta"] != nil }
+
+// step is an element as JSON has it: its name, its type and the code system of it, and under which path its own
+// elements are found.
+type step struct{ name, fhirType, system, below string }
+
+// steps returns the members that an element below a path may be: one for most, one for each type of a choice. The name
+// may be that of one of a choice, such as valueDateTime, as in JSON. A primitive has none: what it is extended by stands
+// elsewhere in JSON.
+func (s Structures) steps(below, name string) []step {
+	switch {
+	case below[0] >= 'a':
+		return nil
+	case name == "id":
+		return []step{{name, "string", "", "string"}}
+	case name == "extension", name == "modifierExtension":
+		return []step{{name, "Extension", "", "Extension"}}
+	}
+	if types := s[below+"."+name]; len(types) > 0 {
+		return []step{s.step(below+"."+name, name, types[0])}
+	}
+	if types := s.choice(below, name); len(types) > 0 {
+		return types
+	}
+	for at := 1; at < len(name); at++ {
+		all := s.choice(below, name[:at])
+		if i := slices.IndexFunc(all, func(e step) bool { return e.name == name }); i >= 0 {
+			return all[i : i+1]
+		}
+	}
+	return nil
+}
+
+// choice are the members that an element with a choice of types may be.
+func (s Structures) choice(below, name string) (all []step) {
+	path := below + "." + name + "[x]"
+	for _, t := range s[path] {
+		typed, _, _ := strings.Cut(t, "@")
+		all = append(all, s.step(path, name+strings.ToUpper(typed[:1])+typed[1:], t))
+	}
+	return all
+}
+
+// step returns the member for one of the types of an element.
+func (s Structures) step(path, name, fhirType string) step {
+	if same, ok := strings.CutPrefix(fhirType, "#"); ok {
+		return step{name, "BackboneElement", "", same}
+	}
+	fhirType, system, _ := strings.Cut(fhirType, "@")
+	if fhirType == "BackboneElement" || fhirType == "Element" {
+		return step{name, fhirType, "", path}
+	}
+	return step{name, fhirType, system, fhirType}
 }

@@ -1,8 +1,16 @@
 package searchparam
 
 import (
+	"errors"
 	"fmt"
+	"math/big"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -62,4 +70,542 @@ func (p Parameter) criterion(s string) (criterion, error) {
 	default:
 		return nil, errUnsupported
 	}
+}
+
+// Errors of [Parameter.Matches].
+var (
+	// errUnsupported says that whether a resource matches the parameter cannot be judged here.
+	errUnsupported = errors.New("search parameter cannot be evaluated")
+	// errValue says that the value of a parameter is malformed.
+	errValue = errors.New("malformed value of a search parameter")
+)
+
+// criterion is one of the alternatives that a value has, ready to be compared with elements of a resource.
+type criterion interface {
+	// matches reports whether an element at the end of a path is what is searched for.
+	matches(r resource.Resource, path resource.Path, element []byte) bool
+}
+
+// split splits at a separator that is not escaped. The parts are still escaped.
+func split(s string, separator byte) []string {
+	var parts []string
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case separator:
+			parts = append(parts, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(parts, s[start:])
+}
+
+// unescape returns what \, \| \$ and \\ stand for. Another backslash stands for itself.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	plain := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(`,|$\`, s[i+1]) >= 0 {
+			i++
+		}
+		plain = append(plain, s[i])
+	}
+	return string(plain)
+}
+
+// token is code, system|code, |code (without a system) or system| (any code of it). Letters' case counts, as it does
+// in most code systems.
+type token struct {
+	system, code string
+	hasSystem    bool // a bar was written: the system, or that there is none, counts
+}
+
+// readToken reads a token.
+func readToken(s string) (criterion, error) {
+	parts := split(s, '|')
+	switch {
+	case len(parts) == 1:
+		return token{code: unescape(s)}, nil
+	case len(parts) == 2 && s != "|":
+		return token{unescape(parts[0]), unescape(parts[1]), true}, nil
+	default:
+		return nil, errValue
+	}
+}
+
+// codingMembers are where the types that have a system keep it, and where their code.
+var codingMembers = map[string][2]string{
+	"Coding":       {"system", "code"},
+	"Identifier":   {"system", "value"},
+	"ContactPoint": {"", "value"},
+}
+
+// matches compares with codes of all sorts.
+func (t token) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	if path.Type == "CodeableConcept" {
+		return t.matchesAny(element)
+	}
+	if members, ok := codingMembers[path.Type]; ok {
+		return t.matchesCoding(element, members[0], members[1])
+	}
+	return t.matchesPrimitive(primitive(element), path.System)
+}
+
+// matchesPrimitive compares with a code whose system is not written in the resource: R4 says which it is. Other
+// primitive values have none that could be asked for.
+func (t token) matchesPrimitive(found, system string) bool {
+	if t.hasSystem && (system == "" || t.system != system) {
+		return false
+	}
+	return found != "" && (found == t.code || t.code == "")
+}
+
+// matchesAny compares with the codings of a concept.
+func (t token) matchesAny(concept []byte) bool {
+	codings, ok := resource.Field(concept, "coding")
+	if !ok {
+		return false
+	}
+	for coding := range resource.Elements(codings) {
+		if t.matchesCoding(coding, "system", "code") {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesCoding compares with an element that has its system and its code in two members.
+func (t token) matchesCoding(element []byte, system, code string) bool {
+	if t.hasSystem && member(element, system) != t.system {
+		return false
+	}
+	found := member(element, code)
+	return found == t.code && found != "" || t.hasSystem && t.code == ""
+}
+
+// member returns what a member of an object says, if it is a string, or else nothing.
+func member(object []byte, name string) string {
+	if name == "" {
+		return ""
+	}
+	value, ok := resource.Field(object, name)
+	if !ok {
+		return ""
+	}
+	return primitive(value)
+}
+
+// primitive returns what a string says, or how a number or a boolean is written; nothing for anything else.
+func primitive(value []byte) string {
+	if value[0] == '{' || value[0] == '[' || value[0] == 'n' {
+		return ""
+	}
+	if value[0] != '"' {
+		return string(value)
+	}
+	return resource.Text(value)
+}
+
+// reference is Type/id, an id, or a URL.
+type reference struct {
+	targets []string
+	written string
+}
+
+// readReference reads a reference.
+func (p Parameter) readReference(s string) criterion { return reference{p.Targets, s} }
+
+// matches compares what is referred to, and of canonical URLs and URIs how they are written.
+func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {
+	if path.Type != "Reference" {
+		return matchesURL(s.written, path.Type, primitive(element))
+	}
+	to, literal, ok := r.Refers(element)
+	if !ok {
+		return literal != "" && literal == s.written
+	}
+	if to.Contained != "" {
+		return false
+	}
+	if len(s.targets) > 0 && !slices.Contains(s.targets, to.Type) {
+		return false
+	}
+	if to.Base == "" && to.ID == s.written {
+		return true
+	}
+	searched, ok := r.ParseReference(s.written)
+	return ok && searched == to
+}
+
+// matchesURL compares URLs. One of a definition may have its version behind a bar, and is found without it as well.
+func matchesURL(searched, fhirType, found string) bool {
+	if fhirType == "canonical" && !strings.Contains(searched, "|") {
+		found, _, _ = strings.Cut(found, "|")
+	}
+	return found == searched && found != ""
+}
+
+// text is what a string must start with, whatever its case and accents; it is folded.
+type text string
+
+// readText reads a string, which must say something: everything starts with nothing.
+func readText(s string) (criterion, error) {
+	folded := fold(unescape(s))
+	if folded == "" {
+		return nil, errValue
+	}
+	return text(folded), nil
+}
+
+// textMembers are the parts of the types that a string search looks into.
+var textMembers = map[string][]string{
+	"HumanName": {"text", "family", "given", "prefix", "suffix"},
+	"Address":   {"text", "line", "city", "district", "state", "postalCode", "country"},
+}
+
+// matches compares with a string, or the parts of a name or an address.
+func (t text) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	members, ok := textMembers[path.Type]
+	if !ok {
+		return t.starts(element)
+	}
+	for _, name := range members {
+		if value, ok := resource.Field(element, name); ok && t.startsAny(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// startsAny compares with a string, or each of an array of them.
+func (t text) startsAny(value []byte) bool {
+	for element := range resource.Elements(value) {
+		if t.starts(element) {
+			return true
+		}
+	}
+	return false
+}
+
+// starts compares with a string.
+func (t text) starts(value []byte) bool {
+	return strings.HasPrefix(fold(resource.Text(value)), string(t))
+}
+
+// fold returns s without case, accents and superfluous spaces.
+func fold(s string) string {
+	letters := func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}
+	return strings.Join(strings.Fields(strings.Map(letters, norm.NFKD.String(s))), " ")
+}
+
+// uri is a URI, which is compared as it is written.
+type uri string
+
+func (u uri) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	return matchesURL(string(u), path.Type, primitive(element))
+}
+
+// span is a range of time, up to but not including its end. A date is as long as its precision: 2024-03 is a month. A
+// time without a zone is UTC.
+type span struct{ start, end time.Time }
+
+// Periods without a start or an end are this long.
+var always = span{time.Unix(-1<<40, 0), time.Unix(1<<40, 0)}
+
+// date is a date with a prefix.
+type date struct {
+	prefix prefix
+	span   span
+}
+
+// dateLayouts are the ways to write a date, and for how long it lasts.
+var dateLayouts = []struct {
+	layout              string
+	years, months, days int
+	length              time.Duration
+}{
+	{"2006", 1, 0, 0, 0},
+	{"2006-01", 0, 1, 0, 0},
+	{"2006-01-02", 0, 0, 1, 0},
+	{"2006-01-02T15:04Z07:00", 0, 0, 0, time.Minute},
+	{"2006-01-02T15:04", 0, 0, 0, time.Minute},
+	{"2006-01-02T15:04:05Z07:00", 0, 0, 0, time.Second},
+	{"2006-01-02T15:04:05", 0, 0, 0, time.Second},
+}
+
+// readDate reads a date with a prefix.
+func readDate(s string) (criterion, error) {
+	p, rest := cutPrefix(s)
+	found, ok := parseDate(unescape(rest))
+	if !ok {
+		return nil, fmt.Errorf("%w: no date", errValue)
+	}
+	return date{p, found}, nil
+}
+
+// Span returns what a date or a time of FHIR spans, up to but not including its end: 2024-03 is a month. A time without a
+// zone is UTC.
+func Span(s string) (start, end time.Time, ok bool) {
+	found, ok := parseDate(s)
+	return found.start, found.end, ok
+}
+
+// parseDate reads a date or a time. Fractions of a second are those of an instant, which lasts a nanosecond.
+func parseDate(s string) (span, bool) {
+	for _, l := range dateLayouts {
+		start, err := time.Parse(l.layout, s)
+		if err != nil {
+			continue
+		}
+		length := l.length
+		if length == time.Second && start.Nanosecond() != 0 {
+			length = time.Nanosecond
+		}
+		return span{start, start.AddDate(l.years, l.months, l.days).Add(length)}, true
+	}
+	return span{}, false
+}
+
+// matches compares with a date, a period, or the times of a timing.
+func (d date) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	switch path.Type {
+	case "Period":
+		found, ok := period(element)
+		return ok && d.compare(found)
+	case "Timing":
+		return d.matchesTiming(element)
+	case "date", "dateTime", "instant":
+		found, ok := parseDate(primitive(element))
+		return ok && d.compare(found)
+	default:
+		return false
+	}
+}
+
+// matchesTiming compares with the times of a timing.
+func (d date) matchesTiming(timing []byte) bool {
+	events, ok := resource.Field(timing, "event")
+	if !ok {
+		return false
+	}
+	for event := range resource.Elements(events) {
+		if found, ok := parseDate(primitive(event)); ok && d.compare(found) {
+			return true
+		}
+	}
+	return false
+}
+
+// period reads a Period, of which the end is included to its precision.
+func period(element []byte) (span, bool) {
+	found := always
+	start, end := member(element, "start"), member(element, "end")
+	if start != "" {
+		s, ok := parseDate(start)
+		if !ok {
+			return span{}, false
+		}
+		found.start = s.start
+	}
+	if end != "" {
+		e, ok := parseDate(end)
+		if !ok {
+			return span{}, false
+		}
+		found.end = e.end
+	}
+	return found, start+end != ""
+}
+
+// compare compares what was found with what is searched for (https://hl7.org/fhir/R4/search.html#prefix). About a date
+// (ap) is any that overlaps it.
+func (d date) compare(found span) bool {
+	within := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
+	switch d.prefix {
+	case "eq":
+		return within
+	case "ne":
+		return !within
+	case "gt":
+		return found.end.After(d.span.end)
+	case "lt":
+		return found.start.Before(d.span.start)
+	case "ge":
+		return within || found.end.After(d.span.end)
+	case "le":
+		return within || found.start.Before(d.span.start)
+	case "sa":
+		return !found.start.Before(d.span.end)
+	case "eb":
+		return !found.end.After(d.span.start)
+	default:
+		return found.start.Before(d.span.end) && d.span.start.Before(found.end)
+	}
+}
+
+// quantity is a number with a prefix, and the unit if one is asked for: 5.4|http://unitsofmeasure.org|mg, or 5.4||mg for
+// the unit as it is written, or coded in any system.
+type quantity struct {
+	prefix  prefix
+	number  decimal
+	unit    token
+	hasUnit bool
+}
+
+// readQuantity reads a number, or a quantity.
+func readQuantity(s string) (criterion, error) {
+	parts := split(s, '|')
+	var q quantity
+	p, rest := cutPrefix(parts[0])
+	number, ok := parseDecimal(rest)
+	if !ok || len(parts) != 1 && len(parts) != 3 {
+		return nil, fmt.Errorf("%w: no quantity", errValue)
+	}
+	q.prefix, q.number = p, number
+	if len(parts) == 3 && parts[1]+parts[2] != "" {
+		q.unit = token{unescape(parts[1]), unescape(parts[2]), parts[1] != ""}
+		q.hasUnit = true
+	}
+	return q, nil
+}
+
+// matches compares with a number or a quantity. Units are not converted. A quantity of which only a bound is known, a
+// range and sampled data do not match.
+func (q quantity) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	switch path.Type {
+	case "decimal", "integer", "positiveInt", "unsignedInt":
+		return !q.hasUnit && q.compare(string(element))
+	case "Quantity", "Age", "Count", "Distance", "Duration":
+		if _, bound := resource.Field(element, "comparator"); bound {
+			return false
+		}
+		return q.matchesUnit(element) && q.compare(member(element, "value"))
+	case "Money":
+		return q.matchesCurrency(element) && q.compare(member(element, "value"))
+	default:
+		return false
+	}
+}
+
+// matchesUnit compares the unit.
+func (q quantity) matchesUnit(element []byte) bool {
+	if !q.hasUnit || q.unit.matchesCoding(element, "system", "code") {
+		return true
+	}
+	return !q.unit.hasSystem && member(element, "unit") == q.unit.code
+}
+
+// matchesCurrency compares the currency, the codes of which are those of ISO 4217.
+func (q quantity) matchesCurrency(element []byte) bool {
+	if !q.hasUnit {
+		return true
+	}
+	if q.unit.hasSystem && q.unit.system != "urn:iso:std:iso:4217" {
+		return false
+	}
+	return q.unit.code == "" || member(element, "currency") == q.unit.code
+}
+
+// compare compares the number. Only equality takes its precision into account.
+func (q quantity) compare(written string) bool {
+	found, ok := parseDecimal(written)
+	if !ok {
+		return false
+	}
+	order := found.value.Cmp(q.number.value)
+	switch q.prefix {
+	case "eq":
+		return q.number.contains(found.value)
+	case "ne":
+		return !q.number.contains(found.value)
+	case "gt", "sa":
+		return order > 0
+	case "lt", "eb":
+		return order < 0
+	case "ge":
+		return order >= 0
+	case "le":
+		return order <= 0
+	default:
+		return q.number.isAbout(found.value)
+	}
+}
+
+// decimal is a number, and half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
+type decimal struct{ value, half *big.Rat }
+
+// maxDigits bounds what comparing numbers costs.
+const maxDigits = 40
+
+// parseDecimal reads a number as JSON writes it, or with a plus sign.
+func parseDecimal(s string) (decimal, bool) {
+	mantissa, exponent, ok := splitExponent(s)
+	if !ok || strings.Trim(mantissa, "+-0123456789.") != "" || strings.Trim(mantissa, "+-.") == "" {
+		return decimal{}, false
+	}
+	value, ok := new(big.Rat).SetString(mantissa)
+	if !ok {
+		return decimal{}, false
+	}
+	_, fraction, _ := strings.Cut(mantissa, ".")
+	scale := power(exponent)
+	half := new(big.Rat).Mul(power(-len(fraction)), big.NewRat(1, 2))
+	return decimal{value.Mul(value, scale), half.Mul(half, scale)}, true
+}
+
+// splitExponent splits off the exponent, which is bounded as the digits are.
+func splitExponent(s string) (mantissa string, exponent int, ok bool) {
+	mantissa, written, has := strings.Cut(strings.ToLower(s), "e")
+	if len(mantissa) > maxDigits {
+		return "", 0, false
+	}
+	if !has {
+		return mantissa, 0, true
+	}
+	exponent, err := strconv.Atoi(written)
+	return mantissa, exponent, err == nil && -maxDigits <= exponent && exponent <= maxDigits
+}
+
+// power returns a power of ten.
+func power(n int) *big.Rat {
+	p := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n, -n))), nil))
+	if n < 0 {
+		p.Inv(p)
+	}
+	return p
+}
+
+// contains reports whether a value rounds to the number.
+func (d decimal) contains(value *big.Rat) bool {
+	return new(big.Rat).Sub(d.value, d.half).Cmp(value) <= 0 && new(big.Rat).Add(d.value, d.half).Cmp(value) > 0
+}
+
+// isAbout reports whether a value differs by a tenth at most.
+func (d decimal) isAbout(value *big.Rat) bool {
+	tenth := new(big.Rat).Mul(d.value, big.NewRat(1, 10))
+	difference := new(big.Rat).Sub(d.value, value)
+	return difference.Abs(difference).Cmp(tenth.Abs(tenth)) <= 0
+}
+
+// prefix says how a number or a date is compared.
+type prefix string
+
+// prefixes are those of R4's search.
+var prefixes = []string{"eq", "ne", "gt", "lt", "ge", "le", "sa", "eb", "ap"}
+
+// cutPrefix splits the prefix off a value; without one it is eq.
+func cutPrefix(s string) (prefix, string) {
+	if len(s) > 2 && slices.Contains(prefixes, s[:2]) {
+		return prefix(s[:2]), s[2:]
+	}
+	return "eq", s
 }

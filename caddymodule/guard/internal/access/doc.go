@@ -9,10 +9,10 @@
 //	   │ [Rights.Whole]        one of them is about all resources of the type: nothing more to judge
 //	   ▼
 //	[Rights.Covers]            verdict.go: is this resource among those that the grant is about?
-//	                           document.go: a document is, if each of its entries is
+//	                           A document is, if each of its entries is
 //	                           rule.go: the rules, as one table: what each says to all that is asked
-//	[Shared.Confine]           confinement.go: searches that find what a grant is about
-//	[EffectOf]                 effect.go: what a server may do because a resource of the type is stored
+//	[Shared.Confine]           rule.go: searches that find what a grant is about
+//	[EffectOf]                 rule.go: what a server may do because a resource of the type is stored
 //
 // Grants are never mixed: what one allows in its context, under its constraint, is allowed; the context of one with
 // the constraint of another is nobody's.

@@ -3,8 +3,10 @@ package access
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
@@ -217,3 +219,174 @@ func (s Shared) Depends(resourceType string) bool {
 	r := s.rule(resourceType)
 	return r.byItself == nil || !r.byItself(resourceType)
 }
+
+// Search is a search of a client's for a type, under a grant that is bound to a patient.
+type Search struct {
+	// Type is the resource type.
+	Type string
+	// Patient is the id of the grant's patient.
+	Patient string
+	// Asked are the client's parameters.
+	Asked []smart.Parameter
+	// InCompartment says that the FHIR server can search in the compartment of a patient.
+	InCompartment bool
+}
+
+// Confinement is what comes on top of the client's parameters, so that a search finds what a grant covers.
+type Confinement struct {
+	// InCompartment says that it is a search in the patient's compartment.
+	InCompartment bool
+	// IsOwn says that all that is covered of the type is the patient's own, and nobody else's.
+	IsOwn bool
+	// Parameters are further parameters.
+	Parameters []smart.Parameter
+}
+
+// missingPatient finds what is of no patient.
+const missingPatient = "patient:missing"
+
+// by is a confinement by one parameter.
+func by(name, value string) Confinement {
+	return Confinement{Parameters: []smart.Parameter{{Name: name, Value: value}}}
+}
+
+// unconfined are searches that need no confinement.
+func unconfined(Search) []Confinement { return []Confinement{{}} }
+
+// byPatient confines by the search parameter patient.
+func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Patient/"+q.Patient)} }
+
+// byPatientOrNone confines to what is the patient's or nobody's.
+func byPatientOrNone(q Search) []Confinement {
+	if slices.ContainsFunc(q.Asked, func(p smart.Parameter) bool {
+		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
+	}) {
+		return unconfined(q)
+	}
+	return append(byPatient(q), by(missingPatient, "true"))
+}
+
+// byCompartment confines to the patient's compartment: by the FHIR server's own search of it where there is one, else by
+// one search for each parameter of membership.
+func byCompartment(q Search) []Confinement {
+	if q.Type == "Patient" {
+		return []Confinement{by("_id", q.Patient)}
+	}
+	names, ok := compartment.Patient(q.Type)
+	switch {
+	case !ok:
+		return nil
+	case slices.ContainsFunc(q.Asked, q.isOf):
+		return unconfined(q)
+	case q.InCompartment:
+		return []Confinement{{InCompartment: true}}
+	}
+	var all []Confinement
+	for _, name := range names {
+		all = append(all, by(name, "Patient/"+q.Patient))
+	}
+	return all
+}
+
+// Criteria are search parameters that find a resource only as long as a grant covers it: those of the grant's constraint,
+// and of its patient. Empty if there are none, or if they do not find the resource now: a policy may allow what no grant
+// covers.
+func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
+	finds := func(p smart.Parameter) bool { return r.FoundBy(p, res) }
+	criteria := slices.Clone(g.Constraint)
+	if g.Patient != "" {
+		for _, c := range r.Shared.Confine(Search{Type: res.Type, Patient: g.Patient}) {
+			if !slices.ContainsFunc(c.Parameters, func(p smart.Parameter) bool { return !finds(p) }) {
+				criteria = append(criteria, c.Parameters...)
+			}
+		}
+		if len(criteria) == len(g.Constraint) {
+			return nil
+		}
+	}
+	if slices.ContainsFunc(criteria, func(p smart.Parameter) bool { return !finds(p) }) {
+		return nil
+	}
+	return criteria
+}
+
+// isOf reports whether all that a parameter of the client's finds is in the compartment of the patient, such as
+// patient=Patient/a, so that nothing more need confine the search.
+func (q Search) isOf(p smart.Parameter) bool {
+	isID := p.Value == q.Patient
+	if !isID && p.Value != "Patient/"+q.Patient {
+		return false
+	}
+	name, modifier, _ := strings.Cut(p.Name, ":")
+	by, ok := searchparam.Lookup(q.Type, name)
+	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(q.Type, by) {
+		return false
+	}
+	return !isID || modifier != "" || isToPatients(by)
+}
+
+// isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the
+// name patient are, whatever the parameter's targets.
+func isToPatients(by searchparam.Parameter) bool {
+	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
+		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
+	})
+}
+
+// Effect is what a FHIR server may do because a resource of a type is stored, beyond storing it. What it sends or asks
+// then goes around the scopes of whoever wrote the resource, so the write is judged by it.
+type Effect string
+
+const (
+	// Inert is nothing: a server reads it when it is asked to, and that request is judged.
+	Inert Effect = "inert"
+	// Sends is that it sends what a search finds, as the resources change (Subscription).
+	Sends Effect = "sends"
+	// Asks is that it may be carried out, with the searches that its texts hold (Task, CommunicationRequest).
+	Asks Effect = "asks"
+	// Steers is that it changes what searches find, where messages go, or what is done at an event.
+	Steers Effect = "steers"
+	// Carries is that it may be one of those in another form: a Bundle of requests or a message, a topic in a Basic.
+	Carries Effect = "carries"
+)
+
+// effects are those of R4's types. A type without a row is written by those alone who may read and search everything.
+var effects = effectsByType(map[Effect]string{
+	Sends:   `Subscription`,
+	Asks:    `CommunicationRequest Task`,
+	Steers:  `CompartmentDefinition EventDefinition GraphDefinition MessageDefinition OperationDefinition PlanDefinition SearchParameter`,
+	Carries: `Basic Bundle`,
+	Inert: `
+Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Binary
+BiologicallyDerivedProduct BodyStructure CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem ChargeItemDefinition
+Claim ClaimResponse ClinicalImpression CodeSystem Communication Composition ConceptMap Condition Consent Contract Coverage
+CoverageEligibilityRequest CoverageEligibilityResponse DetectedIssue Device DeviceDefinition DeviceMetric DeviceRequest
+DeviceUseStatement DiagnosticReport DocumentManifest DocumentReference EffectEvidenceSynthesis Encounter Endpoint
+EnrollmentRequest EnrollmentResponse EpisodeOfCare Evidence EvidenceVariable ExampleScenario ExplanationOfBenefit
+FamilyMemberHistory Flag Goal Group GuidanceResponse HealthcareService ImagingStudy Immunization ImmunizationEvaluation
+ImmunizationRecommendation ImplementationGuide InsurancePlan Invoice Library Linkage List Location Measure MeasureReport
+Media Medication MedicationAdministration MedicationDispense MedicationKnowledge MedicationRequest MedicationStatement
+MedicinalProduct MedicinalProductAuthorization MedicinalProductContraindication MedicinalProductIndication
+MedicinalProductIngredient MedicinalProductInteraction MedicinalProductManufactured MedicinalProductPackaged
+MedicinalProductPharmaceutical MedicinalProductUndesirableEffect MessageHeader MolecularSequence NamingSystem
+NutritionOrder Observation ObservationDefinition OperationOutcome Organization OrganizationAffiliation Parameters Patient
+PaymentNotice PaymentReconciliation Person Practitioner PractitionerRole Procedure Provenance Questionnaire
+QuestionnaireResponse RelatedPerson RequestGroup ResearchDefinition ResearchElementDefinition ResearchStudy ResearchSubject
+RiskAssessment RiskEvidenceSynthesis Schedule ServiceRequest Slot Specimen SpecimenDefinition StructureDefinition
+StructureMap Substance SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInformation
+SubstanceSourceMaterial SubstanceSpecification SupplyDelivery SupplyRequest TerminologyCapabilities TestReport TestScript
+ValueSet VerificationResult VisionPrescription`,
+})
+
+func effectsByType(types map[Effect]string) map[string]Effect {
+	byType := map[string]Effect{}
+	for effect, names := range types {
+		for name := range strings.FieldsSeq(names) {
+			byType[name] = effect
+		}
+	}
+	return byType
+}
+
+// EffectOf is what a server may do because a resource of the type is stored; empty if that has not been decided.
+func EffectOf(resourceType string) Effect { return effects[resourceType] }

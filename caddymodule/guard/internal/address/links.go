@@ -2,11 +2,15 @@ package address
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // SealLinks returns the Bundle.link for clients in place of the FHIR server's.
@@ -128,4 +132,163 @@ func (f *LinkFinder) sealed(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	return sealed.Append(nil), nil
+}
+
+// ReplaceXMLLinks replaces Bundle.link in the beginning of an XML text. FHIR has the links before the entries. What is no
+// Bundle stays. Without seal, only the encoding is checked.
+func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
+	d := xml.NewDecoder(bytes.NewReader(text))
+	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
+		return nil, fmt.Errorf("%w: the XML text is in %q, not in UTF-8", ErrLinks, label)
+	}
+	x := xmlLinks{d: d}
+	if err := x.read(seal != nil); err != nil {
+		return nil, err
+	}
+	if len(x.links) == 0 {
+		return text, nil
+	}
+	sealed, err := seal(x.links)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.Write(text[:x.from])
+	for _, l := range sealed {
+		b.WriteString(`<link xmlns="http://hl7.org/fhir"><relation value="`)
+		_ = xml.EscapeText(&b, []byte(l.Relation)) // it never fails
+		b.WriteString(`"/><url value="`)
+		_ = xml.EscapeText(&b, []byte(l.URL))
+		b.WriteString(`"/></link>`)
+	}
+	b.Write(text[x.to:])
+	return b.Bytes(), nil
+}
+
+// xmlLinks reads the links of a Bundle.
+type xmlLinks struct {
+	d        *xml.Decoder
+	links    message.Links
+	from, to int64 // of all links in the text
+}
+
+func (x *xmlLinks) read(wanted bool) error {
+	for depth := 0; ; {
+		before := x.d.InputOffset()
+		token, err := x.d.Token()
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: XML: %w", ErrLinks, err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			switch {
+			case depth == 0 && (token.Name.Local != "Bundle" || !wanted), depth == 1 && token.Name.Local == "entry":
+				return nil
+			case depth == 1 && token.Name.Local == "link":
+				if err := x.link(&token, before); err != nil {
+					return err
+				}
+				continue
+			}
+			depth++
+		case xml.EndElement:
+			if depth--; depth == 0 {
+				return nil
+			}
+		}
+	}
+}
+
+// link reads one link, which begins at an offset.
+func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
+	type value struct {
+		Value string `xml:"value,attr"`
+	}
+	var l struct {
+		Relation value `xml:"relation"`
+		URL      value `xml:"url"`
+	}
+	if err := x.d.DecodeElement(&l, start); err != nil {
+		return fmt.Errorf("%w: XML: %w", ErrLinks, err)
+	}
+	if len(x.links) == 0 {
+		x.from = from
+	}
+	x.to = x.d.InputOffset()
+	x.links = append(x.links, message.Link{Relation: l.Relation.Value, URL: l.URL.Value})
+	return nil
+}
+
+// OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle: addresses that the FHIR
+// server writes. What looks like one inside of a resource may be a client's. Empty if there is none.
+func OfEntry(format message.Format, text []byte) string {
+	if format == message.XML {
+		return ofEntryXML(xml.NewDecoder(bytes.NewReader(text)))
+	}
+	return ofEntryJSON(rawjson.NewCursor(text).AllowDuplicates())
+}
+
+// errFound stops reading once nothing more can be found.
+var errFound = errors.New("found")
+
+func ofEntryJSON(c *rawjson.Cursor) (found string) {
+	text := func() error {
+		if c.Kind() == rawjson.String { // other kinds of values are no addresses
+			var err error
+			if found, err = c.Text(); err == nil && found != "" {
+				err = errFound
+			}
+			return err
+		}
+		return c.Skip()
+	}
+	response := func(name []byte) error {
+		if string(name) == "location" {
+			return text()
+		}
+		return c.Skip()
+	}
+	entry := func(name []byte) error {
+		switch {
+		case string(name) == "fullUrl":
+			return text()
+		case string(name) == "response" && c.Kind() == rawjson.Object:
+			return c.Object(response)
+		}
+		return c.Skip()
+	}
+	_ = c.Object(func(name []byte) error { // a truncated entry has no address
+		if string(name) != "entry" {
+			return c.Skip()
+		}
+		return cmp.Or(c.Array(func() error { return c.Object(entry) }), errFound)
+	})
+	return found
+}
+
+func ofEntryXML(d *xml.Decoder) string {
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		switch start.Name.Local {
+		case "Bundle", "entry", "response": // what they contain follows
+		case "fullUrl", "location":
+			for _, a := range start.Attr {
+				if a.Name.Local == "value" {
+					return a.Value
+				}
+			}
+		default:
+			if d.Skip() != nil {
+				return ""
+			}
+		}
+	}
 }

@@ -1,16 +1,33 @@
+// Package export begins exports of bulk data, for whole types, and answers for their jobs and files.
+//
+//	export.go  the kick-off: the types that a system scope covers whole, and the parameters about them
+//	job.go     the job, asked about by sealed links, and its files, streamed
+//
+// References: Bulk Data Access IG 2.0.
 package export
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // lackingToExport are the scopes for an export of types, if the token has some of a system: no other exports.
@@ -108,4 +125,278 @@ func (x *Exports) serverBase(ctx context.Context) (string, error) {
 		}
 	}
 	return x.At.Path, nil
+}
+
+// Exports are the exports that one request needs.
+type Exports struct {
+	Server     *fhirserver.Server // asks the FHIR server
+	Judge      *judge.Judge       // judges what it answers
+	At         message.Addresses  // names what it holds as clients know it
+	Sealing    paging.Sealing     // seals links to the job and its files
+	Binding    string             // of links to the token
+	R          *http.Request      // the client's
+	Parameters searchparam.Set    // are the search parameters
+	Limit      int64              // of a line
+}
+
+// systemScopes are the scopes to export types; without one, all.
+func systemScopes(types ...string) string {
+	if len(types) == 0 {
+		types = []string{smart.AnyType}
+	}
+	scopes := make([]string, len(types))
+	for n, t := range types {
+		scopes[n] = smart.ResourceScope{Level: "system", Type: t, Permission: message.ReadSearch}.String()
+	}
+	return strings.Join(scopes, " ")
+}
+
+// below is a link of the FHIR server as path and query below its base.
+func below(base, link string) (path, query string, err error) {
+	u, err := url.Parse(link)
+	if err != nil {
+		return "", "", message.Withheld(err)
+	}
+	rest, ok := strings.CutPrefix(u.Path, base+"/")
+	if !ok || rest == "" {
+		return "", "", message.Withheld(paging.ErrForeignLink)
+	}
+	return rest, u.RawQuery, nil
+}
+
+// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). The second spelling is
+// what a plus sign in a query decodes to.
+var formats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
+
+// exportParameters are the kick-off parameters that may be forwarded, with the element that holds each in a body (Bulk
+// Data Access 2.0, "Query Parameters"). _elements never gets here: it is dropped with the parameters about the form of an
+// answer, because policies may depend on an element that it would remove.
+var exportParameters = map[string]string{
+	"_outputFormat": "valueString", "_since": "valueInstant", "_until": "valueInstant", "_type": "valueString",
+	"_typeFilter": "valueString", "includeAssociatedData": "valueString", "organizeOutputBy": "valueString",
+	"patient": "valueReference",
+}
+
+// selection is what one kick-off may select.
+type selection struct {
+	access.WholeTypes
+	of         interaction.Interaction
+	parameters searchparam.Set // that _typeFilter may have
+	lenient    bool            // Prefer: handling=lenient
+}
+
+// confine checks the parameters of a kick-off, and sets _type to the types that may be exported.
+func (s selection) confine(parameters []smart.Parameter) ([]smart.Parameter, error) {
+	var named []string
+	passed := make([]smart.Parameter, 0, len(parameters)+1)
+	for _, p := range parameters {
+		switch {
+		case p.Name == "_type":
+			named = append(named, listed(p.Value)...)
+			continue
+		case p.Name == "_outputFormat" && slices.Contains(formats, p.Value):
+			p.Value = typeNDJSON
+		case p.Name == "_outputFormat" && s.lenient:
+			continue
+		case p.Name == "_outputFormat":
+			return nil, message.Invalid(errExport, "The value of _outputFormat is not supported: exports are in %s.", typeNDJSON)
+		}
+		passed = append(passed, p)
+	}
+	if len(named) == 0 && !s.All {
+		if named = s.within(); len(named) == 0 {
+			return nil, message.Forbidden(message.ErrScope, "No system scope is about a type that this exports.").Lifted(systemScopes())
+		}
+	}
+	for _, name := range named {
+		if !s.Has(name) || !interaction.IsType(name) {
+			refusal := message.Forbidden(message.ErrScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
+			if interaction.IsType(name) {
+				refusal.Scope = systemScopes(name)
+			}
+			return nil, refusal
+		}
+	}
+	for _, p := range passed {
+		if err := s.check(p, named); err != nil {
+			return nil, err
+		}
+	}
+	if len(named) > 0 {
+		passed = append(passed, smart.Parameter{Name: "_type", Value: strings.Join(named, ",")})
+	}
+	return passed, nil
+}
+
+// listed are the words of a list with commas, without empty ones.
+func listed(value string) []string {
+	var words []string
+	for word := range strings.SplitSeq(value, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// within are the types that an export at its level can hold: patients have records of the types in their compartment,
+// and servers refuse to export some others with them. Of those in it, a Group and a List name other patients.
+func (s selection) within() []string {
+	if s.of.Type == "" {
+		return s.Names
+	}
+	return slices.DeleteFunc(slices.Clone(s.Names), func(name string) bool {
+		_, ok := compartment.Patient(name)
+		return !ok || s.of.Type == "Patient" && (name == "Group" || name == "List")
+	})
+}
+
+// check rejects a parameter that could reveal resources which may not be exported. Where policies judge each resource,
+// associated data and files by patient are rejected, too: both would reveal which records exist.
+func (s selection) check(p smart.Parameter, named []string) error {
+	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.of.Type != "")
+	switch p.Name {
+	case "_typeFilter":
+		ok = s.All && !s.Judged || s.checkFilter(p.Value, named)
+	case "includeAssociatedData":
+		ok = !s.Judged && (s.All || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
+	case "organizeOutputBy":
+		ok = !s.Judged
+	}
+	if !ok {
+		return message.Forbidden(message.ErrOracle, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
+	}
+	return nil
+}
+
+// checkFilter reports whether a _typeFilter is a list of searches by the elements of types that may be exported. A
+// comma is part of a search unless another search begins behind it.
+func (s selection) checkFilter(value string, named []string) bool {
+	var searches []string
+	for part := range strings.SplitSeq(value, ",") {
+		if strings.Contains(part, "?") {
+			searches = append(searches, part)
+		} else if len(searches) > 0 {
+			searches[len(searches)-1] += "," + part
+		} else {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, named) })
+}
+
+// checkSearch reports whether a search looks at the elements of one exported type only, which is one of those named, or any
+// type if all are exported: modifiers and chains are part of
+// a parameter's name, and parameters without paths, such as _content and _list, look elsewhere. Some servers let a search
+// for Patient select the patients whose other records they export, so where policies judge each resource, it is for
+// exports of the system or of Patient only.
+func (s selection) checkSearch(search string, named []string) bool {
+	name, query, _ := strings.Cut(search, "?")
+	parameters, err := smart.ParseParameters(query)
+	if err != nil || len(named) > 0 && !slices.Contains(named, name) {
+		return false
+	}
+	if s.Judged && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
+		return false
+	}
+	return !slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
+		parameter, ok := s.parameters.Lookup(name, p.Name)
+		return !ok || len(parameter.Paths) == 0
+	})
+}
+
+// patientID matches a patient as the parameter patient of a kick-off names it.
+var patientID = regexp.MustCompile(`^(?:Patient/)?([A-Za-z0-9.-]{1,64})$`)
+
+// patientsPerSearch is the number of patients that one search looks up.
+const patientsPerSearch = 50
+
+// checkSubjects rejects an export of a Group or of patients that policies deny like one of what does not exist: the FHIR
+// server would export the records of the first, and reject the second.
+func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
+	if s.of.Type == "Group" {
+		of := interaction.Reference{Type: "Group", ID: s.of.ID}
+		a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+		if err != nil {
+			return err
+		}
+		if _, err := x.Judge.Resource(ctx, of, x.Judge.Rights().For(of.Type, smart.Read), a); err != nil {
+			return err
+		}
+	}
+	var ids []string
+	for _, p := range parameters {
+		if p.Name != "patient" {
+			continue
+		}
+		for name := range strings.SplitSeq(p.Value, ",") {
+			match := patientID.FindStringSubmatch(strings.TrimSpace(name))
+			if match == nil {
+				return message.NotFound()
+			}
+			ids = append(ids, match[1])
+		}
+	}
+	slices.Sort(ids)
+	for some := range slices.Chunk(slices.Compact(ids), patientsPerSearch) {
+		if err := x.checkPatients(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPatients rejects patients of which one is denied or does not exist.
+func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
+	a, err := x.Server.Ask(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
+		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
+	})))
+	if err != nil {
+		return err
+	}
+	found, err := x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	if err != nil {
+		return err
+	}
+	missing := slices.Clone(ids)
+	for _, e := range found.Entries {
+		if len(e.Resource) == 0 {
+			continue
+		}
+		res, err := x.At.Parse(e.Resource)
+		if err != nil {
+			return err
+		}
+		if res.Type == "Patient" && x.Judge.Ruled(ctx, res) != rule.Deny {
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == res.ID })
+		}
+	}
+	if len(missing) > 0 {
+		return message.NotFound()
+	}
+	return nil
+}
+
+// exportCall is the kick-off with the parameters that were judged, by the client's method.
+func exportCall(c message.Call, parameters []smart.Parameter) message.Call {
+	header := http.Header{"Prefer": {"respond-async"}}
+	if c.Method != http.MethodPost {
+		return message.Call{Method: http.MethodGet, Path: c.Path, Query: smart.EncodeParameters(parameters), Header: header}
+	}
+	list := make([]map[string]any, 0, len(parameters))
+	for _, p := range parameters {
+		element := exportParameters[p.Name]
+		if element == "valueReference" {
+			list = append(list, map[string]any{"name": p.Name, element: map[string]string{"reference": p.Value}})
+		} else {
+			list = append(list, map[string]any{"name": p.Name, element: p.Value})
+		}
+	}
+	body := map[string]any{"resourceType": "Parameters"}
+	if len(list) > 0 {
+		body["parameter"] = list
+	}
+	text, _ := json.Marshal(body) // strings never fail
+	header.Set("Content-Type", message.TypeJSON)
+	return message.Call{Method: http.MethodPost, Path: c.Path, Header: header, Body: text}
 }

@@ -1,10 +1,26 @@
+// Package fhirtest is a small FHIR R4 server in memory for tests of the guard. It decides nothing: whoever asks gets
+// what is there, so that a test sees what the guard withholds.
+//
+//	server.go  resources and their versions; requests, batches and transactions; create, update, delete and FHIRPath Patch, by
+//	           id with If-Match or, but for the patch, by criteria
+//	search.go  read, vread, history; searches by type, in a compartment and of the system; includes; pages
+//	export.go  $export of the system, of patients and of groups, with files that are kept as Binaries
+//
+// It searches by the table and the matching of package searchparam, and does what HAPI does where servers differ:
+// _getpages, links with its own address, 410 for what was deleted.
 package fhirtest
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
@@ -161,4 +177,273 @@ func value(parameters []smart.Parameter, name string) string {
 		}
 	}
 	return ""
+}
+
+// ServeHTTP answers a request of FHIR's REST API. It never returns an error.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if s.Seen != nil {
+		s.Seen(r)
+	}
+	base := s.Base
+	if base == "" {
+		base = "/fhir/R4"
+	}
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/")
+	if answer := s.Answers[path]; answer != nil {
+		answer(w, r)
+		return nil
+	}
+	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
+	var body []byte
+	if err == nil && r.Body != nil {
+		body, err = io.ReadAll(r.Body)
+	}
+	if err == nil && strings.HasSuffix(path, "_search") {
+		i, err = i.WithForm(string(body))
+	}
+	if err != nil {
+		outcome(w, interaction.Status(err), err.Error())
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i.Kind == interaction.Bundle {
+		s.bundle(w, body)
+	} else {
+		s.serve(w, r, i, body)
+	}
+	return nil
+}
+
+// submitted is a batch or transaction.
+type submitted struct {
+	Type  string
+	Entry []struct {
+		FullURL  string
+		Resource json.RawMessage
+		Request  struct{ Method, URL, IfMatch, IfNoneMatch, IfNoneExist string }
+	}
+}
+
+// bundle answers a batch or transaction. In a transaction, URNs that are the fullUrl of a new resource become its
+// address, wherever they stand.
+func (s *Server) bundle(w http.ResponseWriter, body []byte) {
+	var b submitted
+	if err := json.Unmarshal(body, &b); err != nil || b.Type != "batch" && b.Type != "transaction" {
+		outcome(w, http.StatusBadRequest, "no batch or transaction")
+		return
+	}
+	before := Server{versions: maps.Clone(s.versions), order: slices.Clone(s.order)}
+	urns := s.urns(b)
+	answers := make([]string, len(b.Entry))
+	for _, method := range []string{"DELETE", "POST", "PUT", "PATCH", "GET"} {
+		for n, e := range b.Entry {
+			if e.Request.Method != method {
+				continue
+			}
+			e.Resource = []byte(urns.Replace(string(e.Resource)))
+			got := s.entry(e.Request.Method, e.Request.URL, e.Resource, http.Header{
+				"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
+			})
+			if got.Code >= 400 && b.Type == "transaction" {
+				s.versions, s.order = before.versions, before.order
+				outcome(w, got.Code, "entry "+strconv.Itoa(n)+": "+got.Body.String())
+				return
+			}
+			answers[n] = responded(got)
+		}
+	}
+	answer(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"`+b.Type+`-response","entry":[`+strings.Join(answers, ",")+`]}`))
+}
+
+// urns replaces the URNs of new resources.
+func (s *Server) urns(b submitted) *strings.Replacer {
+	var pairs []string
+	next := len(s.order)
+	for _, e := range b.Entry {
+		if e.Request.Method != http.MethodPost || b.Type != "transaction" {
+			continue
+		}
+		if next++; strings.HasPrefix(e.FullURL, "urn:") {
+			pairs = append(pairs, strconv.Quote(e.FullURL), strconv.Quote(e.Request.URL+"/new-"+strconv.Itoa(next)))
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// entry answers one entry.
+func (s *Server) entry(method, target string, body []byte, header http.Header) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	for name, values := range header {
+		if values[0] == "" {
+			delete(header, name)
+		}
+	}
+	path, query, _ := strings.Cut(target, "?")
+	i, err := interaction.Parse(method, path, query, header)
+	if err != nil {
+		outcome(w, interaction.Status(err), err.Error())
+		return w
+	}
+	s.serve(w, &http.Request{Method: method, Header: header}, i, body)
+	return w
+}
+
+// responded is an answer as an entry.
+func responded(w *httptest.ResponseRecorder) string {
+	text := `{"response":{"status":"` + strconv.Itoa(w.Code) + `"`
+	for member, header := range map[string]string{"location": "Location", "etag": "Etag"} {
+		if value := w.Header().Get(header); value != "" {
+			text += `,"` + member + `":` + strconv.Quote(value)
+		}
+	}
+	text += "}"
+	if w.Body.Len() > 0 {
+		text += `,"resource":` + w.Body.String()
+	}
+	return text + "}"
+}
+
+// serve answers what is no batch or transaction.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+	if token := value(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
+		s.next(w, token)
+		return
+	}
+	if isExport(i) {
+		s.export(w, i, body)
+		return
+	}
+	switch i.Kind {
+	case interaction.Read, interaction.VRead:
+		s.read(w, r, i)
+	case interaction.InstanceHistory:
+		s.history(w, i)
+	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
+		s.search(w, i)
+	case interaction.Create, interaction.Update, interaction.Delete, interaction.Patch:
+		s.write(w, r, i, body)
+	case interaction.ConditionalCreate, interaction.ConditionalUpdate, interaction.ConditionalDelete:
+		s.writeMatch(w, r, i, body)
+	default:
+		outcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
+	}
+}
+
+// write stores or deletes a resource.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+	of := interaction.Reference{Type: i.Type, ID: i.ID}
+	if i.Kind == interaction.Create {
+		of.ID = "new-" + strconv.Itoa(len(s.order)+1)
+	}
+	versions := s.versions[of.String()]
+	there := len(versions) > 0 && versions[len(versions)-1] != nil
+	current := fmt.Sprintf(`W/"%d"`, len(versions))
+	match, noneMatch := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	if s.IgnoresIfMatch && i.Kind == interaction.Delete {
+		match = ""
+	}
+	if match != "" && (match != current || !there) || noneMatch == "*" && there {
+		outcome(w, http.StatusPreconditionFailed, "another version than "+match)
+		return
+	}
+	if i.Kind == interaction.Delete {
+		if there {
+			s.versions[of.String()] = append(versions, nil)
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if i.Kind == interaction.Patch {
+		if !there {
+			outcome(w, http.StatusNotFound, of.String()+" is not known")
+			return
+		}
+		body = patched(versions[len(versions)-1], body)
+	}
+	res, err := resource.Parse(body)
+	if err != nil || res.Type != of.Type || i.Kind == interaction.Update && res.ID != of.ID {
+		outcome(w, http.StatusBadRequest, "the body is another resource")
+		return
+	}
+	for _, match := range literal.FindAllSubmatch(body, -1) {
+		if to := string(match[1]); s.Integrity && s.current(to) == nil {
+			outcome(w, http.StatusBadRequest, "Resource "+to+" not found")
+			return
+		}
+	}
+	s.store(w, of, body, there)
+}
+
+// literal matches a reference to a resource of the server.
+var literal = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
+
+// store adds a version, and answers with it.
+func (s *Server) store(w http.ResponseWriter, of interaction.Reference, body []byte, there bool) {
+	status := http.StatusCreated
+	if there {
+		status = http.StatusOK
+	}
+	text := s.put(of, body)
+	version := len(s.versions[of.String()])
+	w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, version))
+	w.Header().Set("Location", fmt.Sprintf("%s/%s/_history/%d", Address, of, version))
+	answer(w, status, text)
+}
+
+// writeMatch writes what matches the criteria of a conditional interaction.
+func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+	var found []resource.Resource
+	for _, key := range s.order {
+		versions := s.versions[key]
+		if res, err := resource.Parse(versions[len(versions)-1]); err == nil && s.matches(i, res) {
+			found = append(found, res)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		outcome(w, http.StatusPreconditionFailed, "several match")
+	case i.Kind == interaction.ConditionalCreate && len(found) == 1:
+		w.Header().Set("Location", Address+"/"+i.Type+"/"+found[0].ID)
+		w.WriteHeader(http.StatusOK)
+	case len(found) == 0 && i.Kind == interaction.ConditionalDelete && s.IgnoresIfMatch:
+		outcome(w, http.StatusOK, "none matches, which is no error for HAPI")
+	case len(found) == 0 && i.Kind == interaction.ConditionalDelete:
+		outcome(w, http.StatusNotFound, "none matches")
+	case len(found) == 0:
+		i.Kind = interaction.Create
+		s.write(w, r, i, body)
+	default:
+		i.ID = found[0].ID
+		i.Kind = map[string]interaction.Kind{http.MethodPut: interaction.Update, http.MethodDelete: interaction.Delete}[r.Method]
+		body, _ = rawjson.With(body, "id", []byte(strconv.Quote(i.ID)))
+		s.write(w, r, i, body)
+	}
+}
+
+// patched applies a FHIRPath Patch of operations that replace a member of the resource.
+func patched(text, patch []byte) []byte {
+	var p struct {
+		Parameter []struct{ Part []map[string]json.RawMessage }
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return nil
+	}
+	for _, operation := range p.Parameter {
+		var path string
+		var value []byte
+		for _, part := range operation.Part {
+			for name, v := range part {
+				switch {
+				case string(part["name"]) == `"path"` && strings.HasPrefix(name, "value"):
+					_ = json.Unmarshal(v, &path)
+				case string(part["name"]) == `"value"` && strings.HasPrefix(name, "value"):
+					value = v
+				}
+			}
+		}
+		_, member, _ := strings.Cut(path, ".")
+		text, _ = rawjson.With(text, member, value)
+	}
+	return text
 }

@@ -1,3 +1,9 @@
+// Package judge decides whether a token's rights cover a resource, and how policies change that decision.
+//
+// Each resource is judged by policies, which come before scopes, and by the grants of package access, with the resources on
+// which it depends.
+//
+// It is the only one who decides about resources. What it is not sure of, it refuses.
 package judge
 
 import (
@@ -5,12 +11,14 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -272,4 +280,278 @@ func boundTo(grants []access.Grant) []string {
 		}
 	}
 	return all
+}
+
+// judgement is the judgement of all policies about one call. The zero value leaves everything to scopes.
+type judgement struct {
+	rule.Decision // about the whole call
+
+	mayDeny, mayAllow bool // whether some policy may deny or allow resources
+	open              []openPolicy
+}
+
+// openPolicy is a policy whose decision depends on resources.
+type openPolicy struct {
+	policy    rule.Policy
+	resources rule.Resources
+}
+
+// judge judges a call by all policies. Capabilities are public, and requested without a token.
+func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interaction, reporting bool) (j judgement) {
+	if i.Kind == interaction.Capabilities {
+		return j
+	}
+	r := rule.Request{Client: x.R, Token: x.Token, Method: c.Method, Interaction: i}
+	for _, p := range x.Policies {
+		by := p.Judge(ctx, r)
+		if by.Err != nil && reporting {
+			p.Failed(x.R, by.Err)
+		}
+		if j.Decision = combine(j.Decision, by.Decision); j.Effect == rule.Deny {
+			return judgement{Decision: j.Decision}
+		}
+		if by.Resources != nil && (by.Resources.MayDeny() || by.Resources.MayAllow()) {
+			j.open = append(j.open, openPolicy{p, by.Resources})
+			j.mayDeny, j.mayAllow = j.mayDeny || by.Resources.MayDeny(), j.mayAllow || by.Resources.MayAllow()
+		}
+	}
+	return j
+}
+
+// combine combines the decisions of two policies: one that denies wins, then the first that allows.
+func combine(d, next rule.Decision) rule.Decision {
+	switch {
+	case next.Effect != "" && next.Effect != rule.Allow:
+		next.Effect = rule.Deny
+		return next
+	case d.Effect == "":
+		return next
+	}
+	return d
+}
+
+// ofResource judges a resource by the policies whose decision depends on it.
+func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
+	for _, o := range j.open {
+		by := o.resources.Judge(ctx, res)
+		if by.Err != nil {
+			o.policy.Failed(r, by.Err)
+		}
+		if d = combine(d, by); d.Effect == rule.Deny {
+			return d
+		}
+	}
+	return d
+}
+
+// deniesType reports whether a policy denies all resources of a type.
+func (j judgement) deniesType(ctx context.Context, resourceType string) bool {
+	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DeniesType(ctx, resourceType) })
+}
+
+// looksAt reports whether a policy may look at an element of resources.
+func (j judgement) looksAt(element string) bool {
+	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.LooksAt(element) })
+}
+
+// maxDeletions is the number of versions among which the last one before a deletion is looked for.
+const maxDeletions = 10
+
+// CheckCurrent rejects a resource whose older versions are requested, if a policy denies its current version: a label that
+// is added later protects all versions. For a deleted resource, the last version before the deletion counts. The rejection is that of a
+// resource that does not exist.
+func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) error {
+	if !x.MayDeny() {
+		return nil
+	}
+	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+	if err != nil {
+		return err
+	}
+	if a.Status == http.StatusGone {
+		return x.checkLast(ctx, of)
+	}
+	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
+		return message.Failed(a)
+	}
+	if a.Status != http.StatusOK {
+		return message.NotFound()
+	}
+	return x.checkVersion(ctx, of, a.Body)
+}
+
+// checkLast is [Judge.CheckCurrent] for a deleted resource.
+func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
+	a, err := x.Server.Ask(ctx, message.Get(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletions)))
+	if err != nil {
+		return err
+	}
+	b, err := x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	if err != nil {
+		return err
+	}
+	for _, e := range b.Entries { // the newest first (R4 http.html#history)
+		if len(e.Resource) > 0 {
+			return x.checkVersion(ctx, of, e.Resource)
+		}
+	}
+	return message.NotFound()
+}
+
+func (x *Judge) checkVersion(ctx context.Context, of interaction.Reference, text []byte) error {
+	res, err := x.At.Parse(text)
+	if err == nil && (res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny) {
+		err = message.NotFound()
+	}
+	return err
+}
+
+// isExportFile reports whether a resource is a Binary in which a FHIR server keeps a file of an export, as HAPI does. It
+// holds any number of resources, which policies cannot judge in it.
+func isExportFile(res resource.Resource) bool {
+	if res.Type != "Binary" {
+		return false
+	}
+	contentType, _ := res.Member("contentType")
+	return strings.Contains(strings.ToLower(resource.Text(contentType)), "ndjson")
+}
+
+// allowed is the grant that policies give for one interaction: over the whole type, or over what they will say of
+// each resource. An operation may be about any type. A bundle needs none, because its entries are judged.
+func allowed(j judgement, i interaction.Interaction) access.Grant {
+	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
+	if i.Kind == interaction.Operation {
+		g.Type, g.Permission = smart.AnyType, smart.Create|smart.Read|smart.Update|smart.Delete|smart.Search
+	}
+	if g.Type == "" {
+		g.Type = smart.AnyType
+	}
+	return g
+}
+
+// maxReferrers is the number of DocumentReferences that may name a Binary. With more, the Binary is withheld.
+const maxReferrers = 20
+
+// Readable is [Judge.Resource] for the current version of a resource. A Binary that says itself whose it is, by its
+// securityContext, is judged by that. Any other Binary is readable if a DocumentReference that the token's scopes cover
+// names it as an attachment, and no DocumentReference of anybody else does. HAPI stores Binaries without a securityContext.
+//
+// The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
+// whether it does.
+func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+	res, err := x.Resource(ctx, of, grants, a)
+	patients := boundTo(grants)
+	if of.Type != "Binary" || !message.IsOutside(err) || !x.Granted.Shared.IsSecured(of.Type) || len(patients) == 0 {
+		return res, err
+	}
+	addresses := x.addressesOf(of, a)
+	referrers, failure := x.referrers(ctx, addresses)
+	if failure != nil {
+		return res, failure
+	}
+	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny {
+		return res, err
+	}
+	for _, patient := range patients {
+		if !x.Granted.MayBeReferred(res, patient) {
+			continue
+		}
+		ok, failure := x.isReferred(ctx, patient, addresses, referrers)
+		if ok || failure != nil {
+			return res, failure
+		}
+	}
+	return res, err
+}
+
+// addressesOf are the URLs by which an attachment may name a resource: relative, and below the addresses by which clients
+// and the FHIR server know the API.
+func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []string {
+	all := []string{of.String(), "/" + of.String(), x.At.URL(of.String(), "")}
+	own := message.WithoutVersion(a.Header.Get("Content-Location"))
+	if strings.HasSuffix(own, "/"+of.String()) {
+		all = append(all, own)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(address string) bool { return strings.ContainsAny(address, `,|$\`) })
+}
+
+// referrers are the DocumentReferences that the FHIR server finds by a location, of all patients.
+func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
+	c := message.Get("DocumentReference", smart.EncodeParameters([]smart.Parameter{
+		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},
+	}))
+	c.Header = http.Header{"Cache-Control": {"no-cache"}} // HAPI repeats the results of a search for a minute
+	a, err := x.Server.Ask(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
+		return &message.Bundle{}, nil // the server has no such search
+	}
+	return x.At.BundleOf(a, true, nil, message.Call{}.Said)
+}
+
+// isReferred reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
+// DocumentReference of anybody else does.
+func (x *Judge) isReferred(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
+	if referrers.Links.To("next") != "" || len(referrers.Entries) > maxReferrers {
+		return false, nil
+	}
+	grants := slices.DeleteFunc(x.Granted.For("DocumentReference", smart.Read), func(g access.Grant) bool { return !g.IsFor(patient) })
+	found := false
+	for _, e := range referrers.Entries {
+		if e.Parsed.Type != "DocumentReference" || !slices.ContainsFunc(access.Attachments(e.Parsed), func(url string) bool { return slices.Contains(addresses, url) }) {
+			continue
+		}
+		if !access.NamesOnly(e.Parsed, patient) {
+			return false, nil
+		}
+		if found {
+			continue
+		}
+		var err error
+		if found, err = x.Covered(ctx, e.Parsed, grants); err != nil {
+			return false, err
+		}
+	}
+	return found, nil
+}
+
+// LooksAtData reports whether policies may look at the data of a Binary.
+func (x *Judge) LooksAtData() bool { return x.judgement.looksAt("data") }
+
+// BinaryCall is the call for as much of a Binary as it takes to judge it: without its data, which may be long, unless
+// policies look at that.
+func (x *Judge) BinaryCall(path string) message.Call {
+	if x.LooksAtData() {
+		return message.Get(path, "")
+	}
+	return message.BinaryMetadata(path)
+}
+
+// MayAttach reports whether a resource that a client writes into a patient's record may name a Binary as an attachment:
+// the client may read that Binary, or the transaction writes it. Else the attachment would open it, see [Judge.Readable].
+func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error) {
+	if s, found := x.promised[standingKey{of, patient}]; found && s.Permissions != 0 {
+		return true, nil
+	}
+	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
+		return false, nil
+	}
+	grants := slices.DeleteFunc(slices.Clone(x.Granted.Grants), func(g access.Grant) bool {
+		return !g.IsFor(patient) || g.Type != smart.AnyType && g.Type != of.Type
+	})
+	a, err := x.Server.Ask(ctx, x.BinaryCall(of.String()))
+	if err != nil {
+		return false, err
+	}
+	if _, err = x.judged(ctx, of, grants, a, (*access.Rights).CoversStored); err == nil || !message.IsOutside(err) {
+		return err == nil, err
+	}
+	_, err = x.Readable(ctx, of, slices.DeleteFunc(x.Granted.For(of.Type, smart.Read), func(g access.Grant) bool { return !g.IsFor(patient) }), a)
+	if message.IsOutside(err) {
+		return false, nil
+	}
+	return err == nil, err
 }

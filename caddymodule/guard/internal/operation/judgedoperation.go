@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,7 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // operationRules say how an operation that is known here is called under scopes that are bound.
@@ -251,4 +254,295 @@ func patientsOf(grants []access.Grant) []string {
 // isOverAll reports whether a grant is about all types, without a constraint.
 func isOverAll(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
+}
+
+// page answers with the entries from a position on. A page has as many as were asked for, taken from several pages of
+// the server if something is hidden: a shorter one would tell how much is withheld. If nobody asked for pages, those of
+// the server are judged as one, for what names a resource may be on another page.
+func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer, error) {
+	var out *message.Bundle
+	var size int64
+	all := judgedEntries{hidden: !at.IsFirst()}
+	had := at.Left
+	for fetched := 0; fetched < paging.MaxFetches && size < j.x.Limit; fetched++ {
+		a, err := j.fetch(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		got, err := message.ParseBundle(a.Body)
+		if err != nil || got.Kind == "document" || got.Kind == "message" {
+			return j.single(ctx, a, got)
+		}
+		judged, err := j.judged(ctx, got)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = &message.Bundle{Kind: got.Kind, Total: -1}
+		}
+		next, isShort := got.Links.To("next"), judged.hidden || !j.complete
+		if j.count == math.MaxInt {
+			all, judged = all.with(judged), judgedEntries{}
+		} else {
+			judged.hidden = judged.hidden || !at.IsFirst() || next != ""
+		}
+		if j.fill(out, j.kept(judged), &at) {
+			return j.finishBeside(ctx, out, &at, had)
+		}
+		size += int64(len(a.Body))
+		if next == "" && j.count == math.MaxInt {
+			return j.finishAll(ctx, out, all, nil)
+		} else if next == "" {
+			return j.finishBeside(ctx, out, nil, had)
+		} else if at, err = at.Next(got.Links, at.Call(j.asked)); err != nil {
+			return nil, err
+		} else if j.count < math.MaxInt && !isShort && len(out.Entries) > 0 {
+			break
+		}
+	}
+	if j.count < math.MaxInt {
+		return j.finishBeside(ctx, out, &at, had)
+	}
+	all.hidden = true // perhaps, on the pages that follow
+	return j.finishAll(ctx, out, all, &at)
+}
+
+// fill adds the entries behind those of a page that were taken before, and reports whether there was no room for all.
+func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.Place) (full bool) {
+	kept = kept[min(at.Taken, len(kept)):]
+	room := j.count - len(out.Entries)
+	if full = room < len(kept); full {
+		kept = kept[:room]
+		at.Taken += room
+	}
+	out.Entries = append(out.Entries, kept...)
+	return full
+}
+
+// fetch asks the FHIR server for the page at a position.
+func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answer, error) {
+	a, err := j.x.Server.Ask(ctx, at.Call(j.asked))
+	if err != nil {
+		return nil, err
+	}
+	if !a.Succeeded() {
+		return nil, FailedOperation(a, j.asked.Said())
+	}
+	return a, a.RequireJSON()
+}
+
+// single answers with one resource, or with a document or message, of which each entry must be covered.
+func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message.Bundle) (*message.Answer, error) {
+	parts := [][]byte{a.Body}
+	if got.ResourceType == "Bundle" {
+		parts = nil
+		for _, e := range got.Entries {
+			parts = append(parts, e.Resource)
+		}
+	}
+	for _, text := range parts {
+		res, err := j.x.At.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		if res.Type == "Parameters" || res.Type == "OperationOutcome" || res.Type == "Bundle" {
+			return nil, message.Withheld(errOperationAnswer)
+		}
+		ok, err := j.x.Judge.Covered(ctx, res, j.x.answerGrants(j.op, res.Type))
+		if err == nil && !ok {
+			err = message.NotFound()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
+
+// kept returns the entries to show: all members, and other entries that visible ones refer to. The rest may be in the answer
+// because a withheld resource refers to them.
+//
+// Denied resources move the boundaries of the FHIR server's pages. Under rules, a page of $everything with a length
+// therefore gets its other entries from finishBeside alone: not from the FHIR server's page that happens to contain them.
+func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
+	switch {
+	case j.ruled && j.op.Name == "$everything" && j.count < math.MaxInt:
+		return judged.matches
+	case judged.hidden || !j.complete:
+		return append(judged.matches, search.Reached(judged.matches, judged.others)...)
+	}
+	return append(judged.matches, judged.others...)
+}
+
+// finishAll is finish for entries that are judged as one, if there are any.
+func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
+	out.Entries = append(out.Entries, j.kept(all)...)
+	return j.finish(ctx, out, rest)
+}
+
+// judgedCall is an operation on its way, whose answer is judged resource by resource.
+type judgedCall struct {
+	x     *Calls
+	c     message.Call // the client's
+	asked message.Call // what is asked of the FHIR server
+	op    Operation
+
+	parameters []smart.Parameter // of what is asked
+
+	count    int    // entries of a page
+	complete bool   // one grant is about all types, so that nothing of a patient's is hidden
+	ruled    bool   // rules of the site may deny resources
+	patient  string // ID of the Patient on which the operation is called; empty for other resources and types
+}
+
+// judgedEntries are the entries of some pages, without what is not covered.
+type judgedEntries struct {
+	matches []message.Entry
+	others  []message.Entry
+	hidden  bool // whether there is, or could be on other pages, something that is not covered
+}
+
+// with are the entries of further pages, too.
+func (e judgedEntries) with(more judgedEntries) judgedEntries {
+	return judgedEntries{append(e.matches, more.matches...), append(e.others, more.others...), e.hidden || more.hidden}
+}
+
+// judged are the entries of a page that are covered.
+func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged judgedEntries, err error) {
+	for _, e := range got.Entries {
+		if e.Mode == "outcome" || e.Resource == nil {
+			continue
+		}
+		if e.Parsed, err = j.x.At.Parse(e.Resource); err != nil {
+			return judged, err
+		}
+		ok, err := j.x.Judge.Covered(ctx, e.Parsed, j.x.answerGrants(j.op, e.Parsed.Type))
+		switch {
+		case err != nil:
+			return judged, err
+		case !ok:
+			judged.hidden = true
+		case j.isMember(e.Parsed):
+			judged.matches = append(judged.matches, e)
+		default:
+			judged.others = append(judged.others, e)
+		}
+	}
+	return judged, nil
+}
+
+// isMember reports whether a resource is in the answer on its own account, and not because another resource refers to it. Its
+// type must be in the compartment of patients, or it is a Device that is assigned to a patient. Where rules may deny the
+// referrer, the resource itself must be in the compartment of the patient of the call: Devices are in none.
+func (j *judgedCall) isMember(res resource.Resource) bool {
+	if !j.ruled {
+		_, ok := compartment.Patient(res.Type)
+		return ok || res.Type == "Device" && access.OfPatients(res)
+	}
+	for id := range compartment.Patients(res) {
+		if j.patient == "" || j.patient == id {
+			return true
+		}
+	}
+	return false
+}
+
+// finish adds the links: to the rest, if there is one.
+func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.Place) (*message.Answer, error) {
+	out.Links = []message.Link{{Relation: "self", URL: j.x.At.URL(j.c.Path, j.c.Query)}}
+	if rest != nil {
+		next, err := j.x.Pages.Seal(ctx, paging.AsSent(j.c, paging.Position{Places: []paging.Place{*rest}}))
+		if err != nil {
+			return nil, err
+		}
+		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
+	}
+	return out.Answer(), nil
+}
+
+// maxBeside is how many resources may be fetched for a page beside its own.
+const maxBeside = 100
+
+// maxHad is how many resources beside the pages' own a link names at most.
+const maxHad = 2000
+
+// finishBeside is finish for a page that was asked for by its length, with what is everybody's that its entries name.
+// The FHIR server may have that on any page, where a hidden resource may be why. So it comes with what names it, once:
+// the link says which ones pages have had, unless these are too many.
+func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest *paging.Place, had []string) (*message.Answer, error) {
+	if j.op.Name == "$everything" {
+		var err error
+		if had, err = j.beside(ctx, out, had); err != nil {
+			return nil, err
+		}
+	}
+	if len(had) > maxHad {
+		had = nil
+	}
+	if rest != nil {
+		rest.Left = had
+	}
+	return j.finish(ctx, out, rest)
+}
+
+// beside adds what is everybody's that entries name and no page has had, by one search for each type. It returns what
+// pages have had now.
+func (j *judgedCall) beside(ctx context.Context, out *message.Bundle, had []string) ([]string, error) {
+	for _, e := range out.Entries {
+		if name := e.Parsed.Type + "/" + e.Parsed.ID; j.isBeside(e.Parsed.Type) && !slices.Contains(had, name) {
+			had = append(had, name)
+		}
+	}
+	ids := map[string][]string{}
+	for _, e := range out.Entries {
+		for _, name := range search.Named(e) {
+			resourceType, id, _ := strings.Cut(name, "/")
+			if j.isBeside(resourceType) && !slices.Contains(had, name) && len(ids[resourceType]) < maxBeside {
+				had, ids[resourceType] = append(had, name), append(ids[resourceType], id)
+			}
+		}
+	}
+	for _, resourceType := range slices.Sorted(maps.Keys(ids)) {
+		if err := j.find(ctx, out, resourceType, ids[resourceType]); err != nil {
+			return nil, err
+		}
+	}
+	return had, nil
+}
+
+// isBeside reports whether resources of a type are everybody's, and the client asks for them.
+func (j *judgedCall) isBeside(resourceType string) bool {
+	wanted := j.x.Shared.IsEveryones(resourceType) && len(j.x.answerGrants(j.op, resourceType)) > 0
+	for _, p := range j.parameters {
+		wanted = wanted && p.Name != "_since" && (p.Name != "_type" || slices.Contains(strings.Split(p.Value, ","), resourceType))
+	}
+	return wanted
+}
+
+// find adds resources of a type by their ids. Where the FHIR server knows no such search, there are none.
+func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType string, ids []string) error {
+	a, err := j.x.Server.Ask(ctx, message.Get(resourceType, smart.EncodeParameters([]smart.Parameter{
+		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
+	})))
+	if err != nil || a.Status/100 == 4 {
+		return err
+	}
+	got, err := j.x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	if err != nil {
+		return err
+	}
+	judged, err := j.judged(ctx, got)
+	if err != nil {
+		return err
+	}
+	entries := append(judged.matches, judged.others...) // matches where a site has made a type of the compartment everybody's
+	for _, e := range entries {
+		if e.Parsed.Type == resourceType && slices.Contains(ids, e.Parsed.ID) {
+			e.Search = search.IncludeMode
+			out.Entries = append(out.Entries, e)
+		}
+	}
+	return nil
 }

@@ -2,18 +2,24 @@ package write
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
 	"regexp"
+	"slices"
+	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // TypeJSONPatch is the media type of a JSON Patch (RFC 6902 §6).
@@ -148,3 +154,155 @@ func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 	}
 	return patched, err
 }
+
+var (
+	errFHIRPathPatch = errors.New("no FHIRPath Patch that can be judged")
+	// plainPath is the way to an element by names and indices alone, which is the same to every reader.
+	plainPath = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
+	// plainName is the name of an element.
+	plainName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+)
+
+// checkFHIRPathPatch refuses a FHIRPath Patch (R4 fhirpatch.html) that could change to whom a resource belongs or what a
+// scope is about, or that could refer to another resource, or fail depending on what the client may not read. It is
+// not applied here, so anything but plain paths is refused too.
+func (w *write) checkFHIRPathPatch(text []byte) error {
+	if err := rawjson.Check(text); err != nil {
+		return message.Invalid(err, "The patch is no JSON that has one reading.")
+	}
+	if MayAct(w.in.Judge.Rights(), w.i.Type) { // which takes all of the resource to judge
+		return message.Forbidden(message.ErrOracle, "Under these scopes, a %s is patched by a JSON Patch.", w.i.Type)
+	}
+	if w.whole && w.in.Judge.Rights().Whole(w.i.Type, smart.Read) {
+		return message.EachString(text, func(_, said string) error { return checkSearchingText(w.in.Judge.Rights(), said) })
+	}
+	var parameters map[string]any // unlike a struct, it tells Part from part
+	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
+		return message.Invalid(errFHIRPathPatch, "The patch is no Parameters resource.")
+	}
+	operations, _ := parameters["parameter"].([]any)
+	notPlain := func(operation any) bool { return !w.may.isPlain(operation, w.in.Searches.Parameters) }
+	if len(operations) == 0 || len(operations) > maxOperations || slices.ContainsFunc(operations, notPlain) {
+		return message.Forbidden(message.ErrOracle, "Under these scopes, a FHIRPath Patch changes only elements at plain paths that are no references "+
+			"and do not tell whose the resource is. Send a JSON Patch.")
+	}
+	return nil
+}
+
+// checkSearchingText refuses a text that could become a conditional reference.
+func checkSearchingText(rights *access.Rights, said string) error {
+	path, _, _ := strings.Cut(said, "?")
+	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
+		return nil
+	}
+	return checkSearching(rights, said)
+}
+
+// isPlain reports whether an operation changes an element at a plain path, other than those that stay as they are.
+func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
+	parts, ok := partsOf(operation)
+	path, isString := parts["path"].(string)
+	match := plainPath.FindStringSubmatch(path)
+	if !ok || !isString || match == nil || match[1] != w.resourceType {
+		return false
+	}
+	elements := match[2]
+	if kind, _ := parts["type"].(string); kind == "add" {
+		name, _ := parts["name"].(string)
+		if !plainName.MatchString(name) {
+			return false
+		}
+		elements += "." + name
+	} else if !slices.Contains([]string{"insert", "delete", "replace", "move"}, kind) {
+		return false
+	}
+	if elements == "" {
+		return false
+	}
+	names := strings.Split(elements[1:], ".")
+	first, _, _ := strings.Cut(names[0], "[")
+	return !slices.Contains(names, "reference") &&
+		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
+}
+
+// partsOf are the values of an operation's parts, by name. There is none that is nested, repeated or a reference.
+func partsOf(operation any) (map[string]any, bool) {
+	o, _ := operation.(map[string]any)
+	list, isList := o["part"].([]any)
+	if o["name"] != "operation" || len(o) != 2 || !isList {
+		return nil, false
+	}
+	parts := map[string]any{}
+	for _, p := range list {
+		part, _ := p.(map[string]any)
+		name, isNamed := part["name"].(string)
+		if _, repeated := parts[name]; repeated || !isNamed || len(part) != 2 {
+			return nil, false
+		}
+		for member, value := range part {
+			if strings.HasPrefix(member, "value") && !hasReference(value) {
+				parts[name] = value
+			}
+		}
+		if parts[name] == nil {
+			return nil, false
+		}
+	}
+	return parts, true
+}
+
+// hasReference reports whether a value is, or has in it, a reference or another resource.
+func hasReference(value any) bool {
+	switch v := value.(type) {
+	case []any:
+		return slices.ContainsFunc(v, hasReference)
+	case map[string]any:
+		for name, member := range v {
+			if name == "reference" || name == "resourceType" || hasReference(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isSameElement reports whether two names may be of one element: FHIRPath calls valueQuantity value.
+func isSameElement(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	rest, ok := strings.CutPrefix(b, a)
+	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
+}
+
+// fixed are the elements by which the resource is judged.
+func (w permission) fixed(parameters searchparam.Set) []string {
+	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
+	names, _ := compartment.Patient(w.resourceType)
+	names = append(slices.Clip(names), "patient")
+	for _, g := range w.grants {
+		for _, p := range g.Constraint {
+			names = append(slices.Clip(names), p.Name)
+		}
+	}
+	for _, name := range names {
+		parameter, _ := parameters.Lookup(w.resourceType, name)
+		for _, path := range parameter.Paths {
+			all = append(all, path.Elements[0])
+		}
+	}
+	return all
+}
+
+// forwardPatch has the FHIR server apply the client's patch to the version that was judged.
+func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Answer, error) {
+	if err := w.may.permit(ctx, before, nil); err != nil {
+		return nil, err
+	}
+	c := message.Call{Method: http.MethodPatch, Path: w.i.Type + "/" + w.i.ID, Header: w.headers(), Body: w.c.Body}
+	c.Header.Set("If-Match", before.etag)
+	return w.send(ctx, c)
+}
+
+// maxOperations bounds what a patch may cost.
+const maxOperations = 1000

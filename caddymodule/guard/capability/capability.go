@@ -1,0 +1,497 @@
+// Package capability changes what a FHIR server says of itself to what holds once it is guarded.
+// [Metadata] answers GET metadata, which needs no token. [Capabilities] changes what is different and says how apps get a
+// token; all else stays as it is, byte for byte.
+//
+// References: FHIR R4, CapabilityStatement; SMART App Launch 2.2.0, "Conformance".
+package capability
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement as it is when the
+// server is guarded. It is safe for concurrent use, and must not be changed or copied once in use.
+//
+// The statement is in JSON, and says of no other format. The mode terminology passes as it is.
+type Metadata struct {
+	// Base is the path of the FHIR API. Required.
+	Base string
+	// Changes are made to the statement.
+	Changes Changes
+	// Answered are the operations that were answered on the way to the server, as the request tells once it was
+	// answered: they come on top of those of Changes. Nil: none.
+	Answered func(r *http.Request) []AnsweredOperation
+	// Limit is the size up to which a statement is changed, in bytes. A longer one fails. Default: 16 MiB.
+	Limit int64
+	// Memory bounds what all requests hold together. Nil: nothing does.
+	Memory *fairmemory.Memory
+	// Network returns the network of a request, which has a part of the memory, since the request has no token. Nil: all
+	// requests share that part.
+	Network func(r *http.Request) string
+
+	mu   sync.Mutex
+	kept []keptStatement // the latest last
+}
+
+// keptStatement is a statement that was changed before. Servers make the same one for minutes, of more than a megabyte.
+type keptStatement struct {
+	of   [sha256.Size]byte // the server's, and how many operations were answered before it
+	text []byte
+	etag string
+}
+
+// maxStatements is how many are kept: there are some for each _summary and _elements.
+const maxStatements = 4
+
+// ServeHTTP answers a request. Any error is a *guard.Error or the next handler's.
+func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next message.NextHandler) error {
+	parameters, err := readMetadata(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	x := fhirserver.New(m.Base, fhirserver.Limits{Answer: m.Limit}, m.share(r), next, r)
+	defer x.Share.Release()
+	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
+		return x.Next.ServeHTTP(w, r)
+	}
+	if err := message.CheckFormat(r.Header, parameters); err != nil {
+		return err
+	}
+	a, err := m.Answer(&x, message.Get("metadata", r.URL.RawQuery), r)
+	if err != nil {
+		return err
+	}
+	x.Share.ShrinkTo(int64(len(a.Body)))
+	return a.Write(w, r)
+}
+
+// share returns the request's share of the memory.
+func (m *Metadata) share(r *http.Request) *fairmemory.Share {
+	network := ""
+	if m.Network != nil {
+		network = m.Network(r)
+	}
+	return m.Memory.Share(fairmemory.Network(network))
+}
+
+// readMetadata reads the parameters of a request for metadata.
+func readMetadata(query string) ([]smart.Parameter, error) {
+	parameters, err := smart.ParseParameters(query)
+	if err != nil {
+		return nil, message.Invalid(err, "The query can be read in several ways.")
+	}
+	if err := paging.RefusePaging(parameters); err != nil {
+		return nil, err
+	}
+	return parameters, message.CheckNames("metadata", parameters, metadataParameters)
+}
+
+// Answer is the statement that the server gives, changed.
+func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Answer, error) {
+	if _, err := readMetadata(c.Query); err != nil {
+		return nil, err
+	}
+	a, err := x.Ask(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Location", "Content-Location"} { // the server's address of what was requested here
+		a.Header.Del(name)
+	}
+	if a.Status == http.StatusOK && a.IsJSON() {
+		err = m.change(a, r)
+	}
+	return a, err
+}
+
+// metadataParameters are those of R4 (http.html#capabilities, #parameters). Others could have a server that knows no
+// metadata search for something.
+var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
+
+// change changes a statement, or takes it from those that were changed before. What is none stays if it says as little of
+// anybody; else it is withheld, since it goes to whoever asks.
+func (m *Metadata) change(a *message.Answer, r *http.Request) error {
+	changes := m.Changes
+	if m.Answered != nil {
+		changes.Answered = slices.Concat(changes.Answered, m.Answered(r))
+	}
+	of := sha256.Sum256(slices.Concat(a.Body, []byte{byte(len(changes.Answered))}))
+	kept, ok := m.find(of)
+	if !ok {
+		text, err := Capabilities(a.Body, changes)
+		switch {
+		case err != nil && isNobodys(a.Body):
+			return nil
+		case err != nil:
+			return message.Withheld(err)
+		}
+		sum := sha256.Sum256(text)
+		kept = keptStatement{of, text, `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+		m.keep(kept)
+	}
+	a.Body = kept.text
+	a.Header.Set("Etag", kept.etag)
+	a.Header.Del("Last-Modified")
+	return nil
+}
+
+// isNobodys reports whether a text is what else a server may say of itself, or no FHIR at all: an object without
+// resourceType is nobody's record.
+func isNobodys(text []byte) bool {
+	if res, err := resource.Parse(text); err == nil {
+		return res.Type == "TerminologyCapabilities"
+	}
+	c, typed := rawjson.NewCursor(text), false
+	err := c.Object(func(name []byte) error {
+		typed = typed || strings.EqualFold(string(name), "resourceType") || strings.EqualFold(string(name), "entry")
+		return c.Skip()
+	})
+	return err == nil && c.End() == nil && !typed
+}
+
+func (m *Metadata) find(of [sha256.Size]byte) (keptStatement, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, kept := range m.kept {
+		if kept.of == of {
+			return kept, true
+		}
+	}
+	return keptStatement{}, false
+}
+
+func (m *Metadata) keep(s keptStatement) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept = append(m.kept[max(0, len(m.kept)+1-maxStatements):], s)
+}
+
+// Changes are what the CapabilityStatement of a FHIR server has to say once the server is guarded.
+type Changes struct {
+	// BaseURL is the URL that clients know the API by, and takes the place of the server's own. Empty: that stays.
+	BaseURL string
+	// OAuth are the endpoints of the authorization server. Without Token none is told.
+	OAuth smart.OAuthURIs
+	// CORS says that browsers may call the API from other origins.
+	CORS bool
+	// Operations are those that may be called. Those of the server that may not are not told. Nil: those of
+	// [NewOperations].
+	Operations operation.Operations
+	// Answered are operations that are answered before the server is asked.
+	Answered []AnsweredOperation
+}
+
+// AnsweredOperation is an operation in a CapabilityStatement.
+type AnsweredOperation struct {
+	// Type is the resource type on which it is called.
+	Type string
+	// Name is the name without the dollar sign.
+	Name string
+	// Definition is the canonical URL of its OperationDefinition.
+	Definition string
+}
+
+// ErrCapabilities says that a text is no CapabilityStatement that can be changed.
+var ErrCapabilities = errors.New("no CapabilityStatement")
+
+// Capabilities returns a CapabilityStatement with the changes. What they do not concern stays, byte for byte.
+func Capabilities(statement []byte, changes Changes) ([]byte, error) {
+	res, err := resource.Parse(statement)
+	if err != nil || res.Type != "CapabilityStatement" {
+		return nil, errors.Join(ErrCapabilities, err)
+	}
+	e := capabilityEditor{Changes: changes}
+	implementation, _ := res.Member("implementation")
+	address, _ := resource.Field(implementation, "url")
+	e.from = strings.TrimSuffix(resource.Text(address), "/")
+	return edits{
+		{"url", e.address},
+		{"implementation", edits{{"url", e.address}}.apply},
+		{"format", formats},
+		{"patchFormat", each(onlyJSON)},
+		{"messaging", e.messaging},
+		{"rest", each(e.rest)},
+	}.apply(statement)
+}
+
+// capabilityEditor changes a CapabilityStatement.
+type capabilityEditor struct {
+	Changes
+	from string // the server's address of itself
+}
+
+// address is an address of the server's as clients know it.
+func (e capabilityEditor) address(value []byte) ([]byte, error) {
+	text := resource.Text(value)
+	rest, ok := strings.CutPrefix(text, e.from)
+	if e.BaseURL == "" || e.from == "" || !ok || rest != "" && rest[0] != '/' {
+		return value, nil
+	}
+	return json.Marshal(strings.TrimSuffix(e.BaseURL+rest, "/"))
+}
+
+// messaging leaves out what a server says of messages, unless they may be sent.
+func (e capabilityEditor) messaging(value []byte) ([]byte, error) {
+	if _, ok := e.Operations.Find(interaction.Interaction{Operation: "$process-message"}); !ok {
+		return nil, nil
+	}
+	return value, nil
+}
+
+// formats leaves of the formats those that every token can have: what is judged is in JSON.
+func formats(value []byte) ([]byte, error) {
+	kept, err := each(onlyJSON)(value)
+	if kept == nil && err == nil {
+		kept = []byte(`["` + message.TypeJSON + `"]`)
+	}
+	return kept, err
+}
+
+func onlyJSON(format []byte) ([]byte, error) {
+	if strings.Contains(resource.Text(format), "json") {
+		return format, nil
+	}
+	return nil, nil
+}
+
+// rest changes an element of CapabilityStatement.rest.
+func (e capabilityEditor) rest(rest []byte) ([]byte, error) {
+	if mode, _ := resource.Field(rest, "mode"); resource.Text(mode) != "server" {
+		return rest, nil
+	}
+	rest, err := rawjson.With(rest, "security", security(e.OAuth, e.CORS))
+	if err != nil {
+		return nil, err
+	}
+	rest, err = edits{{"operation", e.operations("")}, {"resource", each(e.resource)}}.apply(rest)
+	if err != nil {
+		return nil, err
+	}
+	return e.addResources(rest)
+}
+
+// operations leaves of the operations on a type, or on the system, those that may be called.
+func (e capabilityEditor) operations(resourceType string) edit {
+	return each(func(operation []byte) ([]byte, error) {
+		name, _ := resource.Field(operation, "name")
+		called := "$" + strings.TrimPrefix(resource.Text(name), "$")
+		if _, ok := e.Operations.Find(interaction.Interaction{Type: resourceType, Operation: called}); !ok {
+			return nil, nil
+		}
+		return edits{{"definition", e.address}}.apply(operation)
+	})
+}
+
+// resource changes an element of CapabilityStatement.rest.resource.
+func (e capabilityEditor) resource(of []byte) ([]byte, error) {
+	typ, _ := resource.Field(of, "type")
+	resourceType := resource.Text(typ)
+	of, err := edits{{"operation", e.operations(resourceType)}}.apply(of)
+	if err != nil {
+		return nil, err
+	}
+	return e.addOperations(of, resourceType)
+}
+
+// addOperations adds those that are answered before the server, unless it has them too.
+func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte, error) {
+	listed, _ := resource.Field(of, "operation")
+	operations := slices.Collect(elements(listed))
+	before := len(operations)
+	for _, answered := range e.Answered {
+		if answered.Type != resourceType || slices.ContainsFunc(operations, answered.isNamed) {
+			continue
+		}
+		text, err := json.Marshal(map[string]string{"name": answered.Name, "definition": answered.Definition})
+		if err != nil {
+			return nil, err
+		}
+		operations = append(operations, text)
+	}
+	if len(operations) == before {
+		return of, nil
+	}
+	return rawjson.With(of, "operation", array(operations))
+}
+
+// isNamed reports whether an element of operation has the same name.
+func (o AnsweredOperation) isNamed(operation []byte) bool {
+	name, _ := resource.Field(operation, "name")
+	return strings.TrimPrefix(resource.Text(name), "$") == o.Name
+}
+
+// addResources adds the types of which only operations are answered.
+func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
+	listed, _ := resource.Field(rest, "resource")
+	resources := slices.Collect(elements(listed))
+	has := map[string]bool{}
+	for _, of := range resources {
+		typ, _ := resource.Field(of, "type")
+		has[resource.Text(typ)] = true
+	}
+	before := len(resources)
+	for _, answered := range e.Answered {
+		if has[answered.Type] {
+			continue
+		}
+		has[answered.Type] = true
+		text, err := e.addOperations([]byte(`{"type":`+message.Quoted(answered.Type)+`}`), answered.Type)
+		if err != nil {
+			return nil, err
+		}
+		resources = append(resources, text)
+	}
+	if len(resources) == before {
+		return rest, nil
+	}
+	return rawjson.With(rest, "resource", array(resources))
+}
+
+// TerminologyOperations are those that a terminology service before the FHIR server answers: $expand alone, or all.
+func TerminologyOperations(all bool) []AnsweredOperation {
+	answered := []AnsweredOperation{answeredOn("ValueSet", "expand")}
+	if !all {
+		return answered
+	}
+	return append(answered,
+		answeredOn("ValueSet", "validate-code"), answeredOn("CodeSystem", "lookup"), answeredOn("CodeSystem", "subsumes"),
+		answeredOn("CodeSystem", "validate-code"), answeredOn("ConceptMap", "translate"))
+}
+
+func answeredOn(resourceType, name string) AnsweredOperation {
+	return AnsweredOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
+}
+
+// oauthURIs is the extension that tells apps the endpoints (SMART App Launch 1, still read by many).
+const oauthURIs = "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
+
+// extension is an Extension with a URI, or with more of its kind.
+type extension struct {
+	URL       string      `json:"url"`
+	ValueURI  string      `json:"valueUri,omitempty"`
+	Extension []extension `json:"extension,omitempty"`
+}
+
+// security is CapabilityStatement.rest.security. What the server says of its own security is about others than clients.
+func security(o smart.OAuthURIs, cors bool) []byte {
+	security := struct {
+		Extension []extension `json:"extension,omitempty"`
+		CORS      bool        `json:"cors"`
+		Service   any         `json:"service"`
+	}{extensionsOf(o), cors, []any{map[string]any{
+		"coding": []map[string]string{{
+			"system": "http://terminology.hl7.org/CodeSystem/restful-security-service", "code": "SMART-on-FHIR", "display": "SMART-on-FHIR",
+		}},
+		"text": "OAuth2 using SMART-on-FHIR profile (see http://docs.smarthealthit.org)",
+	}, map[string]any{
+		"coding": []map[string]string{{"system": "http://profiles.ihe.net/fhir/ihe.securityTypes/CodeSystem/securityTypes", "code": "IUA"}}, // IHE ITI TF-1 34.1.1.3
+		"text":   "IHE Internet User Authorization (see https://profiles.ihe.net/ITI/IUA)",
+	}}}
+	text, _ := json.Marshal(security) // strings never fail
+	return text
+}
+
+// extensions is the extension oauth-uris, which must have a token endpoint.
+func extensionsOf(o smart.OAuthURIs) []extension {
+	if o.Token == "" {
+		return nil
+	}
+	var uris []extension
+	for _, u := range []extension{
+		{URL: "authorize", ValueURI: o.Authorize}, {URL: "token", ValueURI: o.Token}, {URL: "register", ValueURI: o.Register},
+		{URL: "manage", ValueURI: o.Manage}, {URL: "introspect", ValueURI: o.Introspect}, {URL: "revoke", ValueURI: o.Revoke},
+	} {
+		if u.ValueURI != "" {
+			uris = append(uris, u)
+		}
+	}
+	return []extension{{URL: oauthURIs, Extension: uris}}
+}
+
+// edit is what becomes of a JSON value: the value itself if it stays, nil if it is to be left out.
+type edit func(value []byte) ([]byte, error)
+
+// edits are edits of an object's members.
+type edits []struct {
+	member string
+	edit   edit
+}
+
+// apply edits those of the members that there are. All else stays, byte for byte.
+func (list edits) apply(object []byte) ([]byte, error) {
+	for _, e := range list {
+		value, ok := resource.Field(object, e.member)
+		if !ok {
+			continue
+		}
+		became, err := e.edit(value)
+		switch {
+		case err != nil:
+		case became == nil:
+			object, err = rawjson.Without(object, e.member)
+		case !bytes.Equal(became, value):
+			object, err = rawjson.With(object, e.member, became)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return object, nil
+}
+
+// each edits the elements of an array. One without any is left out, since FHIR has none.
+func each(change edit) edit {
+	return func(value []byte) ([]byte, error) {
+		var kept [][]byte
+		changed := false
+		for element := range elements(value) {
+			became, err := change(element)
+			if err != nil {
+				return nil, err
+			}
+			if became != nil {
+				kept = append(kept, became)
+			}
+			changed = changed || !bytes.Equal(became, element)
+		}
+		switch {
+		case len(kept) == 0:
+			return nil, nil
+		case !changed:
+			return value, nil
+		}
+		return array(kept), nil
+	}
+}
+
+// elements are those of an array; none of anything else.
+func elements(value []byte) iter.Seq[[]byte] {
+	if len(value) == 0 || value[0] != '[' {
+		return func(func([]byte) bool) {}
+	}
+	return resource.Elements(value)
+}
+
+// array writes an array.
+func array(elements [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
+}

@@ -1,0 +1,103 @@
+package bundle
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+)
+
+// An answer that is no object would break the Bundle that it becomes part of.
+func TestEntryOf(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"resourceType":"Patient"}`: `{"status":"200 OK"}`,
+		``:                           `{"status":"200 OK"}`,
+		`{"resourceType":"Patient"`:  string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
+		`{},"resource":{}`:           string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
+		`[]`:                         string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
+	} {
+		if e := entryOf(message.NewAnswer(http.StatusOK, []byte(body)), nil); string(e.Response) != want {
+			t.Errorf("%s: %s", body, e.Response)
+		}
+	}
+	a := message.NewAnswer(http.StatusOK, nil)
+	a.Header.Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
+	if e := entryOf(a, nil); string(e.Response) != `{"status":"200 OK","lastModified":"1994-11-06T08:49:37Z"}` {
+		t.Errorf("instant: %s", e.Response)
+	}
+}
+
+// A transaction-response is matched with what was sent by its places alone, so none may be missing.
+func TestAnswersOf(t *testing.T) {
+	t.Parallel()
+	a := message.NewAnswer(http.StatusOK, []byte(`{"resourceType":"Bundle","type":"transaction-response","entry":[{"response":{"status":"200"}}]}`))
+	for want, ok := range map[int]bool{0: false, 1: true, 2: false} {
+		if _, err := answersOf(a, want); (err == nil) != ok {
+			t.Errorf("%d: %v", want, err)
+		}
+	}
+}
+
+// FuzzSubmission: what is read as a Bundle says the same to encoding/json, and the call that an entry becomes is one
+// that the base alone is before.
+func FuzzSubmission(f *testing.F) {
+	for _, entry := range []string{
+		`{}`, `{"request":{"method":"GET","url":"Patient/a"}}`, `{"request":{"method":"GET","url":"//x/Patient"}}`,
+		`{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Patient"},"request":{"method":"POST","url":"Patient","ifNoneExist":"_id=1"}}`,
+		`{"request":{"method":"GET","url":"Patient%2f1?a=b#c"}}`, `{"request":{"method":"PUT","url":"\u0050atient/..","ifMatch":"W/\"1\"\r\n"}}`,
+		`{"request":{"method":"GET","url":"Patient"}}],"Entry":[{}`,
+		`{"request":{"method":"PATCH","url":"Patient/1"},"resource":{"resourceType":"Binary","contentType":"application/json-patch+json","data":"W10="}}`,
+	} {
+		f.Add(`{"resourceType":"Bundle","type":"batch","entry":[` + entry + `]}`)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parseSubmission([]byte(text), 10)
+		if err != nil {
+			return
+		}
+		if entries, err := entriesByJSON(text); err != nil || len(entries) != len(s.entries) {
+			t.Fatalf("%d entries for json, %d here, %v", len(entries), len(s.entries), err)
+		}
+		for n := range s.entries {
+			checkCall(t, &s.entries[n])
+		}
+	})
+}
+
+// entriesByJSON reads a Bundle's entries by encoding/json. It reads a map, since a struct's fields are found without
+// regard to case, and FHIR's names are not.
+func entriesByJSON(text string) (entries []json.RawMessage, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil || members["entry"] == nil {
+		return nil, err
+	}
+	return entries, json.Unmarshal(members["entry"], &entries)
+}
+
+func checkCall(t *testing.T, e *submitted) {
+	t.Helper()
+	c, i, err := e.call()
+	if err != nil {
+		if _, ok := errors.AsType[*guard.Error](err); !ok {
+			t.Fatalf("no refusal: %v", err)
+		}
+		return
+	}
+	if i.Kind == 0 || c.Method != e.method || strings.ContainsAny(c.Path, "%;\\#?\r\n ") || strings.HasPrefix(c.Path, "/") ||
+		strings.Contains("/"+c.Path+"/", "/../") || strings.ContainsAny(c.Query, "#\r\n ") {
+		t.Fatalf("%q became %+v", e.url, c)
+	}
+	if again, err := c.Interaction(); err != nil || again.Kind != i.Kind || again.Type != i.Type || again.ID != i.ID {
+		t.Fatalf("%q read again: %+v, %v", e.url, again, err)
+	}
+	for _, values := range c.Header {
+		if strings.ContainsAny(values[0], "\r\n") {
+			t.Fatalf("header %q", values[0])
+		}
+	}
+}

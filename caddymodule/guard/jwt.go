@@ -1,0 +1,665 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+)
+
+// defaultLeeway is the default tolerance for other clocks.
+const defaultLeeway = 30 * time.Second
+
+// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. For
+// those of others there is [Trusted]. It is safe for concurrent use, and must not be changed once in use.
+type Verifier struct {
+	// Issuer is what iss must be exactly. Required: without it no token passes.
+	Issuer string
+	// Audience is what aud must contain: the FHIR base URL. Required: without it no token passes.
+	Audience string
+	// Keys are the issuer's keys. Required.
+	Keys KeySet
+	// Revoked reports whether the token with this jti was revoked. It is called for each verification, also of
+	// remembered tokens; its error refuses the token with 503. Nil if tokens are not revoked.
+	Revoked func(ctx context.Context, jti string) (bool, error)
+	// Memory remembers verified tokens. It may be shared by verifiers. Nil remembers none.
+	Memory *Memory
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few
+	// minutes"). Default: 30 s; negative: none.
+	Leeway time.Duration
+}
+
+func (v *Verifier) policy() *policy {
+	return (&policy{
+		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: leewayOr(v.Leeway),
+		now: v.now, keys: v.Keys, revoked: v.Revoked, memory: v.Memory,
+		header: ownHeader, fit: ownKey, claims: v.checkClaims,
+	}).identified()
+}
+
+func (v *Verifier) now() time.Time { return clock(v.Now) }
+
+func clock(now func() time.Time) time.Time {
+	if now == nil {
+		return time.Now()
+	}
+	return now()
+}
+
+// leewayOr is the leeway in effect for a setting.
+func leewayOr(leeway time.Duration) time.Duration {
+	if leeway == 0 {
+		return defaultLeeway
+	}
+	return max(leeway, 0)
+}
+
+// checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
+// the issuer and the audience are ours, and the token is valid now.
+func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
+	var c claims
+	if err := strictjson.Unmarshal(payload, &c); err != nil {
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	if missing := c.missing(); missing != "" {
+		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
+	}
+	if c.Issuer != v.Issuer {
+		return Token{}, errIssuer
+	}
+	if !c.Audience.Contains(v.Audience) {
+		return Token{}, errAudience
+	}
+	if err := checkTimes(&c.Claims, v.now(), leewayOr(v.Leeway)); err != nil {
+		return Token{}, err
+	}
+	return Token{
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
+		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
+		ACR: c.ACR, AuthTime: c.AuthTime.Time(),
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
+	}, nil
+}
+
+// claims are the claims of our access tokens (RFC 9068 §2.2, SMART App Launch).
+type claims struct {
+	jwt.Claims
+
+	ClientID string `json:"client_id"`
+	Scope    string `json:"scope"`
+	Patient  string `json:"patient"`
+	FHIRUser string `json:"fhirUser"`
+
+	// By these our own server tells whether the token has ended.
+	Session        string `json:"sid"`
+	CredentialHash string `json:"credential_hash"`
+
+	Provider        string `json:"idp"`
+	ProviderAccount string `json:"idp_account"`
+
+	Related bool `json:"related"`
+
+	ACR      string           `json:"acr"`
+	AuthTime *jwt.NumericDate `json:"auth_time"`
+}
+
+// missing is the name of the first required claim that is missing or empty.
+func (c *claims) missing() string {
+	for _, claim := range []struct {
+		name string
+		here bool
+	}{
+		{"iss", c.Issuer != ""},
+		{"aud", len(c.Audience) > 0},
+		{"exp", c.Expiry != nil},
+		{"iat", c.IssuedAt != nil},
+		{"sub", c.Subject != ""},
+		{"client_id", c.ClientID != ""},
+		{"jti", c.ID != ""},
+	} {
+		if !claim.here {
+			return claim.name
+		}
+	}
+	return ""
+}
+
+// checkTimes checks exp, nbf and iat (RFC 7519 §4.1), as far as present. A token that was issued in the future, or
+// after it expired, comes from an issuer whose clock cannot be trusted with the expiry either.
+func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
+	expires, issued := c.Expiry.Time(), c.IssuedAt.Time()
+	switch {
+	case c.Expiry != nil && !now.Before(expires.Add(leeway)):
+		return ErrExpired
+	case c.NotBefore != nil && now.Add(leeway).Before(c.NotBefore.Time()):
+		return errNotYetValid
+	case c.IssuedAt != nil && now.Add(leeway).Before(issued):
+		return errIssuedAt
+	case c.IssuedAt != nil && c.Expiry != nil && expires.Before(issued):
+		return errIssuedAt
+	}
+	return nil
+}
+
+// Trusted verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict
+// as [Verifier] about the signature, the issuer, the audience and the times, and makes concessions only where those
+// issuers deviate from RFC 9068:
+//
+//   - typ may be at+jwt, JWT or missing. Since the issuer signs other JWTs too, the claims must not be those of an ID
+//     token, a refresh token or a logout token;
+//   - alg is any asymmetric one that fits the key (never none, never HMAC);
+//   - kid may be missing, if the [KeySet] has a key for that;
+//   - the client is in client_id, azp, appid or cid, one of which is required: ID tokens mostly have none;
+//   - the scope is in scope or scp, as a string or a list;
+//   - jti, iat and nbf may be missing, and are checked if present.
+//
+// Everything the token says is believed, including patient and fhirUser: trust an issuer only if you would let it
+// choose them.
+//
+// A Trusted is safe for concurrent use, and must not be changed once in use.
+type Trusted struct {
+	// Issuer is what iss must be exactly: Auth0's ends in a slash, Entra ID's depends on the version of the tokens
+	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0).
+	// Required: without it no token passes.
+	Issuer string
+	// Audience is what aud must contain: our FHIR base URL or, if the issuer has its own names for APIs, such as Entra
+	// ID's GUIDs, our name there. Required: without it no token passes.
+	Audience string
+	// Keys are the issuer's keys. Required.
+	Keys KeySet
+	// Claims are the claims to tell of besides. Nil: none, and no groups.
+	Claims *tokenclaim.Names
+	// Memory remembers verified tokens. It may be shared by verifiers. Nil remembers none.
+	Memory *Memory
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s;
+	// negative: none.
+	Leeway time.Duration
+}
+
+func (t *Trusted) policy() *policy {
+	return (&policy{
+		name: "trusted" + t.Claims.String(), issuer: t.Issuer, audience: t.Audience, leeway: leewayOr(t.Leeway),
+		now: t.now, keys: t.Keys, memory: t.Memory,
+		header: trustedHeader, fit: trustedKey, claims: t.checkClaims,
+	}).identified()
+}
+
+func (t *Trusted) now() time.Time { return clock(t.Now) }
+
+// checkClaims checks the claims of a token whose signature is valid.
+func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
+	var c trustedClaims
+	if err := c.read(payload, t.Claims); err != nil {
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	clientID, err := c.clientID()
+	if err != nil {
+		return Token{}, err
+	}
+	if missing := c.missing(clientID); missing != "" {
+		return Token{}, newClaimError(missing, c.Issuer, "", "one, as all but lightweight tokens have", errMissingClaim)
+	}
+	if err := c.checkParties(t.Issuer, t.Audience); err != nil {
+		return Token{}, err
+	}
+	err = c.checkUse()
+	if err == nil && !header.isAccessToken() {
+		err = c.checkNoIDToken(clientID)
+	}
+	if errors.Is(err, errType) {
+		err = newClaimError("typ", c.Issuer, cmp.Or(c.Type, c.TokenUse, c.TokenType, "that of an ID token"), "that of an access token", err)
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	if err := checkTimes(&c.Claims, t.now(), leewayOr(t.Leeway)); err != nil {
+		return Token{}, err
+	}
+	return c.token(clientID), nil
+}
+
+// trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
+// §2.2), under all their names.
+type trustedClaims struct {
+	jwt.Claims
+
+	ClientID        string `json:"client_id"` // RFC 9068, RFC 7662, Auth0's RFC 9068 profile
+	AuthorizedParty string `json:"azp"`       // Entra ID 2.0, Keycloak, Auth0
+	AppID           string `json:"appid"`     // Entra ID 1.0, AD FS
+	CID             string `json:"cid"`       // Okta
+
+	Scope *scopes `json:"scope"` // RFC 9068, Keycloak, Auth0
+	SCP   *scopes `json:"scp"`   // Entra ID (a text), Okta (a list)
+
+	Patient  string `json:"patient"`
+	FHIRUser string `json:"fhirUser"`
+
+	ACR      claim[string]          `json:"acr"`
+	AuthTime claim[jwt.NumericDate] `json:"auth_time"`
+
+	// What the issuer itself calls the token.
+	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
+	TokenUse  string `json:"token_use"`  // Cognito, Hydra: access, access_token, id, refresh_token
+	TokenType string `json:"token_type"` // RFC 7662: Bearer; Duende: access_token
+
+	// What access tokens do not have.
+	Nonce           present `json:"nonce"`
+	AccessTokenHash present `json:"at_hash"`
+	CodeHash        present `json:"c_hash"`
+	StateHash       present `json:"s_hash"`
+	Events          present `json:"events"`
+	Confirmation    present `json:"cnf"`
+
+	Named tokenclaim.Attributes `json:"-"` // further claims, by our names
+}
+
+// present says that a claim is there, whatever its value.
+type present bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *present) UnmarshalJSON([]byte) error {
+	*p = true
+	return nil
+}
+
+// claim is one that not all issuers write as we read it. If it is of another type, it is as good as missing.
+type claim[T any] struct{ value *T }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *claim[T]) UnmarshalJSON(text []byte) error {
+	value := new(T)
+	if json.Unmarshal(text, value) == nil {
+		c.value = value
+	}
+	return nil
+}
+
+// clientID is the client under whichever name. Two different ones are an error: the next reader may take the other
+// one.
+func (c *trustedClaims) clientID() (string, error) {
+	found := ""
+	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
+		if found != "" && id != "" && id != found {
+			return "", fmt.Errorf("%w: two clients", errMalformed)
+		}
+		found = max(found, id)
+	}
+	return found, nil
+}
+
+// missing is the name of the first required claim that is missing or empty.
+func (c *trustedClaims) missing(clientID string) string {
+	switch {
+	case c.Issuer == "":
+		return "iss"
+	case len(c.Audience) == 0:
+		return "aud"
+	case c.Expiry == nil:
+		return "exp"
+	case c.Subject == "":
+		return "sub"
+	case clientID == "":
+		return "client_id, azp, appid or cid"
+	}
+	return ""
+}
+
+// checkParties checks iss, and aud unless any will do.
+func (c *trustedClaims) checkParties(issuer, audience string) error {
+	if issuer != "" && c.Issuer != issuer {
+		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errIssuer)
+	}
+	if audience != "" && !c.Audience.Contains(audience) {
+		return newClaimError("aud", c.Issuer, strings.Join(c.Audience, " "), audience, errAudience)
+	}
+	return nil
+}
+
+// checkUse refuses a patient by reference, and what its issuer calls something other than an access token, such as refresh tokens, which
+// introspection reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4);
+// and tokens that are bound to a key of the client, which a mere bearer must not use (RFC 8705 §3, RFC 9449 §7.2).
+func (c *trustedClaims) checkUse() error {
+	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
+		switch strings.ToLower(use) {
+		case "", "bearer", "access", "access_token", "at+jwt", "jwt":
+		default:
+			return fmt.Errorf("%w: its claims call it something else", errType)
+		}
+	}
+	if c.Events {
+		return fmt.Errorf("%w: events", errType)
+	}
+	if c.Confirmation {
+		return errBound
+	}
+	if strings.Contains(c.Patient, "/") {
+		return newClaimError("patient", c.Issuer, c.Patient, "the id alone (SMART App Launch 2.2, Launch context)", errMalformed)
+	}
+	return nil
+}
+
+// checkNoIDToken refuses what may be an ID token, which is signed with the same keys and, if an API and its client
+// share an audience, also meant for it. Only ID tokens have hashes of other tokens (OpenID Connect Core §3.3.2.11).
+// They have a nonce, but so have access tokens of Keycloak before 25, which it calls Bearer. And a token without a
+// scope whose audience is its own client says nothing that an ID token would not.
+func (c *trustedClaims) checkNoIDToken(clientID string) error {
+	if c.AccessTokenHash || c.CodeHash || c.StateHash {
+		return fmt.Errorf("%w: hash of another token", errType)
+	}
+	if strings.EqualFold(c.Type, "Bearer") {
+		return nil
+	}
+	if c.Nonce {
+		return fmt.Errorf("%w: nonce", errType)
+	}
+	if c.Audience.Contains(clientID) && c.Scope == nil && c.SCP == nil {
+		return fmt.Errorf("%w: for its client, without a scope", errType)
+	}
+	return nil
+}
+
+func (c *trustedClaims) token(clientID string) Token {
+	token := Token{
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
+		Attributes: c.Named,
+	}
+	if c.ACR.value != nil {
+		token.ACR = *c.ACR.value
+	}
+	if scope := cmp.Or(c.Scope, c.SCP); scope != nil {
+		token.Scope = string(*scope)
+	}
+	return token
+}
+
+// scopes are separated by single spaces, as in [Token].
+type scopes string
+
+// UnmarshalJSON reads scopes separated by spaces (RFC 6749 §3.3), or a list of scopes. An element of a list that is no
+// scope-token is an error: with a space in it, it would become two scopes, neither of which the issuer granted.
+func (s *scopes) UnmarshalJSON(data []byte) error {
+	var list []string
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		list = strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
+	} else if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for _, scope := range list {
+		if !isScopeToken(scope) {
+			return fmt.Errorf("no scope-token: %q", scope)
+		}
+	}
+	*s = scopes(strings.Join(list, " "))
+	return nil
+}
+
+// isScopeToken reports whether s is a scope-token (RFC 6749 §3.3):
+//
+//	1*( %x21 / %x23-5B / %x5D-7E )
+func isScopeToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
+var refusedParameters = []string{
+	"crit",                     // extensions that must be understood: we understand none
+	"jwk", "jku", "x5u", "x5c", // the token brings its own key: who can forge it can sign it (RFC 8725 §3.10)
+}
+
+// joseHeader is the part of the header that is used. The decoder is strict, so there is only one reading of it.
+type joseHeader struct {
+	Type      string                  `json:"typ"`
+	Algorithm jose.SignatureAlgorithm `json:"alg"`
+	KeyID     string                  `json:"kid"`
+}
+
+// isAccessToken reports whether typ is that of an access token (RFC 9068 §2.1).
+func (h joseHeader) isAccessToken() bool {
+	typ := strings.ToLower(h.Type)
+	return typ == "at+jwt" || typ == "application/at+jwt"
+}
+
+type headerRules struct {
+	algorithms []jose.SignatureAlgorithm
+	// untyped accepts a missing typ or JWT, so that the claims must identify an access token.
+	untyped bool
+	// unnamed accepts a missing kid.
+	unnamed bool
+	// signed wants an introspection response in place of an access token (RFC 9701 §5).
+	signed bool
+}
+
+// isOf reports whether typ is that of what is wanted.
+func (r headerRules) isOf(header joseHeader) bool {
+	if r.signed {
+		typ := strings.ToLower(header.Type)
+		return typ == "token-introspection+jwt" || typ == signedResponse
+	}
+	return header.isAccessToken() || r.untyped && (header.Type == "" || strings.EqualFold(header.Type, "JWT"))
+}
+
+// ownHeader are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
+// checks if the audiences were equal (RFC 9068 §4).
+var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
+
+// trustedHeader are the rules for other issuers. Of the common ones only Auth0 supports at+jwt, and not by default;
+// kid is optional in a JWS, and the [KeySet] decides about a missing one.
+var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
+
+// signedResponse is the media type of introspection responses that are JWTs (RFC 9701 §5).
+const signedResponse = "application/token-introspection+jwt"
+
+// signedResponseHeader are the rules for introspection responses.
+var signedResponseHeader = headerRules{algorithms: trustedAlgorithms, signed: true, unnamed: true}
+
+// check checks the header. It is not trusted yet, and can only make the token fail.
+func (r headerRules) check(raw string) (joseHeader, error) {
+	header, parameters, err := parseHeader(raw)
+	if err != nil {
+		return header, err
+	}
+	if !r.isOf(header) {
+		return header, errType
+	}
+	if !slices.Contains(r.algorithms, header.Algorithm) {
+		return header, errAlgorithm
+	}
+	for _, name := range refusedParameters {
+		if _, ok := parameters[name]; ok {
+			return header, fmt.Errorf("%w: %s", errHeader, name)
+		}
+	}
+	if header.KeyID == "" && !r.unnamed {
+		return header, fmt.Errorf("%w: no kid", ErrUnknownKey)
+	}
+	return header, nil
+}
+
+// parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).
+func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawMessage, err error) {
+	if len(raw) > maxTokenSize {
+		return header, nil, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+	}
+	if err := checkCompact(raw); err != nil {
+		return header, nil, err
+	}
+	encoded, _, _ := strings.Cut(raw, ".")
+	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+	}
+	if err := json.Unmarshal(decoded, &parameters); err != nil {
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+	}
+	if err := strictjson.Unmarshal(decoded, &header); err != nil {
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+	}
+	return header, parameters, nil
+}
+
+// checkCompact requires three parts in canonical base64url. A lenient decoder skips line breaks and ignores the spare
+// bits at the end, so that many spellings, such as a changed token, would count as one.
+func checkCompact(raw string) error {
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 {
+		return fmt.Errorf("%w: %d parts", errMalformed, len(parts))
+	}
+	strict := base64.RawURLEncoding.Strict()
+	for _, part := range parts {
+		if _, err := strict.DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
+			return fmt.Errorf("%w: not base64url", errMalformed)
+		}
+	}
+	return nil
+}
+
+// unverifiedClaims are those of a JWT that are looked at before its signature is checked. The iss only selects the verifier,
+// which then requires it: a forged one selects keys that the forger does not have. The iat only chooses between two refusals.
+type unverifiedClaims struct {
+	Issuer   string           `json:"iss"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+}
+
+func readUnverified(raw string) (claims unverifiedClaims, err error) {
+	if len(raw) > maxTokenSize {
+		return claims, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+	}
+	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
+	if err != nil {
+		return unverifiedClaims{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	return claims, nil
+}
+
+// KeySet holds an issuer's public keys. The kid is from a token that nobody has verified yet, so an implementation
+// that fetches keys must limit how often an unknown kid makes it do so.
+type KeySet interface {
+	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if there is none; any other error means that
+	// the keys are unavailable.
+	//
+	// For a [Verifier] the key must have an alg. For a [Trusted] it need not, as Microsoft omits it; the key's type
+	// then decides.
+	//
+	// The kid is empty for a token of a [Trusted] issuer without one (RFC 7515 §4.1.4). A set should return a key for
+	// it only if the issuer has a single signing key, so that none are tried out, and [ErrUnknownKey] otherwise.
+	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
+}
+
+// ownKey is the public part of a key for our only algorithm: a key serves the algorithm it was made for, whatever the
+// token says (RFC 8725 §3.1).
+func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
+	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
+		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
+	}
+	key, ok := jwk.Key.(*ecdsa.PublicKey)
+	if private, isPrivate := jwk.Key.(*ecdsa.PrivateKey); isPrivate {
+		key, ok = &private.PublicKey, true
+	}
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("%w: key is not on P-256", errAlgorithm)
+	}
+	return key, nil
+}
+
+// checkSignature checks the signature and returns the claims as JSON.
+func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
+	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	payload, err = jws.Verify(key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return payload, nil
+}
+
+// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1): none and HS256 are forgeries, and
+// RS256 signs ID tokens.
+const algorithm = jose.ES256
+
+type publicKey interface {
+	Equal(other crypto.PublicKey) bool
+}
+
+// trustedAlgorithms are those that other issuers sign with (RFC 7518 §3.1, RFC 8037 §3.1). HMAC is not among them:
+// whoever has the public key could sign with it (RFC 8725 §2.1).
+var trustedAlgorithms = append([]jose.SignatureAlgorithm{
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}, rsaAlgorithms...)
+
+// rsaAlgorithms are those of an RSA key, and curves those of ECDSA keys with the one curve of each (RFC 7518 §3.4).
+var (
+	rsaAlgorithms = []jose.SignatureAlgorithm{
+		jose.RS256, jose.RS384, jose.RS512,
+		jose.PS256, jose.PS384, jose.PS512,
+	}
+	curves = map[jose.SignatureAlgorithm]elliptic.Curve{
+		jose.ES256: elliptic.P256(),
+		jose.ES384: elliptic.P384(),
+		jose.ES512: elliptic.P521(),
+	}
+)
+
+// minRSABits is the minimum size of an RSA key (RFC 7518 §3.3).
+const minRSABits = 2048
+
+// trustedKey is the public part of another issuer's key if it may verify alg: by the key's own alg or, if it has none,
+// by its type and curve.
+func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
+	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
+		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
+	}
+	public := jwk.Public()
+	if !public.Valid() {
+		return nil, fmt.Errorf("%w: no public key", errAlgorithm)
+	}
+	switch key := public.Key.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() >= minRSABits && slices.Contains(rsaAlgorithms, alg) {
+			return key, nil
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == curves[alg] {
+			return key, nil
+		}
+	case ed25519.PublicKey:
+		if alg == jose.EdDSA {
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
+}

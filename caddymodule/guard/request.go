@@ -1,0 +1,465 @@
+package guard
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// CheckPath refuses a request whose path the server behind us could read as another path, since the decision must be
+// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path
+// (R4 §3.1.0.1) needs:
+//
+//   - dot segments and empty ones, which some servers remove;
+//   - slashes, backslashes, percent signs and control characters, encoded or not, which some decode twice;
+//   - semicolons, after which Java servers see parameters;
+//   - anything but UTF-8;
+//   - the base in different case, which is the base to us and another path to a case-sensitive server.
+//
+// TRACE and CONNECT are refused with 405: the former returns our own headers, the latter is for proxies.
+func CheckPath(r *http.Request, base string) error {
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
+		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrPath, r.Method)}
+	}
+	path := r.URL.Path
+	switch {
+	case !utf8.ValidString(path), ambiguous(path), encodedSlash(r.URL):
+		return badRequest("The path holds a character that servers read differently.", ErrPath)
+	case hasEmptyOrDots(path):
+		return badRequest("The path holds an empty or a dot segment.", ErrPath)
+	case len(path) >= len(base) && path[:len(base)] != base && strings.EqualFold(path[:len(base)], base):
+		return badRequest("The path is written in other letters than the FHIR base.", ErrPath)
+	}
+	return nil
+}
+
+// ambiguous reports whether a decoded path holds such a character. A percent sign in it was encoded, and would begin
+// an escape if it were decoded again.
+func ambiguous(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
+			return true
+		}
+	}
+	return false
+}
+
+// encodedSlash reports whether a slash was written as %2F: part of a segment to some, a separator to others. Without
+// escapes there is no RawPath.
+func encodedSlash(u *url.URL) bool {
+	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
+}
+
+// hasEmptyOrDots reports whether a segment is a dot segment, or empty other than the first and the last.
+func hasEmptyOrDots(path string) bool {
+	if path != "" && path[0] == '/' && !strings.Contains(path, "/.") {
+		return strings.Contains(path, "//") // few paths have a segment that begins with a dot
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return strings.Contains(path, "//")
+}
+
+// hopByHopTargets are other headers that backends rely on. A client that names one in Connection makes a proxy remove
+// it on the way (CVE-2024-45410).
+var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
+
+// forwardFHIR stands for the headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
+const forwardFHIR = "fhir"
+
+// IdentityHeaders knows the request headers that a client must not send. It ignores case and reads _ and . as -, since
+// CGI and its successors make one variable of X-User and X_User (CVE-2025-64484).
+type IdentityHeaders struct {
+	removed   headerNames
+	usual     headerNames
+	forwarded headerNames
+	hopByHop  headerNames
+	known     map[string]headerRule // of names that come often, in canonical form, by the rest
+}
+
+type headerRule uint8
+
+const (
+	headerPasses headerRule = iota
+	headerPassesByProxy
+	headerIsRemoved
+)
+
+// NewIdentityHeaders knows the usual identity headers, and further ones to remove, such as those in which the caller
+// tells the next server who is asking. Only forwarded ones pass, those of FHIR's REST API by default, and those that
+// describe the body or connection, or the request's origin; a usual identity header is forwarded only if it is named in
+// full. A * at the beginning or end of a name matches any rest.
+func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
+	if len(forwarded) == 0 {
+		forwarded = []string{forwardFHIR}
+	}
+	if i := slices.Index(forwarded, forwardFHIR); i >= 0 {
+		forwarded = slices.Replace(slices.Clone(forwarded), i, i+1, fhirHeaders...)
+	}
+	h := &IdentityHeaders{
+		removed: newHeaderNames(removed), usual: newHeaderNames(defaultIdentityHeaders),
+		forwarded: newHeaderNames(forwarded),
+		hopByHop:  newHeaderNames(slices.Concat(defaultIdentityHeaders, hopByHopTargets, removed)),
+		known:     map[string]headerRule{},
+	}
+	often := newHeaderNames(slices.Concat(forwarded, fhirHeaders, browserHeaders))
+	for _, set := range []headerNames{often, addressHeaders, caddyHeaders, messageHeaders, h.usual} {
+		for name := range set.exact {
+			h.known[http.CanonicalHeaderKey(name)] = h.rule([]byte(name))
+		}
+	}
+	return h
+}
+
+// rule says what happens to a header with this folded name.
+func (i *IdentityHeaders) rule(folded []byte) headerRule {
+	switch {
+	case i.removed.hasFolded(folded):
+		return headerIsRemoved
+	case caddyHeaders.hasFolded(folded):
+		return headerPasses
+	case addressHeaders.hasFolded(folded):
+		return headerPassesByProxy
+	case messageHeaders.hasFolded(folded), i.forwarded.hasExactly(folded):
+		return headerPasses
+	case i.usual.hasFolded(folded), !i.forwarded.hasFolded(folded):
+		return headerIsRemoved
+	}
+	return headerPasses
+}
+
+// Strip removes the identity headers from h, in any number and spelling. It also removes the headers in which proxies
+// tell where a request came from, unless a trusted proxy sent it: a client could forge the address in the backend's
+// audit events, or the links in its answers (RFC 7239 §8.1).
+func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
+	var buffer [64]byte
+	for name := range h {
+		rule, known := i.known[name]
+		if !known {
+			rule = i.rule(appendFolded(buffer[:0], name))
+		}
+		if rule == headerIsRemoved || rule == headerPassesByProxy && !byTrustedProxy {
+			delete(h, name)
+		}
+	}
+}
+
+// Check refuses a request whose Connection header names an identity header, Authorization, or another header that
+// backends rely on: a proxy would remove it after us. The [*Error] has status 400.
+func (i *IdentityHeaders) Check(r *http.Request) error {
+	for _, value := range r.Header["Connection"] {
+		for option := range strings.SplitSeq(value, ",") {
+			if i.hopByHop.has(strings.Trim(option, " \t")) {
+				return badRequest("The Connection header names a header that must arrive.",
+					fmt.Errorf("%w: Connection", errHopByHop))
+			}
+		}
+	}
+	return nil
+}
+
+// headerNames is a set of header names and patterns.
+type headerNames struct {
+	exact                       map[string]struct{}
+	prefixes, suffixes, anyPart []string
+}
+
+// newHeaderNames makes a set of names. A * at the beginning or end of a name matches any rest.
+func newHeaderNames(names []string) headerNames {
+	set := headerNames{exact: make(map[string]struct{}, len(names))}
+	for _, name := range names {
+		folded, isSuffix := strings.CutPrefix(string(appendFolded(nil, name)), "*")
+		part, isPrefix := strings.CutSuffix(folded, "*")
+		switch {
+		case isSuffix && isPrefix:
+			set.anyPart = append(set.anyPart, part)
+		case isSuffix:
+			set.suffixes = append(set.suffixes, folded)
+		case isPrefix:
+			set.prefixes = append(set.prefixes, part)
+		default:
+			set.exact[folded] = struct{}{}
+		}
+	}
+	return set
+}
+
+// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end.
+// Any other pattern would match no header.
+func CheckHeaderPattern(text string) error {
+	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
+	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
+		return fmt.Errorf("%q is no header name; a * may stand at its beginning or end", text)
+	}
+	return nil
+}
+
+// has reports whether the set has a name in any spelling.
+func (n headerNames) has(name string) bool {
+	var buffer [64]byte
+	return n.hasFolded(appendFolded(buffer[:0], name))
+}
+
+// hasExactly reports whether the set has a folded name in full.
+func (n headerNames) hasExactly(folded []byte) bool {
+	_, ok := n.exact[string(folded)]
+	return ok
+}
+
+// hasFolded reports whether the set has a folded name.
+func (n headerNames) hasFolded(folded []byte) bool {
+	if n.hasExactly(folded) {
+		return true
+	}
+	for _, prefix := range n.prefixes {
+		if len(folded) >= len(prefix) && string(folded[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	for _, suffix := range n.suffixes {
+		if len(folded) >= len(suffix) && string(folded[len(folded)-len(suffix):]) == suffix {
+			return true
+		}
+	}
+	for _, part := range n.anyPart {
+		if bytes.Contains(folded, []byte(part)) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendFolded appends a name in lower case, with _ and . as -.
+func appendFolded(dst []byte, name string) []byte {
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case c == '_' || c == '.':
+			c = '-'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// defaultIdentityHeaders are the request headers in which proxies tell backends who is asking, or what was requested.
+// From a client they are forgeries.
+var defaultIdentityHeaders = []string{
+	// Authelia; what CGI's REMOTE_USER became; front proxies as Kubernetes knows them.
+	"Remote-*", "X-Remote-*", "Impersonate-*",
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells the address, which
+	// [IdentityHeaders.Strip] sees to, all that proxies forward.
+	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
+	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
+	"X-Auth*", "Auth-*", "X-Token-*",
+	// Pomerium, authentik, Vouch, Ory Oathkeeper, Teleport, Tyk.
+	"X-Pomerium-*", "X-Authentik-*", "X-Vouch-*", "X-Oathkeeper-*", "X-Hydra-*", "X-Kratos-*", "X-Ory-*", "X-Teleport-*", "Teleport-*", "X-Tyk-*",
+	// Cloudflare Access, Tailscale.
+	"Cf-Access-*", "Tailscale-*",
+	// Apache: mod_auth_openidc, mod_auth_mellon, Shibboleth, CAS.
+	"OIDC-*", "X-OIDC-*", "Mellon-*", "Shib-*", "X-Shib-*", "X-SAML-*", "CAS-*",
+	// Shibboleth's attributes, by its attribute-map.xml.
+	"EPPN", "EduPerson*", "Affiliation", "Unscoped-Affiliation", "Primary-Affiliation", "Entitlement", "Persistent-ID", "Targeted-ID",
+	"Pairwise-ID", "Subject-ID", "UID", "Mail", "MemberOf", "Assurance",
+	// SiteMinder, Oracle Access Manager, IBM WebSEAL.
+	"SM-*", "SMUser", "OAM-*", "IV-*",
+	// Kong, APISIX, Apigee; Istio and Envoy.
+	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
+	"X-Refresh-Token", "X-Apigee-*", "X-JWT*", "Sec-Istio-*", "X-Istio-*", "X-Envoy-*", "X-Ext-Authz*",
+	// What Google, Azure and Amazon set in front of what they host.
+	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
+	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
+	"X-Amzn-Apigateway-*", "X-Amzn-Request-Context", "X-Amzn-RequestContext", "X-Amzn-Lambda-Context", "X-Amz-Cognito-*", "X-Cognito-*",
+	"X-MS-Auth-*", "X-Zumo-*", "X-ARR-*", "X-Azure-FDID",
+	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
+	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
+	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
+	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx, HAProxy and Traefik; Azure.
+	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
+	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
+	// Grafana's auth proxy, and those that are made by hand.
+	"X-WebAuth-*", "X-User*", "X-Role*", "X-Group*", "X-Email*", "X-Scope*", "X-Permission*", "X-Subject*",
+	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth*", "X-OpenID*", "X-Proxy-User*", "*On-Behalf-Of",
+	"*-User", "*-UserID", "*-User-ID", "*-Username", "*-User-Name", "*-User-Email", "*-User-Groups", "*-User-Roles", "*-Groups", "*-Role", "*-Roles",
+	"*-Subject", "*-Principal", "*-Claims", "*-Identity", "*-Authorization", "User", "UserID", "User-ID", "Username", "User-Name", "User-Email", "Groups",
+	"Role", "Roles", "Permissions", "X-Sub", "X-UID", "X-Login*", "X-Actor*", "X-Account*", "X-Admin*", "X-Is-Admin", "X-Superuser", "X-Sudo",
+	"Sudo", "X-Run-As", "RunAs", "X-Act-As", "X-Assume-*", "X-Delegat*", "X-Caller*", "X-Requester*", "X-Internal-*", "X-Service-Account*",
+	"X-Gateway-*", "X-Client-ID",
+	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom (Aidbox, Epic, Google's consent).
+	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
+	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
+	// Decided upon as GET, carried out as DELETE.
+	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
+	// Decided upon for one path, carried out for another (CVE-2026-40575).
+	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
+}
+
+// addressHeaders are those in which proxies tell the address of the client, and the address it used.
+var addressHeaders = newHeaderNames([]string{
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
+	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+	"X-Original-Forwarded-For", "X-Original-Host",
+})
+
+// caddyHeaders are address headers that Caddy itself takes care of.
+var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
+
+// messageHeaders describe the body and the connection, without which the request means something else. Authorization
+// is removed elsewhere.
+var messageHeaders = newHeaderNames([]string{
+	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
+})
+
+// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of CORS and tracing. X-Provenance
+// is not among them: it has the server write what no scope was asked for.
+var fhirHeaders = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
+	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
+	"X-Request-Id", "X-Correlation-Id", "X-Security-Context", "Traceparent", "Tracestate",
+	"Access-Control-Request-Headers", "Access-Control-Request-Method",
+}
+
+// browserHeaders are other headers that browsers commonly send.
+var browserHeaders = []string{
+	"Cookie", "DNT", "Pragma", "Priority", "Referer", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform", "Sec-Fetch-Dest",
+	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",
+}
+
+// StripBody removes the body of a request that needs none. A server that leaves it unread on a kept connection would
+// take it for the next request, unseen by any guard (request smuggling).
+func StripBody(r *http.Request) {
+	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
+	r.Header.Del("Content-Length")
+}
+
+// StripCredentials removes the credentials of a request that needs none: nobody has verified them, and the backend
+// might use them.
+func StripCredentials(h http.Header) {
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
+		h.Del(name)
+	}
+}
+
+// StripTrailers removes the trailers: they arrive after [IdentityHeaders.Strip], and some servers merge them into the
+// headers (RFC 9110 §6.5.1). Filtering announced names would not help, since HTTP/1.1 clients can then send any. FHIR
+// does not use them.
+func StripTrailers(r *http.Request) { r.Trailer = nil }
+
+// StripCookies removes the cookies with a prefix, those of our own sign-in: a backend that reads them could sign in
+// with them.
+func StripCookies(h http.Header, prefix string) {
+	lines := h["Cookie"]
+	if len(lines) == 0 {
+		return
+	}
+	var kept []string
+	for _, line := range lines {
+		for pair := range strings.SplitSeq(line, ";") {
+			if pair = strings.TrimSpace(pair); pair != "" && !strings.HasPrefix(pair, prefix) {
+				kept = append(kept, pair)
+			}
+		}
+	}
+	h.Del("Cookie")
+	if len(kept) > 0 {
+		h.Set("Cookie", strings.Join(kept, "; "))
+	}
+}
+
+// StripUpgrade removes the client's wish for another protocol, which a server may ignore (RFC 9110 §7.8): what is sent
+// after the switch passes no guard, and with cleartext HTTP/2 (h2c) that would be any request. WebSocket, which FHIR
+// subscriptions use and which carries no requests, may stay if a token was verified.
+func StripUpgrade(h http.Header, webSocket bool) {
+	asked := h["Upgrade"] // as net/http spells it: to make that of a name takes longer than all else here
+	if webSocket && len(asked) == 1 && strings.EqualFold(asked[0], "websocket") {
+		return
+	}
+	delete(h, "Upgrade")
+	delete(h, "Http2-Settings")
+}
+
+// maxTokenSize is the maximum size of a token in bytes.
+const maxTokenSize = 8 << 10
+
+// Bearer returns the bearer token of the Authorization header (RFC 6750 §2.1), the only place where a token is
+// accepted. Any error is an [*Error]:
+//
+//   - 401 and [ErrNoToken] without the header, or with another scheme;
+//   - 400 if the header is repeated or holds anything but one token, or if the query has an
+//     access_token (§2.3), which would appear in logs, histories and Referer headers.
+func Bearer(r *http.Request) (string, error) {
+	if queryHasToken(r.URL.RawQuery) {
+		return "", badRequest("The access token must not be sent in the query.",
+			fmt.Errorf("%w: access_token in the query", errRequest))
+	}
+	credentials := r.Header["Authorization"]
+	if len(credentials) == 0 {
+		return "", noToken(ErrNoToken)
+	}
+	if len(credentials) > 1 {
+		// The next reader may take the other one.
+		return "", badRequest("The Authorization header must be sent once.",
+			fmt.Errorf("%w: %d Authorization headers", errRequest, len(credentials)))
+	}
+	scheme, token, _ := strings.Cut(credentials[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", noToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
+	}
+	token = strings.Trim(token, " ")
+	if len(token) > maxTokenSize || !isB64Token(token) {
+		return "", badRequest("The Authorization header must hold one bearer token.",
+			fmt.Errorf("%w: not one b64token of at most %d bytes", errRequest, maxTokenSize))
+	}
+	return token, nil
+}
+
+// isB64Token reports whether s is a b64token (RFC 6750 §2.1):
+//
+//	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
+func isB64Token(s string) bool {
+	s = strings.TrimRight(s, "=")
+	var foreign byte // without a branch for each character: tokens are long
+	for i := range len(s) {
+		foreign |= notB64[s[i]]
+	}
+	return s != "" && foreign == 0
+}
+
+// notB64 is 1 for all characters that a b64token cannot contain before its trailing =.
+var notB64 = func() (not [256]byte) {
+	for i := range not {
+		not[i] = 1
+	}
+	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/" {
+		not[c] = 0
+	}
+	return not
+}()
+
+// queryHasToken reports whether a query has the parameter access_token in any spelling that a backend may accept.
+func queryHasToken(query string) bool {
+	for query != "" {
+		end := 0
+		for end < len(query) && query[end] != '&' && query[end] != ';' {
+			end++
+		}
+		name, _, _ := strings.Cut(query[:end], "=")
+		query = query[min(end+1, len(query)):]
+		if decoded, err := url.QueryUnescape(name); err == nil {
+			name = decoded
+		}
+		if strings.EqualFold(name, "access_token") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,334 @@
+// Package oauth2 is what all OAuth 2.0 endpoints share. It knows no clients, people or
+// tokens.
+package oauth2
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxParameter bounds a parameter, in bytes.
+	MaxParameter = 8 << 10
+
+	// maxQuery bounds a query, in bytes: an authorization request, sealed, must fit into
+	// the address of the sign-in page, and Caddy accepts 16 KiB of headers.
+	maxQuery = 10 << 10
+
+	maxBody = 64 << 10 // bytes
+)
+
+// errLargeBody has the status of RFC 9126 §2.3.
+var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
+
+// errEscape replaces the error of net/url, which quotes the input.
+var errEscape = errors.New("a % must be followed by two hexadecimal digits")
+
+// Parameters are those of one request. They may not be repeated, but for resource (RFC 8707
+// §2), and one without a value counts as omitted (RFC 6749 §3.1, §3.2).
+type Parameters url.Values
+
+// Get returns a parameter, or "" if it was omitted.
+func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
+
+// Keep writes a query of some parameters, in ASCII.
+func (p Parameters) Keep(names ...string) string {
+	kept := url.Values{}
+	for _, name := range names {
+		if value := p.Get(name); value != "" {
+			kept.Set(name, value)
+		}
+	}
+	return kept.Encode()
+}
+
+// Check refuses repeated parameters, which others may read differently, and long ones,
+// unless this server sealed them.
+func (p Parameters) Check(sealed ...string) error {
+	for name, values := range p {
+		differ := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
+		switch long := len(name) > MaxParameter || len(values[0]) > MaxParameter; {
+		case name == "resource" && differ:
+			return &Error{Code: "invalid_target", Description: "a token is for one resource"}
+		case name != "resource" && len(values) > 1:
+			return InvalidRequest("a parameter is there more than once")
+		case long && !slices.Contains(sealed, name):
+			return InvalidRequest("a parameter is longer than 8 KiB")
+		}
+	}
+	return nil
+}
+
+// parseForm accepts semicolons, which a state may hold and net/url refuses.
+func parseForm(text string) (url.Values, error) {
+	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
+}
+
+// QueryParameters reads and checks a query. Beside an error it returns what it could read,
+// so that the error can be sent to the redirect URI.
+func QueryParameters(query string) (Parameters, error) {
+	p, err := ReadQuery(query)
+	switch {
+	case err != nil:
+		return p, err
+	case len(query) > maxQuery:
+		return p, InvalidRequest("the query is longer than 10 KiB")
+	}
+	return p, p.Check()
+}
+
+// ReadQuery reads a query without further checks.
+func ReadQuery(query string) (Parameters, error) {
+	values, err := parseForm(query)
+	if err != nil {
+		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: errEscape}
+	}
+	return Parameters(values), err
+}
+
+// FormParameters reads and checks a form.
+func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) {
+	p, err := ReadForm(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Check()
+}
+
+// ReadForm reads the body alone: secrets must not be in the query (RFC 6749 §2.3.1).
+func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
+	if !IsForm(r) {
+		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
+	}
+	body, err := ReadBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	values, err := parseForm(string(body))
+	if err != nil {
+		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: errEscape}
+	}
+	return Parameters(values), nil
+}
+
+// ReadBody reads up to 64 KiB. The server bounds the time.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, errLargeBody
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Code: "invalid_request", Description: "the body came too slowly", Status: http.StatusRequestTimeout, Err: err}
+	case err != nil:
+		return nil, &Error{Code: "invalid_request", Description: "the body could not be read whole", Err: err}
+	}
+	return body, nil
+}
+
+// IsForm reports whether the body of a request is a form.
+func IsForm(r *http.Request) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind == "application/x-www-form-urlencoded"
+}
+
+// Error is an OAuth 2.0 error: what the client is told, and why.
+type Error struct {
+	// Code is that of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or OpenID Connect
+	// Core §3.1.2.6.
+	Code string
+
+	// Description tells the client's developer what to change. Endpoints send it and error
+	// pages show it. A redirect carries it only if Shown is set.
+	Description string
+
+	Status   int   // the HTTP status of a direct response. Default: 400.
+	Err      error // the cause, for the log only
+	Personal bool  // the person can fix it, not the client's developer
+	Shown    bool  // the description goes to the redirect URI too
+}
+
+// Error returns the text for logs, with the cause.
+func (e *Error) Error() string {
+	text := e.Code
+	if e.Description != "" {
+		text += ": " + e.Description
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// HTTPStatus returns the status of a direct response (RFC 6749 §5.2).
+func (e *Error) HTTPStatus() int { return cmp.Or(e.Status, http.StatusBadRequest) }
+
+// InvalidRequest is an error in the form of a request (RFC 6749 §4.1.2.1, §5.2).
+func InvalidRequest(description string) *Error {
+	return &Error{Code: "invalid_request", Description: description}
+}
+
+// StartAgain is an error that a person fixes by starting again.
+func StartAgain(text string) *Error {
+	return &Error{Code: "invalid_request", Description: text, Personal: true}
+}
+
+// InvalidGrant is an error of a code or refresh token (RFC 6749 §5.2).
+func InvalidGrant(description string) *Error {
+	return &Error{Code: "invalid_grant", Description: description}
+}
+
+// InvalidClient is an error of client authentication (RFC 6749 §5.2).
+func InvalidClient(description string) *Error {
+	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
+}
+
+// AsError returns the [Error] in err, or else a server_error that tells the client nothing
+// (RFC 6749 §4.1.2.1).
+func AsError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
+}
+
+// InvalidScope does not quote the scope, which may hold characters that are not allowed in
+// an error_description (RFC 6749 §5.2).
+func InvalidScope(err error) *Error {
+	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
+}
+
+// ValidChallenge reports whether a text has the form of an S256 code_challenge
+// (RFC 7636 §4.2).
+func ValidChallenge(challenge string) bool {
+	b, err := base64.RawURLEncoding.DecodeString(challenge)
+	return err == nil && len(b) == sha256.Size
+}
+
+// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). If there
+// is a verifier but no challenge, an attacker has removed it (RFC 9700 §4.8.2).
+func CheckVerifier(challenge, verifier string) error {
+	switch {
+	case challenge == "" && verifier == "":
+		return nil
+	case challenge == "":
+		return InvalidGrant("the authorization request had no code_challenge")
+	case !verifierForm.MatchString(verifier):
+		return InvalidGrant("code_verifier must be 43 to 128 unreserved characters")
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	want := base64.RawURLEncoding.EncodeToString(sum[:])
+	if subtle.ConstantTimeCompare([]byte(want), []byte(challenge)) != 1 {
+		return InvalidGrant("code_verifier does not match the code_challenge")
+	}
+	return nil
+}
+
+// verifierForm is that of RFC 7636 §4.1.
+var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
+
+// The authentication context classes (acr) of this server, each of which includes those
+// before it.
+const (
+	ACRSingleFactor = "sfa" // one factor
+	ACRMultiFactor  = "mfa" // two factors, here or as an identity provider says
+	ACRPhishing     = "phr" // phishing-resistant: a passkey here (OpenID Connect EAP ACR Values 1.0)
+)
+
+// ACRValues are all classes, the weakest first.
+var ACRValues = []string{ACRSingleFactor, ACRMultiFactor, ACRPhishing}
+
+// ACR returns the class of a sign-in by its amr (RFC 8176). What an identity provider says of
+// its keys does not make a sign-in phishing-resistant: we did not see them.
+func ACR(amr []string, provider string) string {
+	key := slices.Contains(amr, "hwk") || slices.Contains(amr, "swk")
+	switch {
+	case !slices.Contains(amr, "mfa"):
+		return ACRSingleFactor
+	case key && provider == "":
+		return ACRPhishing
+	}
+	return ACRMultiFactor
+}
+
+// MeetsACR reports whether a class includes another, which is one of [ACRValues], or "" for any.
+func MeetsACR(class, wanted string) bool {
+	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, wanted)
+}
+
+// RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url, which
+// survives clients that do not percent-encode. It does not begin with "-": commands would read
+// an id such as that of a key as a flag.
+func RandomToken() string {
+	for {
+		if token := base64.RawURLEncoding.EncodeToString(RandomBytes(32)); token[0] != '-' {
+			return token
+		}
+	}
+}
+
+// RandomBytes returns n random bytes.
+func RandomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails: see crypto/rand
+	return b
+}
+
+// CheckLifetime refuses a configured lifetime of less than a second or more than most.
+func CheckLifetime(name string, lifetime, most time.Duration) error {
+	if lifetime < time.Second || lifetime > most {
+		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(most))
+	}
+	return nil
+}
+
+// formatDuration writes a duration as a configuration does: 30d, 24h, 10m.
+func formatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// Generation tells a client or person from others of the same name: it grows each time that the name is added to the
+// store. It is 0 in the configuration, whose entries may move to the store and back, and keep what they had.
+type Generation int64
+
+// IsAnother reports whether what was given to one generation is not another one's.
+func (g Generation) IsAnother(than Generation) bool { return g != 0 && than != 0 && g != than }
+
+// ProtectedResourcePath is where a protected resource's metadata is, followed by the path of the resource (RFC 9728 §3.1).
+const ProtectedResourcePath = "/.well-known/oauth-protected-resource"
+
+// retryAfter is how long clients wait for a store that is unavailable, in seconds.
+const retryAfter = "5"
+
+// SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header has a value.
+func SetRetryAfter(h http.Header, status int) {
+	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", retryAfter)
+	}
+}

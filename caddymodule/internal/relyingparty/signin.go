@@ -1,0 +1,566 @@
+package relyingparty
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	josejson "github.com/go-jose/go-jose/v4/json"
+	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+)
+
+// AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1).
+// State, Nonce and Verifier are random; the caller binds them to the browser, and has them
+// again when it comes back.
+type AuthenticationRequest struct {
+	State    string // identifies the response. Required.
+	Nonce    string // binds the ID token to this sign-in. Required.
+	Verifier string // of PKCE, if the provider supports S256: 43 to 128 characters. Required.
+
+	LoginHint, Prompt    string // login_hint and prompt
+	UILocales, ACRValues string // ui_locales and acr_values
+
+	EssentialACR string // classes of sign-in, one of which must be met, with spaces between them
+	ACRClaim     string // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
+
+	Lasting      bool // ask for a refresh token that outlives the person's session there, which has begun
+	OtherAccount bool // somebody else wants to sign in than who is signed in there
+
+	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
+}
+
+func (r *AuthenticationRequest) check() error {
+	switch {
+	case r.State == "" || r.Nonce == "":
+		return errors.New("authentication request without state or nonce")
+	case len(r.Verifier) < 43 || len(r.Verifier) > 128:
+		return errors.New("authentication request without a verifier of 43 to 128 characters")
+	}
+	_, _, err := r.maxAge()
+	return err
+}
+
+// maxAge returns MaxAge as a duration, if it is set.
+func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err error) {
+	if r.MaxAge == "" {
+		return 0, false, nil
+	}
+	seconds, err := strconv.ParseUint(r.MaxAge, 10, 31)
+	if err != nil {
+		return 0, true, fmt.Errorf("max_age: %w", err)
+	}
+	return time.Duration(seconds) * time.Second, true, nil
+}
+
+// AuthenticationURL returns where to send the browser. It discovers the provider first if
+// that is due. Its error is an [Error] if the failure has a kind.
+func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationRequest) (string, error) {
+	if err := r.check(); err != nil {
+		return "", err
+	}
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return "", err
+	}
+	config, err := p.oauth(m)
+	if err != nil {
+		return "", err
+	}
+	config.Scopes = p.config.scopes(m, r.Lasting)
+	options := []oauth2.AuthCodeOption{oidc.Nonce(r.Nonce)}
+	if m.pkce() {
+		options = append(options, oauth2.S256ChallengeOption(r.Verifier))
+	}
+	if p.config.Offline && p.config.Google {
+		options = append(options, oauth2.AccessTypeOffline)
+	}
+	for _, o := range []struct{ name, value string }{
+		{"login_hint", r.LoginHint}, {"prompt", p.config.prompt(m, &r)}, {"max_age", r.MaxAge},
+		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)},
+	} {
+		if o.value != "" {
+			options = append(options, oauth2.SetAuthURLParam(o.name, o.value))
+		}
+	}
+	return config.AuthCodeURL(r.State, options...), nil
+}
+
+// prompt is the prompt as the provider knows it: login does for select_account (OpenID Connect
+// Initiating User Registration 1.0 §3.1 has prompt_values_supported).
+func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
+	const selectAccount, login = "select_account", "login"
+	words := strings.Fields(r.Prompt)
+	known := c.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
+	if r.OtherAccount && !slices.Contains(words, "none") {
+		words = append(words, selectAccount)
+	}
+	for i, word := range words {
+		// A provider that does not say which values it has may have what the client asks for, but nobody is let in by a guess.
+		if word == selectAccount && !known && (r.OtherAccount || len(m.PromptValues) > 0) {
+			words[i] = login
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
+}
+
+// claims is the claims parameter (OpenID Connect Core §5.5), or "".
+func (r *AuthenticationRequest) claims(m *metadata) string {
+	words := strings.Fields(r.EssentialACR)
+	if len(words) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
+		return ""
+	}
+	type essential struct {
+		Essential bool     `json:"essential"`
+		Value     string   `json:"value,omitempty"`
+		Values    []string `json:"values,omitempty"`
+	}
+	wanted := essential{Essential: true, Values: words}
+	if len(words) == 1 {
+		wanted = essential{Essential: true, Value: words[0]}
+	}
+	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // of strings, it cannot fail
+	return string(text)
+}
+
+// EndSessionURL returns where to send the browser to sign out at the provider
+// (RP-Initiated Logout §2), or "" if the provider has no such endpoint. The hint is an
+// [Identity.IDToken]. Empty values are omitted.
+func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, error) {
+	m, err := p.metadata.get(ctx)
+	if err != nil || m.EndSessionEndpoint == "" {
+		return "", err
+	}
+	u, err := url.Parse(m.EndSessionEndpoint)
+	if err != nil {
+		return "", fmt.Errorf("%w: end_session_endpoint: %w", ErrMetadata, err)
+	}
+	query := u.Query()
+	for name, value := range map[string]string{
+		"id_token_hint": idTokenHint, "client_id": p.config.ClientID,
+		"post_logout_redirect_uri": postLogoutRedirectURI, "state": state,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6).
+// The caller checks first that its state belongs to this browser.
+type Callback struct {
+	Code             string // the code parameter
+	Issuer           string // the iss parameter (RFC 9207)
+	Error            string // the error parameter
+	ErrorDescription string // the error_description parameter, for the log
+}
+
+// check verifies iss first: a response that another provider relays must not even end the
+// sign-in (RFC 9207 §2.4, mix-up).
+func (c *Callback) check(m *metadata) error {
+	switch {
+	case c.Issuer == "" && m.AnnouncesIssuer:
+		return fmt.Errorf("%w: no iss", ErrCallback)
+	case c.Issuer != "" && c.Issuer != m.Issuer:
+		return fmt.Errorf("%w: iss is %.200q, not %q", ErrCallback, c.Issuer, m.Issuer)
+	case c.Error != "":
+		return &Error{Kind: Declined, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
+	case c.Code == "":
+		return fmt.Errorf("%w: no code", ErrCallback)
+	}
+	return nil
+}
+
+// Exchange redeems the code, verifies the ID token and adds userinfo. Its error is an
+// [Error] if the failure has a kind; any other is for the log, and server_error to the
+// client.
+func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationRequest) (*Identity, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(m); err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	tokens, err := p.exchangeCode(ctx, m, c.Code, r.Verifier)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := p.verify(ctx, m, tokens, &r)
+	if err != nil {
+		return nil, err
+	}
+	identity.Asked, identity.Brief = asked, identity.RefreshToken != "" && p.config.isBrief(m, r.Lasting)
+	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
+		return nil, err
+	}
+	p.keepAccessToken(ctx, m, tokens, identity)
+	identity.Bound = identity.RefreshToken != "" && !p.config.isOffline(m, r.Lasting)
+	identity.Introspects = identity.Bound && p.introspects(ctx, m, identity.RefreshToken)
+	return identity, nil
+}
+
+// exchangeCode exchanges the code for tokens (OpenID Connect Core §3.1.3).
+func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier string) (*oauth2.Token, error) {
+	config, err := p.oauth(m)
+	if err != nil {
+		return nil, err
+	}
+	var options []oauth2.AuthCodeOption
+	if m.pkce() {
+		options = append(options, oauth2.VerifierOption(verifier))
+	}
+	return p.askForTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+		return config.Exchange(ctx, code, options...)
+	}, code, verifier, config.ClientSecret)
+}
+
+// askForTokens makes one request to the token endpoint. Its error quotes none of the secrets.
+func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
+	watched := &watchedTransport{next: exchange{p.client, tokenEndpoint}}
+	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched}))
+	if err != nil && watched.status != 0 { // there was an answer
+		err = tokenError(watched.status, err, secrets...)
+	}
+	return tokens, err
+}
+
+// tokenError is the error of a response without tokens. It quotes neither the secrets we
+// sent, nor the body of a successful response, which may hold parts of a token.
+func tokenError(status int, err error, secrets ...string) *Error {
+	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
+	var answer *oauth2.RetrieveError
+	if !errors.As(err, &answer) {
+		return e
+	}
+	e.Code = errorCode(cmp.Or(answer.ErrorCode, apiErrorCode(answer.Body)))
+	switch {
+	case answer.ErrorCode != "":
+		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, hide(answer.ErrorCode, secrets), hide(answer.ErrorDescription, secrets))
+	case status >= http.StatusBadRequest:
+		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, hide(string(answer.Body), secrets))
+	}
+	return e
+}
+
+// apiErrorCode reads the form in which Google's token endpoint reports its own failures
+// (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in
+// its errors.
+func apiErrorCode(body []byte) string {
+	var answer struct {
+		Error struct {
+			Status string
+			Errors []struct{ Reason string }
+		}
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	code := answer.Error.Status
+	for _, e := range answer.Error.Errors {
+		code = cmp.Or(code, e.Reason)
+	}
+	return code
+}
+
+// hide redacts secrets, as they are and form-encoded.
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.NewReplacer(secret, "REDACTED", url.QueryEscape(secret), "REDACTED").Replace(text)
+		}
+	}
+	return text
+}
+
+// watchedTransport keeps the status of the response, which x/oauth2 does not always return.
+type watchedTransport struct {
+	next   http.RoundTripper
+	status int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(r)
+	if err == nil {
+		w.status = response.StatusCode
+	}
+	return response, err
+}
+
+// Leeway is how far the provider's clock may be off (OpenID Connect Core §2).
+const Leeway = time.Minute
+
+// maxSubject bounds a sub, in bytes (OpenID Connect Core §2).
+const maxSubject = 255
+
+// idTokenClaims are what checkClaims needs, decoded strictly.
+type idTokenClaims struct {
+	Issuer          string   `json:"iss"`
+	Subject         string   `json:"sub"`
+	Nonce           string   `json:"nonce"`
+	AuthorizedParty *string  `json:"azp"`
+	AccessTokenHash *string  `json:"at_hash"`
+	IssuedAt        *float64 `json:"iat"`
+	AuthTime        *float64 `json:"auth_time"`
+}
+
+// verify validates the ID token of a sign-in (OpenID Connect Core §3.1.3.7), or, without a
+// request, of a refresh (§12.2).
+func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r *AuthenticationRequest) (*Identity, error) {
+	raw, _ := tokens.Extra("id_token").(string)
+	if raw == "" {
+		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
+	}
+	claims := new(idTokenClaims)
+	token, err := p.verifyToken(ctx, m, raw, ErrIDToken, claims)
+	if err != nil {
+		return nil, err
+	}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), Held: heldBy(tokens)}
+	var payload json.RawMessage
+	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
+		err = token.Claims(&payload)
+	}
+	if err == nil {
+		id.Claims, err = decodeObject(payload)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	}
+	return id, nil
+}
+
+// verifyToken checks alg, signature, iss, aud, exp and nbf, and decodes the claims again:
+// case-sensitive and without repeated names, which go-oidc does not insist on. Its error
+// wraps defect if the token is at fault.
+func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
+	keys := &watchedKeySet{KeySet: p.keys}
+	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
+		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
+		Now: func() time.Time { return time.Now().Add(-Leeway) },
+	})
+	token, err := verifier.Verify(ctx, raw)
+	switch {
+	case keys.err != nil && !isTokenDefect(keys.err):
+		return nil, keys.err // the keys could not be fetched
+	case keys.err != nil:
+		err = keys.err
+	case err == nil:
+		var payload json.RawMessage
+		if err = token.Claims(&payload); err == nil {
+			err = strictjson.Unmarshal(payload, claims)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", defect, err)
+	}
+	return token, nil
+}
+
+// checkClaims checks what go-oidc leaves to its caller.
+func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r *AuthenticationRequest) error {
+	switch {
+	case c.Issuer != token.Issuer || c.Subject != token.Subject:
+		return errors.New("iss or sub is there in two spellings")
+	case c.Subject == "" || len(c.Subject) > maxSubject:
+		return fmt.Errorf("sub has %d bytes", len(c.Subject))
+	case r != nil && c.Nonce != r.Nonce:
+		return errors.New("nonce is not that of the request")
+	}
+	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
+		return err
+	}
+	if err := c.checkTimes(time.Now(), r); err != nil || c.AccessTokenHash == nil {
+		return err
+	}
+	return token.VerifyAccessToken(accessToken)
+}
+
+// checkParties refuses a token issued to another client, even if its aud names us too.
+func (p *Provider) checkParties(audience []string, authorized *string) error {
+	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
+	switch {
+	case authorized == nil && others:
+		return fmt.Errorf("several audiences %.200q, but no azp", audience)
+	case authorized != nil && *authorized != p.config.ClientID:
+		return fmt.Errorf("azp is %.200q", *authorized)
+	}
+	return nil
+}
+
+// checkTimes checks iat, and auth_time in case the provider ignored max_age.
+func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
+	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
+		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+	}
+	if r == nil {
+		return nil
+	}
+	age, asked, err := r.maxAge()
+	switch {
+	case err != nil || !asked:
+		return err
+	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // or missing
+		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
+	}
+	return nil
+}
+
+func unixTime(seconds *float64) time.Time {
+	if seconds == nil {
+		return time.Time{}
+	}
+	return time.Unix(int64(*seconds), 0)
+}
+
+// decodeObject keeps numbers as written, and refuses repeated names.
+func decodeObject(data []byte) (object map[string]any, err error) {
+	var names map[string]josejson.RawMessage
+	if err := josejson.Unmarshal(data, &names); err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := decoder.Decode(&object); err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, errors.New("no JSON object")
+	}
+	return object, nil
+}
+
+// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token,
+// which take precedence because they are signed.
+func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
+	if m.UserInfoEndpoint == "" {
+		return nil
+	}
+	claims, err := p.userinfo(ctx, m, accessToken)
+	if err != nil {
+		return err
+	}
+	// Somebody else's access token in the response must not give the person that one's
+	// name and groups (§5.3.2).
+	if sub, _ := claims["sub"].(string); sub != identity.Subject {
+		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
+	}
+	for name, value := range claims {
+		if _, ok := identity.Claims[name]; !ok && !verifiesAnother(name, claims, identity.Claims) {
+			identity.Claims[name] = value
+		}
+	}
+	return nil
+}
+
+// verifiesAnother reports whether a claim is email_verified or phone_number_verified of
+// userinfo, and the ID token has another address or number.
+func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
+	about, verifies := strings.CutSuffix(name, "_verified")
+	taken, ok := idToken[about]
+	return verifies && ok && !reflect.DeepEqual(taken, userinfo[about])
+}
+
+func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {
+	body, header, err := p.client.get(ctx, userinfoEndpoint, m.UserInfoEndpoint, http.Header{
+		"Authorization": {"Bearer " + accessToken}, "Accept": {"application/json"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/jwt" {
+		return p.signedUserinfo(ctx, m, string(body))
+	}
+	return decodeUserinfo(body)
+}
+
+func decodeUserinfo(body []byte) (map[string]any, error) {
+	claims, err := decodeObject(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+	}
+	return claims, nil
+}
+
+// signedUserinfo reads userinfo in a JWT (§5.3.2).
+func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string) (map[string]any, error) {
+	payload, err := p.keys.verifyBy(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
+	switch {
+	case isTokenDefect(err):
+		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+	case err != nil:
+		return nil, err
+	}
+	claims, err := decodeUserinfo(payload)
+	if err != nil {
+		return nil, err
+	}
+	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
+		return nil, fmt.Errorf("%w: iss is %.200q", ErrUserInfo, iss)
+	}
+	audience, _ := tokenclaim.List(claims["aud"])
+	if _, ok := claims["aud"]; ok && !slices.Contains(audience, p.config.ClientID) {
+		return nil, fmt.Errorf("%w: aud is %.200q", ErrUserInfo, claims["aud"])
+	}
+	return claims, nil
+}
+
+// Identity is who signed in. Only Issuer and Subject together identify the person
+// (OpenID Connect Core §5.7).
+type Identity struct {
+	Issuer  string // as configured
+	Subject string // the sub: up to 255 characters, unique at the issuer
+
+	// Claims are those of the ID token and, where it lacks one, of userinfo. They have the
+	// types that were sent, with numbers as json.Number: an email_verified of "true" is
+	// still a string.
+	Claims map[string]any
+
+	Asked    time.Time // when the provider was asked: what it tells later is about this sign-in too
+	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
+	AuthTime time.Time // the auth_time, or zero
+
+	Held // for later
+}
+
+// Held is what a provider can be asked by again.
+type Held struct {
+	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider gave none
+	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // when RefreshToken expires, as far as the provider says so
+	Brief        bool      `json:"upstream_brief,omitempty"`         // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
+	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access: to refresh it may prolong the person's session there
+	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider introspects it, which prolongs nothing
+	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], where there is no refresh token
+	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, where there is no refresh token
+}
+
+// heldBy returns the refresh token of a response. Keycloak says how long it is valid (refresh_expires_in, which no standard has).
+func heldBy(tokens *oauth2.Token) Held {
+	h := Held{RefreshToken: tokens.RefreshToken}
+	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {
+		h.RefreshUntil = time.Now().Add(time.Duration(seconds) * time.Second)
+	}
+	return h
+}

@@ -1,0 +1,232 @@
+package bearer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-jose/go-jose/v4/json"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
+// server is another issuer's. A nil one serves nothing.
+type smartConfiguration struct {
+	path      string
+	discovery *relyingparty.Discovery
+	offer     Offer
+}
+
+// Offer is what another issuer offers to SMART apps beyond what its discovery document says (SMART App Launch 2.2,
+// Conformance).
+type Offer struct {
+	// Capabilities to list beside those that the discovery document implies, such as `launch-ehr` or
+	// `context-ehr-patient`. Default: none.
+	Capabilities []string `json:"capabilities,omitempty"`
+
+	// The scopes to list as supported, in place of those of the discovery document. Default: those.
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// parseOffer reads what an issuer offers.
+func parseOffer(to **Offer) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		*to = new(Offer)
+		return option.Block{
+			"capability": option.Words(&(*to).Capabilities, nil),
+			"scope":      scopeoption.Words(&(*to).Scopes, smart.CheckScope),
+		}.Parse(d)
+	}
+}
+
+// newSMARTConfiguration serves the endpoints of the first trusted issuer; nil with the app, or without such an issuer.
+func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *smartConfiguration {
+	if at.issuer != "" || len(trusted) == 0 {
+		return nil
+	}
+	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(Offer))}
+}
+
+func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
+
+func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
+	return serveDocument(w, r, func(ctx context.Context) ([]byte, error) {
+		body, err := s.discovery.Text(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return smartConfigurationOf(body, s.offer)
+	})
+}
+
+// serveDocument serves a public document, which may come of a trusted issuer's discovery.
+func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
+	w, answered := crossorigin.Public.Answer(w, r)
+	switch {
+	case answered:
+		return nil
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of a document", r.Method))
+	}
+	body, err := document(r.Context())
+	if err != nil {
+		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=600")
+	_, err = w.Write(body)
+	return err
+}
+
+// smartConfigurationOf converts an issuer's discovery document.
+func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
+	var c smart.Configuration
+	if err := json.Unmarshal(discovery, &c); err != nil {
+		return nil, err
+	}
+	c.Capabilities = append(c.Capabilities, offer.Capabilities...)
+	if len(offer.Scopes) > 0 {
+		c.Scopes = offer.Scopes
+	}
+	// SMART lists only what the token endpoint takes, and no plain challenges.
+	c.GrantTypes = without(c.GrantTypes, "implicit")
+	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
+	if len(c.GrantTypes) == 0 {
+		c.GrantTypes = []string{"authorization_code"} // OpenID Connect Discovery §3: the default
+	}
+	if len(c.ClientAuthentication) == 0 {
+		c.ClientAuthentication = []string{"client_secret_basic"} // likewise
+	}
+	c.Capabilities = capabilities(&c)
+	return json.Marshal(c)
+}
+
+// without returns the list without a word, never nil.
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
+}
+
+// resourceScopes returns the levels of the resource scopes in a list, and the versions of SMART that they are written in.
+func resourceScopes(scopes []string) (levels, versions []string) {
+	for _, scope := range scopes {
+		resource, ok := smart.ParseResourceScope(scope)
+		switch {
+		case !ok:
+			continue
+		case resource.V1:
+			versions = append(versions, "v1")
+		default:
+			versions = append(versions, "v2")
+		}
+		levels = append(levels, resource.Level)
+	}
+	return levels, versions
+}
+
+// capabilities are those that a discovery document lists, as some do, and those that it implies.
+func capabilities(c *smart.Configuration) []string {
+	shown := append([]string{}, c.Capabilities...)
+	levels, versions := resourceScopes(c.Scopes)
+	for _, of := range []struct {
+		capability string
+		list       []string
+		word       string
+	}{
+		{"launch-standalone", c.Scopes, "launch/patient"},
+		{"context-standalone-patient", c.Scopes, "launch/patient"},
+		{"context-standalone-encounter", c.Scopes, "launch/encounter"},
+		{"launch-ehr", c.Scopes, "launch"},
+		{"sso-openid-connect", c.Scopes, "openid"},
+		{"permission-offline", c.Scopes, "offline_access"},
+		{"permission-online", c.Scopes, "online_access"},
+		{"permission-patient", levels, "patient"},
+		{"permission-user", levels, "user"},
+		{"permission-v1", versions, "v1"},
+		{"permission-v2", versions, "v2"},
+		{"client-public", c.ClientAuthentication, "none"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_basic"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_post"},
+		{"client-confidential-asymmetric", c.ClientAuthentication, "private_key_jwt"},
+	} {
+		if slices.Contains(of.list, of.word) && !slices.Contains(shown, of.capability) {
+			shown = append(shown, of.capability)
+		}
+	}
+	return shown
+}
+
+// protectedResource serves the metadata of a FHIR API whose tokens are other issuers' (RFC 9728): below the base, which is what
+// fhir_bearer gets of a site, and at the well-known place if the site sends that here too. A nil one serves nothing.
+type protectedResource struct {
+	base    string // the path of the API
+	url     string // of the API; empty until it is known
+	issuers []string
+}
+
+// newProtectedResource describes an API; nil with the app, which does, or without an issuer that is known.
+func newProtectedResource(at address, trusted []TrustedIssuer, asked *Introspection) *protectedResource {
+	p := &protectedResource{base: at.path}
+	for _, t := range trusted {
+		p.issuers = append(p.issuers, t.Issuer)
+	}
+	if asked != nil && asked.Issuer != "" {
+		p.issuers = append(p.issuers, asked.Issuer)
+	}
+	if at.issuer != "" || len(p.issuers) == 0 {
+		return nil
+	}
+	return p
+}
+
+func (p *protectedResource) serves(r *http.Request) bool {
+	return p != nil && p.url != "" && (r.URL.Path == p.base+oauth2.ProtectedResourcePath || r.URL.Path == oauth2.ProtectedResourcePath+p.base)
+}
+
+func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error {
+	return serveDocument(w, r, func(context.Context) ([]byte, error) {
+		return json.Marshal(map[string]any{"resource": p.url, "authorization_servers": p.issuers, "bearer_methods_supported": []string{"header"}})
+	})
+}
+
+// locate has challenges name the metadata, once the URL of the API is known.
+func (g *gate) locate(url string) {
+	if g.resource != nil && url != "" {
+		g.resource.url, g.at.resource = url, url+oauth2.ProtectedResourcePath
+	}
+}
+
+// newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
+func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.Metadata {
+	if e == nil {
+		return nil
+	}
+	x := e.enforcer
+	changes := capability.Changes{BaseURL: x.BaseURL, CORS: hasCORS, Operations: x.Operations}
+	if app != nil {
+		changes.OAuth = app.OAuthURIs()
+	}
+	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Network: requester.NetworkOf, Answered: operationsBefore}
+}
+
+// operationsBefore are the operations that fhir_expand has said it answers.
+func operationsBefore(r *http.Request) []capability.AnsweredOperation {
+	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.AnsweredOperations).(bool)
+	if !ok {
+		return nil
+	}
+	return capability.TerminologyOperations(all)
+}

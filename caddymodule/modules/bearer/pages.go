@@ -1,0 +1,199 @@
+package bearer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
+)
+
+// keySealing seals with keys, all of which open.
+type keySealing struct{ keys keyring.SharedKeys }
+
+// processSealing seals with a key of this process, for a guard without the fhir app, whose keys outlive it: links to
+// pages end with a restart.
+var processSealing = sync.OnceValues(func() (keySealing, error) {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails
+	sealer, err := keyring.NewSealer(key)
+	return keySealing{keyring.SharedKeys{sealer}}, err
+})
+
+// Seal implements [enforce.Sealing].
+func (s keySealing) Seal(_ context.Context, text, binding string) (string, error) {
+	return s.keys.Seal(text, binding), nil
+}
+
+// Unseal implements [enforce.Sealing].
+func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+	return s.keys.Unseal(sealed, binding, maxAge)
+}
+
+// newSealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
+func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
+	switch {
+	case app != nil && len(sealKeys) > 0:
+		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
+	case app != nil:
+		return app.Keys(), nil
+	case len(sealKeys) == 0:
+		return processSealing()
+	}
+	keys, err := sharedkey.Resolve("seal_key", sealKeys, sharedkey.NewLinkKeys)
+	return keySealing{keys}, err
+}
+
+var _ enforce.Sealing = keySealing{}
+
+// statesKind is the kind of the store's keys for page states.
+const statesKind = "page"
+
+// stateLimits limit what one gateway stores. Where several gateways share a store, each has its own limits.
+type stateLimits struct {
+	// ofClient and bytesOfClient are for one person with one client. Beyond, the oldest state is discarded.
+	ofClient, bytesOfClient int
+	// bytes are for all clients. Beyond, the client that stores the most loses its oldest state, so that nobody can keep
+	// others from storing theirs.
+	bytes int
+}
+
+var defaultStateLimits = stateLimits{ofClient: 1024, bytesOfClient: 16 << 20, bytes: 256 << 20}
+
+// pageStates stores states of pages, as far as the limits allow.
+type pageStates struct {
+	store   store.Store
+	limits  stateLimits
+	mu      sync.Mutex
+	clients map[string][]pageState // the oldest first
+	sizes   map[string]int         // of the states of each client, in bytes
+	bytes   int                    // of all clients
+	swept   time.Time
+}
+
+// pageState is a stored state.
+type pageState struct {
+	client  string
+	key     string
+	size    int
+	expires time.Time
+}
+
+// newPageStates returns states in the store of the app, which gateways may share, or without it in memory.
+func newPageStates(app App) enforce.PageStates {
+	if app == nil {
+		return processStates()
+	}
+	return newStates(app.Stores().Store, defaultStateLimits)
+}
+
+// processStates stores states for guards without the fhir app. They survive a reload, as links do.
+var processStates = sync.OnceValue(func() *pageStates { return newStates(store.NewMemory(0, time.Hour), defaultStateLimits) })
+
+func newStates(in store.Store, limits stateLimits) *pageStates {
+	return &pageStates{store: in, limits: limits, clients: map[string][]pageState{}, sizes: map[string]int{}, swept: time.Now()}
+}
+
+// PutState implements [enforce.PageStates].
+func (s *pageStates) PutState(ctx context.Context, binding, key string, state []byte, ttl time.Duration) error {
+	added := pageState{bindingClient(binding), store.Key(statesKind, key), len(state), time.Now().Add(ttl)}
+	discarded := s.makeRoom(added)
+	step := []*store.Call{{Op: store.Put, Key: added.key, Value: state, TTL: ttl}}
+	for _, old := range discarded {
+		step = append(step, &store.Call{Op: store.Delete, Key: old.key})
+	}
+	if err := s.store.Do(ctx, step...); err != nil {
+		return err
+	}
+	s.record(added, discarded)
+	return nil
+}
+
+// makeRoom returns the states that must be discarded for another one.
+func (s *pageStates) makeRoom(added pageState) (discarded []pageState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.swept) > time.Hour || s.bytes+added.size > s.limits.bytes {
+		s.sweep()
+	}
+	left, sizes, freed := s.clients, s.sizes, 0
+	discardOldest := func(client string) {
+		if len(discarded) == 0 {
+			left, sizes = maps.Clone(s.clients), maps.Clone(s.sizes)
+		}
+		oldest := left[client][0]
+		left[client] = left[client][1:]
+		sizes[client] -= oldest.size
+		discarded, freed = append(discarded, oldest), freed+oldest.size
+	}
+	for len(left[added.client]) > 0 && (len(left[added.client]) >= s.limits.ofClient || sizes[added.client]+added.size > s.limits.bytesOfClient) {
+		discardOldest(added.client)
+	}
+	for freed < s.bytes && s.bytes-freed+added.size > s.limits.bytes {
+		discardOldest(largest(sizes))
+	}
+	return discarded
+}
+
+// largest returns the client whose states have the most bytes.
+func largest(sizes map[string]int) (client string) {
+	most := 0
+	for name, size := range sizes {
+		if size > most {
+			client, most = name, size
+		}
+	}
+	return client
+}
+
+// record records what was stored and discarded.
+func (s *pageStates) record(added pageState, discarded []pageState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, old := range discarded {
+		s.remove(old.client, func(state pageState) bool { return state == old })
+	}
+	s.clients[added.client] = append(s.clients[added.client], added)
+	s.sizes[added.client] += added.size
+	s.bytes += added.size
+}
+
+// sweep forgets expired states, which the store has removed.
+func (s *pageStates) sweep() {
+	s.swept = time.Now()
+	for client := range s.clients {
+		s.remove(client, func(state pageState) bool { return !s.swept.Before(state.expires) })
+	}
+}
+
+// remove forgets the states of a client that match.
+func (s *pageStates) remove(client string, matches func(pageState) bool) {
+	left := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
+		if !matches(state) {
+			return false
+		}
+		s.bytes -= state.size
+		s.sizes[client] -= state.size
+		return true
+	})
+	if s.clients[client] = left; len(left) == 0 {
+		delete(s.clients, client)
+		delete(s.sizes, client)
+	}
+}
+
+// GetState implements [enforce.PageStates].
+func (s *pageStates) GetState(ctx context.Context, key string) ([]byte, error) {
+	state, err := s.store.Get(ctx, store.Key(statesKind, key))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, enforce.ErrNoPageState
+	}
+	return state, err
+}

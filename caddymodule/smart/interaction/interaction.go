@@ -1,0 +1,588 @@
+// Package interaction finds out which of FHIR R4's REST interactions a request is, by method, path, query and header, and
+// which permissions of SMART scopes it needs. [Parse] reads a request:
+//
+//	path below the base          GET               POST               PUT                PATCH             DELETE
+//	(empty)                      SystemSearch      Bundle
+//	metadata                     Capabilities
+//	_history                     SystemHistory
+//	_search                                        SystemSearch
+//	$operation                   Operation         Operation
+//	Type                         TypeSearch        Create ¹           ConditionalUpdate  ConditionalPatch  ConditionalDelete
+//	Type/_history                TypeHistory
+//	Type/_search                                   TypeSearch
+//	Type/$operation              Operation         Operation
+//	Type/id                      Read                                 Update             Patch             Delete
+//	Type/id/_history             InstanceHistory
+//	Type/id/_history/vid         VRead
+//	Type/id/$operation           Operation         Operation
+//	Patient/id/*                 CompartmentSearch
+//	Patient/id/_search                             CompartmentSearch
+//	Patient/id/Type              CompartmentSearch
+//	Patient/id/Type/_search                        CompartmentSearch
+//
+// ¹ With If-None-Exist it is ConditionalCreate. The other conditional ones need criteria in the query.
+//
+// Patient stands for the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A
+// HEAD is the GET without its body. Everything else is an error, 404 for a path and 405 for a method that the table does
+// not have, 400 for a query of which there is more than one reading; also what R4 does not define but some servers
+// offer, such as GET Type/_search, a slash at the end, and operations on one version of a resource. The types are those
+// of R4; a server's own types are refused.
+//
+// The parameters of a request stay as they were sent, decoded once. Whether they are allowed is not decided here.
+//
+// References: FHIR R4 http.html, search.html and compartmentdefinition.html (https://hl7.org/fhir/R4); SMART App Launch
+// 2.2.0, "Scopes for Requesting FHIR Resources".
+package interaction
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// Reference names a resource on the server.
+type Reference struct {
+	// Type is a resource type.
+	Type string
+	// ID is the logical id.
+	ID string
+}
+
+// String is the relative reference, such as Patient/1.
+func (r Reference) String() string { return r.Type + "/" + r.ID }
+
+// Interaction is one request of FHIR's REST API. [Parse] makes it.
+type Interaction struct {
+	// Kind is what the request does.
+	Kind Kind
+	// Type is the resource type, if the path names one. Of a [CompartmentSearch] it is the type to be found, "*" for all.
+	Type string
+	// ID is the logical id, if the path names one and it is not that of a compartment.
+	ID string
+	// VersionID is the version that a [VRead] asks for.
+	VersionID string
+	// Compartment is where a [CompartmentSearch] looks.
+	Compartment Reference
+	// Operation is the name of an [Operation] with its dollar sign, such as $everything.
+	Operation string
+	// Parameters are those of the query, decoded and in their order, then those of the form of a search, or the criteria
+	// of a [ConditionalCreate].
+	Parameters []smart.Parameter
+	// Async asks for an asynchronous answer (R4 async.html).
+	Async bool
+}
+
+// Kind is what a request does. Its zero value is no interaction.
+type Kind uint8
+
+// The interactions of FHIR R4 (http.html#summary), the conditional ones by themselves.
+const (
+	// Capabilities is GET metadata.
+	Capabilities Kind = iota + 1
+	// Read is GET Type/id.
+	Read
+	// VRead is GET Type/id/_history/vid.
+	VRead
+	// InstanceHistory is GET Type/id/_history.
+	InstanceHistory
+	// TypeHistory is GET Type/_history.
+	TypeHistory
+	// SystemHistory is GET _history.
+	SystemHistory
+	// TypeSearch is GET Type or POST Type/_search.
+	TypeSearch
+	// SystemSearch is GET of the base or POST _search.
+	SystemSearch
+	// CompartmentSearch is GET Patient/id/Type or Patient/id/*, or POST with _search behind the Type or instead of the
+	// asterisk.
+	CompartmentSearch
+	// Create is POST Type.
+	Create
+	// ConditionalCreate is POST Type with the header If-None-Exist.
+	ConditionalCreate
+	// Update is PUT Type/id. It may create the resource.
+	Update
+	// ConditionalUpdate is PUT Type with criteria.
+	ConditionalUpdate
+	// Patch is PATCH Type/id.
+	Patch
+	// ConditionalPatch is PATCH Type with criteria.
+	ConditionalPatch
+	// Delete is DELETE Type/id.
+	Delete
+	// ConditionalDelete is DELETE Type with criteria.
+	ConditionalDelete
+	// Bundle is POST to the base: a batch or a transaction, as the body says.
+	Bundle
+	// Operation is GET or POST of a $name, behind the base, a Type or a Type/id.
+	Operation
+)
+
+// kindNames are the codes of the CapabilityStatement (R4 valueset-restful-interaction.html) where there is one.
+var kindNames = [...]string{
+	Capabilities:      "capabilities",
+	Read:              "read",
+	VRead:             "vread",
+	InstanceHistory:   "history-instance",
+	TypeHistory:       "history-type",
+	SystemHistory:     "history-system",
+	TypeSearch:        "search-type",
+	SystemSearch:      "search-system",
+	CompartmentSearch: "search-compartment",
+	Create:            "create",
+	ConditionalCreate: "conditional-create",
+	Update:            "update",
+	ConditionalUpdate: "conditional-update",
+	Patch:             "patch",
+	ConditionalPatch:  "conditional-patch",
+	Delete:            "delete",
+	ConditionalDelete: "conditional-delete",
+	Bundle:            "bundle",
+	Operation:         "operation",
+}
+
+// String is the kind's code in a CapabilityStatement, or a word like those where it has none.
+func (k Kind) String() string {
+	if k == 0 || int(k) >= len(kindNames) {
+		return "unknown"
+	}
+	return kindNames[k]
+}
+
+// permissions is the table of SMART App Launch 2.2 ("Scopes for requesting FHIR Resources"). Conditional forms search
+// first, and their answer tells what was found.
+var permissions = [...]smart.Permission{
+	Read:              smart.Read,
+	VRead:             smart.Read,
+	InstanceHistory:   smart.Read,
+	TypeHistory:       smart.Search,
+	SystemHistory:     smart.Search,
+	TypeSearch:        smart.Search,
+	SystemSearch:      smart.Search,
+	CompartmentSearch: smart.Search,
+	Create:            smart.Create,
+	ConditionalCreate: smart.Create | smart.Search,
+	Update:            smart.Update,
+	ConditionalUpdate: smart.Update | smart.Search,
+	Patch:             smart.Update,
+	ConditionalPatch:  smart.Update | smart.Search,
+	Delete:            smart.Delete,
+	ConditionalDelete: smart.Delete | smart.Search,
+	Operation:         0,
+}
+
+// Permission is all that the scopes for the type must permit. It is nothing for what scopes do not decide by
+// themselves: capabilities are public, an operation is decided by its name, and a bundle by its entries.
+func (i Interaction) Permission() smart.Permission {
+	if int(i.Kind) >= len(permissions) {
+		return 0
+	}
+	return permissions[i.Kind]
+}
+
+// Path is the path below the base, without a slash at either end. No character in it needs encoding in a URL.
+func (i Interaction) Path() string {
+	switch i.Kind {
+	case Capabilities:
+		return "metadata"
+	case TypeSearch:
+		return i.Type
+	case CompartmentSearch:
+		return i.Compartment.String() + "/" + i.Type
+	case SystemHistory, TypeHistory, InstanceHistory:
+		return join(i.Type, i.ID, "_history")
+	case VRead:
+		return join(i.Type, i.ID, "_history", i.VersionID)
+	default:
+		return join(i.Type, i.ID, i.Operation)
+	}
+}
+
+// join is path.Join for segments that are clean or empty.
+func join(segments ...string) string {
+	path := ""
+	for _, segment := range segments {
+		if path != "" && segment != "" {
+			path += "/"
+		}
+		path += segment
+	}
+	return path
+}
+
+// typeNames are the resource types of FHIR R4 (resourcelist.html). Two more of its 148 names, Resource and
+// DomainResource, are abstract, and no request can be about them.
+const typeNames = `
+Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Basic Binary
+BiologicallyDerivedProduct BodyStructure Bundle CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem
+ChargeItemDefinition Claim ClaimResponse ClinicalImpression CodeSystem Communication CommunicationRequest
+CompartmentDefinition Composition ConceptMap Condition Consent Contract Coverage CoverageEligibilityRequest
+CoverageEligibilityResponse DetectedIssue Device DeviceDefinition DeviceMetric DeviceRequest DeviceUseStatement
+DiagnosticReport DocumentManifest DocumentReference EffectEvidenceSynthesis Encounter Endpoint EnrollmentRequest
+EnrollmentResponse EpisodeOfCare EventDefinition Evidence EvidenceVariable ExampleScenario ExplanationOfBenefit
+FamilyMemberHistory Flag Goal GraphDefinition Group GuidanceResponse HealthcareService ImagingStudy Immunization
+ImmunizationEvaluation ImmunizationRecommendation ImplementationGuide InsurancePlan Invoice Library Linkage List Location
+Measure MeasureReport Media Medication MedicationAdministration MedicationDispense MedicationKnowledge MedicationRequest
+MedicationStatement MedicinalProduct MedicinalProductAuthorization MedicinalProductContraindication
+MedicinalProductIndication MedicinalProductIngredient MedicinalProductInteraction MedicinalProductManufactured
+MedicinalProductPackaged MedicinalProductPharmaceutical MedicinalProductUndesirableEffect MessageDefinition MessageHeader
+MolecularSequence NamingSystem NutritionOrder Observation ObservationDefinition OperationDefinition OperationOutcome
+Organization OrganizationAffiliation Parameters Patient PaymentNotice PaymentReconciliation Person PlanDefinition
+Practitioner PractitionerRole Procedure Provenance Questionnaire QuestionnaireResponse RelatedPerson RequestGroup
+ResearchDefinition ResearchElementDefinition ResearchStudy ResearchSubject RiskAssessment RiskEvidenceSynthesis Schedule
+SearchParameter ServiceRequest Slot Specimen SpecimenDefinition StructureDefinition StructureMap Subscription Substance
+SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInformation SubstanceSourceMaterial
+SubstanceSpecification SupplyDelivery SupplyRequest Task TerminologyCapabilities TestReport TestScript ValueSet
+VerificationResult VisionPrescription`
+
+var resourceTypes = setOf(typeNames)
+
+// compartments are the types that have a CompartmentDefinition (R4 compartmentdefinition.html).
+var compartments = setOf("Device Encounter Patient Practitioner RelatedPerson")
+
+func setOf(words string) map[string]bool {
+	set := make(map[string]bool)
+	for word := range strings.FieldsSeq(words) {
+		set[word] = true
+	}
+	return set
+}
+
+// Types are the resource types of FHIR R4 in alphabetical order.
+func Types() []string { return strings.Fields(typeNames) }
+
+// IsType reports whether name is a resource type of FHIR R4.
+func IsType(name string) bool { return resourceTypes[name] }
+
+// isCompartment reports whether resources of the type have a compartment.
+func isCompartment(name string) bool { return compartments[name] }
+
+// The causes for which [Parse] refuses a request, each with its status. Errors hold no part of the request, which may
+// tell of patients.
+var (
+	// errPath says that the path is none of FHIR's (R4 http.html#summary), 404.
+	errPath = errors.New("no path of FHIR's REST API")
+	// errType says that the path names a type that FHIR R4 does not have (resourcelist.html), 404.
+	errType = errors.New("unknown resource type")
+	// errID says that an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is
+	// a dot segment (RFC 3986 §3.3), 404.
+	errID = errors.New("malformed id")
+	// errMethod says that FHIR defines no interaction of this method for the path (RFC 9110 §15.5.6), 405.
+	errMethod = errors.New("no interaction of this method")
+	// errQuery says that the query or form can be read in two ways, or has parameters that the interaction has no place
+	// for, 400.
+	errQuery = errors.New("ambiguous query")
+	// errCriteria says that a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate,
+	// #cond-update, #3.1.0.7.1), 400.
+	errCriteria = errors.New("no criteria, or two sets of them")
+	// errForm says that a form was given to another interaction than a search (R4 http.html#search), 400.
+	errForm = errors.New("no search to have a form")
+)
+
+// Status is the HTTP status for an error of this package.
+func Status(err error) int {
+	switch {
+	case errors.Is(err, errPath), errors.Is(err, errType), errors.Is(err, errID):
+		return http.StatusNotFound
+	case errors.Is(err, errMethod):
+		return http.StatusMethodNotAllowed
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+// methods are the interactions of R4's summary (http.html#summary) by form of path and method.
+var methods = map[place]map[string]Kind{
+	ofSystem:            {http.MethodGet: SystemSearch, http.MethodPost: Bundle},
+	ofMetadata:          {http.MethodGet: Capabilities},
+	ofSystemHistory:     {http.MethodGet: SystemHistory},
+	ofSystemSearch:      {http.MethodPost: SystemSearch},
+	ofTypeHistory:       {http.MethodGet: TypeHistory},
+	ofTypeSearch:        {http.MethodPost: TypeSearch},
+	ofInstanceHistory:   {http.MethodGet: InstanceHistory},
+	ofVersion:           {http.MethodGet: VRead},
+	ofCompartment:       {http.MethodGet: CompartmentSearch},
+	ofCompartmentSearch: {http.MethodPost: CompartmentSearch},
+	ofOperation:         {http.MethodGet: Operation, http.MethodPost: Operation},
+	ofType: {
+		http.MethodGet:    TypeSearch,
+		http.MethodPost:   Create,
+		http.MethodPut:    ConditionalUpdate,
+		http.MethodPatch:  ConditionalPatch,
+		http.MethodDelete: ConditionalDelete,
+	},
+	ofInstance: {
+		http.MethodGet:    Read,
+		http.MethodPut:    Update,
+		http.MethodPatch:  Patch,
+		http.MethodDelete: Delete,
+	},
+}
+
+// Parse tells what a request does. The path is the decoded one below the FHIR base, without a slash at either end; the
+// query is as sent. HEAD is the GET it stands for. Headers that stand for another method are not read, and a path with
+// a slash at the end is not one without.
+//
+// Every request has one reading or is an error: one of the sentinels of this package, whose HTTP status [Status] tells.
+func Parse(method, path, query string, header http.Header) (Interaction, error) {
+	var i Interaction
+	at, err := i.locate(path)
+	if err != nil {
+		return Interaction{}, err
+	}
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	kind, ok := methods[at][method]
+	if !ok {
+		return Interaction{}, errMethod
+	}
+	i.Kind, i.Async = kind, prefersAsync(header)
+	if i.Parameters, err = smart.ParseParameters(query); err != nil {
+		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
+	}
+	switch kind { // If-None-Exist means nothing but for a create
+	case Create:
+		err = i.conditionCreate(header.Values("If-None-Exist"))
+	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
+		if !hasCriteria(i.Parameters) {
+			err = errCriteria
+		}
+	}
+	if err != nil {
+		return Interaction{}, err
+	}
+	return i, nil
+}
+
+// WithForm adds the form of a search by POST behind the parameters of its query; servers take both (R4
+// http.html#search).
+func (i Interaction) WithForm(body string) (Interaction, error) {
+	switch i.Kind {
+	case TypeSearch, SystemSearch, CompartmentSearch:
+	default:
+		return Interaction{}, errForm
+	}
+	form, err := smart.ParseParameters(body)
+	if err != nil {
+		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
+	}
+	i.Parameters = slices.Concat(i.Parameters, form)
+	return i, nil
+}
+
+// prefersAsync looks for respond-async (RFC 7240 §4.1). Some servers part preferences by semicolons too, so it is found
+// there as well: what they answer at once is judged in any case.
+func prefersAsync(header http.Header) bool {
+	for _, line := range header.Values("Prefer") {
+		for preference := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ';' }) {
+			name, _, _ := strings.Cut(preference, "=")
+			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// place is a form of path. Together with the method it tells the interaction.
+type place uint8
+
+const (
+	ofSystem place = iota + 1
+	ofMetadata
+	ofSystemHistory
+	ofSystemSearch
+	ofType
+	ofTypeHistory
+	ofTypeSearch
+	ofInstance
+	ofInstanceHistory
+	ofVersion
+	ofCompartment
+	ofCompartmentSearch
+	ofOperation
+)
+
+// locate reads a path below the base into i. Each path has one form, since ids and types have no underscore, dollar sign
+// or asterisk, and an empty segment is neither.
+func (i *Interaction) locate(path string) (place, error) {
+	switch path {
+	case "":
+		return ofSystem, nil
+	case "metadata":
+		return ofMetadata, nil
+	case "_history":
+		return ofSystemHistory, nil
+	case "_search":
+		return ofSystemSearch, nil
+	}
+	if i.takeOperation(path) {
+		return ofOperation, nil
+	}
+	typ, rest, more := strings.Cut(path, "/")
+	if !IsType(typ) {
+		return 0, unknownFirst(typ)
+	}
+	i.Type = typ
+	if !more {
+		return ofType, nil
+	}
+	return i.locateInType(rest)
+}
+
+// unknownFirst tells a word that could be a type from one that could not.
+func unknownFirst(segment string) error {
+	if segment == "" || segment[0] < 'A' || segment[0] > 'Z' {
+		return errPath
+	}
+	return errType
+}
+
+func (i *Interaction) locateInType(path string) (place, error) {
+	switch {
+	case path == "_history":
+		return ofTypeHistory, nil
+	case path == "_search":
+		return ofTypeSearch, nil
+	case i.takeOperation(path):
+		return ofOperation, nil
+	}
+	id, rest, more := strings.Cut(path, "/")
+	if !isID(id) {
+		return 0, errID
+	}
+	i.ID = id
+	if !more {
+		return ofInstance, nil
+	}
+	return i.locateInInstance(rest)
+}
+
+func (i *Interaction) locateInInstance(path string) (place, error) {
+	version, isVersion := strings.CutPrefix(path, "_history/")
+	switch {
+	case path == "_history":
+		return ofInstanceHistory, nil
+	case i.takeOperation(path):
+		return ofOperation, nil
+	case !isVersion:
+		return i.locateInCompartment(path)
+	case strings.Contains(version, "/"):
+		return 0, errPath
+	case !isID(version):
+		return 0, errID
+	}
+	i.VersionID = version
+	return ofVersion, nil
+}
+
+// locateInCompartment reads what follows the id of a compartment. The type searched for takes the place of the
+// compartment's own.
+func (i *Interaction) locateInCompartment(path string) (place, error) {
+	if !isCompartment(i.Type) {
+		return 0, errPath
+	}
+	i.Compartment = Reference{Type: i.Type, ID: i.ID}
+	i.Type, i.ID = "*", ""
+	switch path {
+	case "*":
+		return ofCompartment, nil
+	case "_search":
+		return ofCompartmentSearch, nil
+	}
+	typ, posted := strings.CutSuffix(path, "/_search")
+	switch {
+	case strings.Contains(typ, "/"):
+		return 0, errPath
+	case !IsType(typ):
+		return 0, unknownFirst(typ)
+	}
+	i.Type = typ
+	if posted {
+		return ofCompartmentSearch, nil
+	}
+	return ofCompartment, nil
+}
+
+// takeOperation reads a segment that is the name of an operation. Names beyond R4's own have dots and underscores, such
+// as HAPI's $hapi.fhir.replace-references.
+func (i *Interaction) takeOperation(segment string) bool {
+	name, ok := strings.CutPrefix(segment, "$")
+	if !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isIDRune(r) }) {
+		return false
+	}
+	i.Operation = segment
+	return true
+}
+
+func isID(s string) bool {
+	return s != "" && len(s) <= 64 && s != "." && s != ".." &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !isIDRune(r) })
+}
+
+func isIDRune(r rune) bool {
+	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
+}
+
+// conditionCreate makes a create conditional that has criteria: it adds those of If-None-Exist, which is a query without
+// the question mark (R4 http.html#ccreate). Criteria in the URL of a create are refused: some servers heed them, the
+// others would create.
+func (i *Interaction) conditionCreate(criteria []string) error {
+	if slices.ContainsFunc(i.Parameters, isSpecial) {
+		return errQuery
+	}
+	if len(criteria) == 0 {
+		return nil
+	}
+	list, err := smart.ParseParameters(criteria[0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errQuery, err)
+	}
+	if len(criteria) > 1 || !hasCriteria(list) || slices.ContainsFunc(list, isGeneral) {
+		return errCriteria
+	}
+	i.Kind = ConditionalCreate
+	i.Parameters = append(i.Parameters, list...)
+	return nil
+}
+
+// Criteria are the parameters that say what the resources are like, without those about the form of the answer
+// (_format, _pretty, _summary and _elements).
+func (i Interaction) Criteria() []smart.Parameter {
+	return slices.DeleteFunc(slices.Clone(i.Parameters), isGeneral)
+}
+
+// hasCriteria reports whether one of the parameters selects resources. Without, a conditional delete would be one of all
+// resources of its type. Servers pass over blank values.
+func hasCriteria(list []smart.Parameter) bool {
+	return slices.ContainsFunc(list, func(p smart.Parameter) bool { return isCriterion(p.Name) && !isBlank(p.Value) })
+}
+
+func isBlank(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r != ',' && !unicode.IsSpace(r) && !unicode.IsControl(r) })
+}
+
+// isCriterion reports whether a parameter selects resources. All but these beginning with an underscore are about the
+// answer (R4 search.html).
+func isCriterion(name string) bool {
+	plain, _, _ := strings.Cut(name, ":")
+	switch plain {
+	case "_content", "_filter", "_has", "_id", "_lastUpdated", "_list", "_profile", "_query", "_security", "_source",
+		"_tag", "_text":
+		return true
+	}
+	return !strings.HasPrefix(name, "_")
+}
+
+// isGeneral reports whether a parameter is about the form of any answer (R4 http.html#parameters).
+func isGeneral(p smart.Parameter) bool {
+	return p.Name == "_format" || p.Name == "_pretty" || p.Name == "_summary" || p.Name == "_elements"
+}
+
+func isSpecial(p smart.Parameter) bool { return !isGeneral(p) }
