@@ -1,8 +1,11 @@
 package textindex
 
 import (
+	"bytes"
+	"encoding/binary"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
@@ -123,4 +126,372 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 		}
 	}
 	return lists
+}
+
+// reader reads the words of documents. It keeps buffers between calls.
+type reader struct {
+	corpus  Corpus
+	spotter spotter  // has the words of all texts of a document
+	shown   int      // how many of them are its display's
+	line    []byte   // words of the display
+	joined  []byte   // words of the code, without spaces
+	text    []byte   // of the spots
+	others  [][]byte // from the corpus
+}
+
+func newReader(c Corpus) reader {
+	return reader{corpus: c, spotter: spotter{language: languageOf(c.Language())}}
+}
+
+// spots returns the words of the document that was read.
+func (r *reader) spots() []spot { return r.spotter.spots }
+
+// readDisplay reads the words of a document's display alone.
+func (r *reader) readDisplay(doc uint32) {
+	s := &r.spotter
+	s.spots = s.spots[:0]
+	display := r.corpus.Display(doc)
+	r.line = append(r.line[:0], s.folder.words(display)...)
+	r.text = s.add(r.text[:0], display)
+	r.shown = len(s.spots)
+}
+
+// readCode reads the words of a document's code.
+func (r *reader) readCode(doc uint32) (line []byte) {
+	line = r.spotter.folder.words(r.corpus.Code(doc))
+	r.joined = appendJoined(r.joined[:0], line)
+	return line
+}
+
+// read reads the words of all texts of a document.
+func (r *reader) read(doc uint32) {
+	r.readDisplay(doc)
+	s := &r.spotter
+	line := r.readCode(doc)
+	if len(r.joined) > 0 {
+		s.spots = append(s.spots, spot{word: r.joined, head: true})
+	}
+	start := len(r.text)
+	r.text = append(r.text, line...)
+	for line := r.text[start:]; len(line) > 0; {
+		var word []byte
+		word, line = nextWord(line)
+		s.spots = append(s.spots, spot{word: word, head: true})
+	}
+	others, foreign := r.corpus.AppendOthers(r.others[:0], doc)
+	r.others = others
+	r.text = s.addAll(r.text, others, foreign, r.line)
+}
+
+// bytesPerStep is how many bytes of text one step looks at.
+const bytesPerStep = 32
+
+// steps is the cost of looking at the words of the document so many times, in steps of a search.
+func (r *reader) steps(times int) int { return 1 + len(r.text)*(1+times)/bytesPerStep }
+
+// forget drops what belongs to a corpus.
+func (r *reader) forget() {
+	r.corpus = nil
+	clear(r.others[:cap(r.others)])
+}
+
+// spot is a word of a text, and where it is.
+type spot struct {
+	word []byte
+
+	// head says that the word is in the head of its text: what comes before the first comma or the first stop word, and
+	// is not in brackets.
+	head bool
+}
+
+// spotter cuts texts into spots. It keeps buffers between calls.
+type spotter struct {
+	folder   folder
+	language *language
+	spots    []spot
+}
+
+// addAll adds the other texts of a document, whose display has the given words. The last ones, so many as foreign says, have
+// no heads.
+func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byte) []byte {
+	for i, text := range texts {
+		from := len(s.spots)
+		room = s.add(room, text)
+		s.leaveOutShort(from, display)
+		if i >= len(texts)-foreign {
+			for at := range s.spots[from:] {
+				s.spots[from+at].head = false
+			}
+		}
+	}
+	return room
+}
+
+// leaveOutShort leaves out, of the spots of a text, the words that are the display's cut short, if the text is the display in
+// short: it has such a word and one of the display, or two that are cut short. None of its other words is in a head then,
+// as its punctuation and stop words are not the display's. So what begins "diabetes" comes no sooner in "Type 2 diab w oth
+// comp" than in "Type 2 diabetes with other complications".
+func (s *spotter) leaveOutShort(from int, display []byte) {
+	if len(display) > longestDisplay {
+		return
+	}
+	same, short, kept := 0, 0, s.spots[:from]
+	for _, spot := range s.spots[from:] {
+		if in, begins := amongWords(display, spot.word); in {
+			same = 1
+		} else if begins && len(spot.word) > 1 {
+			short++
+		}
+	}
+	if short == 0 || same+short < 2 {
+		return
+	}
+	for _, spot := range s.spots[from:] {
+		if in, begins := amongWords(display, spot.word); in || !begins {
+			spot.head = false
+			kept = append(kept, spot)
+		}
+	}
+	s.spots = kept
+}
+
+// longestDisplay is up to how many bytes of words of a display are compared with each word of other texts.
+const longestDisplay = 256
+
+// amongWords reports whether a word is one of some words, and whether it begins one and has no digit: 1 is not short for 11.
+func amongWords(words, word []byte) (in, begins bool) {
+	for len(words) > 0 {
+		var longer []byte
+		longer, words = nextWord(words)
+		if bytes.HasPrefix(longer, word) {
+			in = in || len(longer) == len(word)
+			begins = true
+		}
+	}
+	return in, begins && !bytes.ContainsAny(word, "0123456789")
+}
+
+// add appends the words of a text to spots: also those that begin inside others, and those that hyphens join, written
+// together. They are valid as long as room, to which their letters are appended.
+func (s *spotter) add(room, text []byte) []byte {
+	line := s.folder.words(text)
+	start := len(room)
+	room = append(room, line...)
+	line = room[start:]
+	at, chain, inner, marks := place{head: true}, 0, s.folder.inner, s.folder.marks
+	for from := 0; from < len(line); {
+		word, rest := nextWord(line[from:])
+		end := len(line) - len(rest)
+		marks = at.pass(marks, from)
+		if from > 0 && s.language.stops[string(word)] {
+			at.head = false
+		}
+		head := at.head && at.depth == 0
+		s.spots = append(s.spots, spot{word, head})
+		if !at.joined {
+			chain = from
+		} else { // for beta-2-agonist, also beta2 and beta2agonist
+			s.spots = append(s.spots, spot{appendJoined(nil, line[chain:end]), head})
+		}
+		inner = s.addInner(line, from, end, inner, head)
+		from = end
+	}
+	return room
+}
+
+// addInner adds the words that begin inside one, and what of it is before these, which alone may be in a head.
+func (s *spotter) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
+	if len(inner) > 0 && inner[0] < end {
+		s.spots = append(s.spots, spot{line[from+1 : inner[0]], head})
+	}
+	for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
+		next := end
+		if len(inner) > 1 {
+			next = min(end, inner[1])
+		}
+		s.spots = append(s.spots, spot{word: line[inner[0]:next]})
+	}
+	return inner
+}
+
+// vocabulary numbers words in the order they are first seen.
+type vocabulary struct {
+	ids   map[string]uint32
+	words []string
+}
+
+func newVocabulary() vocabulary { return vocabulary{ids: map[string]uint32{}} }
+
+// id returns the number of a word, which it adds if need be.
+func (v *vocabulary) id(word []byte) uint32 {
+	if id, ok := v.ids[string(word)]; ok {
+		return id
+	}
+	id, added := uint32(len(v.words)), string(word)
+	v.ids[added], v.words = id, append(v.words, added)
+	return id
+}
+
+// sorted returns the numbers of the words in the order of the alphabet.
+func (v *vocabulary) sorted() []uint32 {
+	ids := make([]uint32, len(v.words))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(a, b uint32) int { return strings.Compare(v.words[a], v.words[b]) })
+	return ids
+}
+
+// wordStream is the words of one document after the other, each once. A word is known by twice its number, plus one if the
+// document does not have it in a head.
+type wordStream struct {
+	words    vocabulary
+	lastSeen []uint32 // by word: the last document it was seen in, plus one
+	position []uint32 // by word: where in lists that document has it
+	lists    []uint32 // of the document that is noted
+	written  [][]byte // of those before, as varints: each plus one, and 0 at the end of a document; in chunks, to grow without copying
+}
+
+func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
+
+// number returns the number of a word.
+func (s *wordStream) number(word []byte) uint32 {
+	id := s.words.id(word)
+	if int(id) == len(s.lastSeen) {
+		s.lastSeen, s.position = append(s.lastSeen, 0), append(s.position, 0)
+	}
+	return id
+}
+
+// add notes that a document has a word, in a head or not.
+func (s *wordStream) add(rank uint32, word []byte, head bool) {
+	list := 2 * s.number(word)
+	if !head {
+		list++
+	}
+	s.note(rank, list)
+}
+
+// note is add for the word as the stream has it; in a head counts.
+func (s *wordStream) note(rank, list uint32) {
+	id := list / 2
+	switch {
+	case s.lastSeen[id] != rank+1:
+		s.lastSeen[id], s.position[id] = rank+1, uint32(len(s.lists))
+		s.lists = append(s.lists, list)
+	case list%2 == 0:
+		s.lists[s.position[id]] = list
+	}
+}
+
+// end ends a document.
+func (s *wordStream) end() {
+	for _, list := range s.lists {
+		s.write(list + 1)
+	}
+	s.write(0)
+	s.lists = s.lists[:0]
+}
+
+func (s *wordStream) write(n uint32) {
+	last := len(s.written) - 1
+	if last < 0 || cap(s.written[last])-len(s.written[last]) < binary.MaxVarintLen32 {
+		s.written, last = append(s.written, make([]byte, 0, 1<<min(19, 10+len(s.written)))), last+1
+	}
+	s.written[last] = binary.AppendUvarint(s.written[last], uint64(n))
+}
+
+// each calls visit with each word and the rank of its document.
+func (s *wordStream) each(visit func(rank, list uint32)) {
+	rank := uint32(0)
+	for _, chunk := range s.written {
+		for len(chunk) > 0 {
+			n, width := binary.Uvarint(chunk)
+			if chunk = chunk[width:]; n == 0 {
+				rank++
+				continue
+			}
+			visit(rank, uint32(n-1))
+		}
+	}
+}
+
+// withParts returns a stream with the parts of compounds as well: lists has them by word. What begins a compound is in a
+// head if that is.
+func (s *wordStream) withParts(lists [][]uint32) *wordStream {
+	all := &wordStream{words: s.words, lastSeen: s.lastSeen, position: s.position}
+	clear(all.lastSeen)
+	at := uint32(0)
+	s.each(func(rank, list uint32) {
+		for ; at < rank; at++ {
+			all.end()
+		}
+		all.note(rank, list)
+		for _, part := range lists[list/2] {
+			all.note(rank, part|list&1)
+		}
+	})
+	all.end()
+	return all
+}
+
+// An index has letters and signs as words of their own, which nobody can type as such: they begin with a byte that says
+// where the documents have them.
+const (
+	letterAnywhere = iota // a letter or digit, anywhere in the display
+	letterFirst           // one that begins a word of the display
+	signAnywhere          // anything else, in the display or the code
+	runeKinds
+
+	firstOfWords = runeKinds // what other words begin with is higher
+)
+
+// appendRuneWord appends the word of a letter or sign.
+func appendRuneWord(dst []byte, kind byte, r rune) []byte {
+	return utf8.AppendRune(append(dst, kind), r)
+}
+
+// runeWords adds letters and signs to a stream of words.
+type runeWords struct {
+	words *wordStream
+	ascii [runeKinds][utf8.RuneSelf]uint32 // the numbers of their words, plus one
+	room  []byte
+}
+
+func (w *runeWords) add(rank uint32, kind byte, r rune) {
+	var id uint32
+	if r < utf8.RuneSelf {
+		id = w.ascii[kind][r]
+	}
+	if id == 0 {
+		w.room = appendRuneWord(w.room[:0], kind, r)
+		if id = w.words.number(w.room) + 1; r < utf8.RuneSelf {
+			w.ascii[kind][r] = id
+		}
+	}
+	w.words.note(rank, 2*(id-1)+1)
+}
+
+// addLine adds the letters and digits of a display.
+func (w *runeWords) addLine(rank uint32, line []byte) {
+	for i := 0; i < len(line); {
+		r, width := utf8.DecodeRune(line[i:])
+		if i += width; r != ' ' {
+			w.add(rank, letterAnywhere, r)
+		}
+	}
+}
+
+// addSigns adds whatever in a text is neither letter nor digit.
+func (w *runeWords) addSigns(rank uint32, text []byte) {
+	for i := 0; i < len(text); {
+		r, width := rune(text[i]), 1
+		if r >= utf8.RuneSelf {
+			r, width = utf8.DecodeRune(text[i:])
+		}
+		i += width
+		if r != ' ' && !isWordRune(r) {
+			w.add(rank, signAnywhere, r)
+		}
+	}
 }

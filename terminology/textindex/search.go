@@ -1,9 +1,12 @@
 package textindex
 
 import (
+	"bytes"
 	"cmp"
 	"runtime"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // Search returns the documents from position from up to to that match a filter by [Rule], and how many match in all. It
@@ -87,4 +90,120 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
 	runtime.KeepAlive(p.Index) // its arrays are unmapped with it
 	return hits, total, nil
+}
+
+// Part is some of the documents of a search. Index or Corpus must be set.
+type Part struct {
+	// Corpus is the documents, which are scanned.
+	Corpus Corpus
+
+	// Compounds are those of Corpus, whose parts are found as well; see [NewCompounds]. Default: none.
+	Compounds *Compounds
+
+	// Index finds documents of its own corpus instead. Default: none.
+	Index *Index
+
+	// Within are the documents of the index to search; see [Index.RanksOf]. Default: all.
+	Within bitset.Set
+
+	// Place returns a document's position among those of all parts, which decides between documents that match equally
+	// well; documents of one part may share one. Default: 0 for all.
+	Place func(doc uint32) uint32
+}
+
+// Hit is a document that matches, and how well.
+type Hit struct {
+	// Part is the document's part.
+	Part uint32
+
+	// Doc is the document.
+	Doc uint32
+
+	tier tier
+}
+
+// compareHits compares all that decides the order, except the place in the expansion.
+func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
+	if a.tier != b.tier {
+		return int(a.tier) - int(b.tier)
+	}
+	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // a difference may not fit an int of 32 bits
+}
+
+func (p *Part) corpus() Corpus {
+	if p.Index != nil {
+		return p.Index.corpus
+	}
+	return p.Corpus
+}
+
+// divided returns the compounds; nil if there are none.
+func (p *Part) divided() *Compounds {
+	if p.Index != nil {
+		return p.Index.divided
+	}
+	return p.Compounds
+}
+
+func (p *Part) place(doc uint32) uint32 {
+	if p.Place == nil {
+		return 0
+	}
+	return p.Place(doc)
+}
+
+// searchScan looks for a filter in all documents, one by one. An index is a shortcut for it.
+func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+	j := judge{reader: newReader(c), divided: divided, filter: f, spend: spend}
+	j.asked = f.in(j.reader.spotter.language)
+	var hits []Hit
+	for doc := range uint32(c.Len()) {
+		t := tierNone
+		if how == strictly {
+			t = j.tier(doc)
+		} else if j.contains(doc) {
+			t = tierLenient
+		}
+		j.pay(len(f.terms))
+		if t != tierNone {
+			hits = append(hits, Hit{Doc: doc, tier: t})
+		}
+		if j.err != nil {
+			return nil, 0, j.err
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int { return compareHits(c, a, c, b) })
+	total := len(hits)
+	return hits[min(from, total):min(to, total)], total, nil
+}
+
+// contains reports whether a document matches if long words may be in the middle of others.
+func (j *judge) contains(doc uint32) bool {
+	j.read(doc)
+	return !slices.ContainsFunc(j.asked.segments, func(s segment) bool { return !j.containsOne(s) })
+}
+
+// containsOne reports whether a document has one of the ways to say a segment.
+func (j *judge) containsOne(s segment) bool {
+	return slices.ContainsFunc(s, func(way []need) bool {
+		return !slices.ContainsFunc(way, func(n need) bool {
+			if n.run != nil {
+				return !j.containsOne(n.run)
+			}
+			return !j.within(n.words) && j.words(n.joined) == tierNone
+		})
+	})
+}
+
+// within reports whether each of some words is there, in the middle of a word if it is long enough.
+func (j *judge) within(words []wanted) bool {
+	for i := range words {
+		w := &words[i]
+		if !slices.ContainsFunc(j.reader.spots(), func(s spot) bool {
+			return w.fit(s.word) != fitNot || w.isLong() && bytes.Contains(s.word, w.word)
+		}) {
+			return false
+		}
+	}
+	return true
 }
