@@ -1,6 +1,8 @@
 package definitions
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -70,4 +72,103 @@ func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
 // primitives.
 func isLeftOut(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
+}
+
+// omittedCodes are the implicit rules of a definition that HL7's convertor made from one of a later release of FHIR: codes
+// that R4 lacks are in extensions. Those of filters are read, and no others count here.
+const omittedCodes = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
+
+// modifiers reads modifier extensions or implicitRules. Only omittedCodes are supported, so a definition that has others
+// must not be used (R4 §2.4).
+func (d *Definition) modifiers(r *fhirjson.Reader) error {
+	if r.IsPrimitive() {
+		rules, err := r.Text()
+		if string(rules) != omittedCodes {
+			d.modifier = "the implicit rules " + string(rules)
+		}
+		return err
+	}
+	list, err := r.Extensions(0)
+	if len(list) > 0 {
+		d.modifier = "the modifier extension " + list[0].URL
+	}
+	return err
+}
+
+// Usable fails for a definition with implicit rules or a modifier extension.
+func (d *Definition) Usable(kind string) error {
+	if d.modifier == "" {
+		return nil
+	}
+	return outcome.Incomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.modifier)
+}
+
+// Standing returns what users of a definition should know: always that it is deprecated or withdrawn; that it is retired,
+// experimental or a draft only if the value set that uses it is not. Else it is empty.
+func (d *Definition) Standing(vs *ValueSet) string {
+	experimental := func(d *Definition) bool { return d.Experimental != nil && *d.Experimental }
+	switch {
+	case d.standardsStatus == "deprecated" || d.standardsStatus == "withdrawn":
+		return d.standardsStatus
+	case d.Status == "retired":
+		if vs.Status != "retired" {
+			return "retired"
+		}
+	case experimental(d):
+		if !experimental(&vs.Definition) {
+			return "experimental"
+		}
+	case d.Status == "draft" || d.standardsStatus == "draft":
+		if vs.Status != "draft" && vs.standardsStatus != "draft" {
+			return "draft"
+		}
+	}
+	return ""
+}
+
+// LatestOf returns the latest of the resources that have the canonical or id, or nil. Those with content go before those
+// without.
+func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
+	var best *head
+	for _, resource := range resources {
+		h, err := HeadOf(resource)
+		if err != nil {
+			return nil, fmt.Errorf("%v cannot be read: %w", m, err)
+		}
+		if h.Kind != m.Kind || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.IsNamed(m.Canonical) {
+			continue
+		}
+		if best == nil || h.hasContent() && !best.hasContent() || h.hasContent() == best.hasContent() && supersedes(h.Version, best.Version) {
+			best, latest = h, resource
+		}
+	}
+	return latest, nil
+}
+
+// head is what latestOf compares.
+type head struct {
+	Definition
+	Kind    string
+	content contentMode
+}
+
+func (h *head) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
+
+// HeadOf reads what names a resource.
+func HeadOf(resource jsontext.Value) (*head, error) {
+	h, r := new(head), fhirjson.ReaderOf(resource)
+	return h, r.Strings(
+		fhirjson.String{Name: "resourceType", Into: &h.Kind}, fhirjson.String{Name: "id", Into: &h.ID},
+		fhirjson.String{Name: "url", Into: &h.URL}, fhirjson.String{Name: "version", Into: &h.Version},
+		fhirjson.String{Name: "content", Into: (*string)(&h.content)},
+	)
+}
+
+// AddTo adds values to a list, each once.
+func AddTo[T comparable](list *[]T, values ...T) {
+	for _, value := range values {
+		if !slices.Contains(*list, value) {
+			*list = append(*list, value)
+		}
+	}
 }

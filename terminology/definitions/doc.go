@@ -4,21 +4,20 @@
 //
 // # Where things are
 //
-//	load.go, source.go, core.go      by the options (options.go), files, folders, packages and the built-in definitions become streams of tokens
-//	sourcelimit.go, progress.go      how much a file may unpack to; how far it is read
-//	resource.go                      reads resources and hands each to its builder:
-//	  codesystembuilder.go             CodeSystem: concepts in package codesystem, the rest in codesystem.go
-//	  valuesetreader.go                ValueSet: valueset.go
-//	  conceptmap.go, profile.go        ConceptMap; the bindings of a StructureDefinition
-//	set.go                           Set: systemtable.go and valuesettable.go find definitions
-//	definition.go, modifier.go       what all definitions have in common
-//	overlay.go, layer.go             resources sent with a request, and fetched ones, over another Set
-//	version.go, date.go              which version a reference means, and as of when
-//	contained.go, valuesetlookup.go  contained value sets, and those that code systems imply
-//	entry.go, designation.go         a code of an expansion, with what is said of it
-//	supplements.go                   what supplements refer to
-//	synonyms.go, usage.go            lists that the search uses
-//	sources.go                       registered code systems
+//	load.go            by the options, files, folders, packages and the built-in definitions become streams of tokens; how
+//	                     much a file may unpack to, and how far it is read
+//	resource.go        reads resources and hands each to its builder:
+//	  codesystem.go      CodeSystem, with its concepts in package codesystem
+//	  valueset.go        ValueSet
+//	  conceptmap.go      ConceptMap
+//	set.go             Set; resources sent with a request, and fetched ones, over another Set
+//	systemtable.go     finds code systems, their supplements, and contained definitions
+//	valuesettable.go   finds value sets, those that code systems imply, and those that a StructureDefinition binds
+//	definition.go      what all definitions have in common
+//	version.go         which version a reference means, and as of when
+//	entry.go           a code of an expansion, with what is said of it
+//	searchlists.go     synonyms and weights, which the search uses
+//	sources.go         registered code systems
 //
 // # Versions
 //

@@ -1,19 +1,29 @@
 package definitions
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -121,4 +131,272 @@ func TestValueSetsOfSource(t *testing.T) {
 	if _, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}}); err == nil {
 		t.Error("no error for data that cannot be read")
 	}
+}
+
+// TestDefinitionBombs loads files that are made to fill the memory: each is refused with an error that names what is
+// too large.
+func TestDefinitionBombs(t *testing.T) {
+	long := strings.Repeat("a", fhirjson.MaxString)
+	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
+	bundleOf := func(n int, resource string) string {
+		return `{"resourceType":"Bundle","entry":[` + fixture.Repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
+	}
+	for _, test := range []struct {
+		name, file, content string
+		options             Options
+		want                []string
+	}{
+		{name: "a value", file: "x.json", content: `{"resourceType":"ValueSet","compose":{"x":"` + long + `"}}`, options: Options{MaxValue: 1 << 20}, want: []string{"x.json", "a value is larger than 1 MiB"}},
+		{name: "a value that is not wanted", file: "x.json", content: `{"resourceType":"Patient","photo":"` + long + `"}`, options: Options{MaxValue: 1 << 20}, want: []string{"a value is larger than 1 MiB"}},
+		{name: "a value before its resourceType", file: "x.json", content: `{"concept":[` + strings.Repeat(`{"code":"a"},`, 1<<18), options: Options{MaxValue: 1 << 20}, want: []string{"a value is larger than 1 MiB"}},
+		{name: "a string", file: "x.json", content: `{"resourceType":"CodeSystem","concept":[{"code":"a","display":"` + long + `"}]}`, want: []string{"/concept/0/display", "a string is larger than 4 MiB"}},
+		{name: "deep", file: "x.json", content: `{"resourceType":"CodeSystem","concept":` + strings.Repeat(`[{"code":"a","concept":`, 20_000), want: []string{"x.json", "depth"}},
+		{name: "deep, and not wanted", file: "x.json", content: `{"resourceType":"Patient","x":` + strings.Repeat(`[`, 20_000), want: []string{"depth"}},
+		{name: "a file in a package", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxPackage: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
+		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", fixture.Colours+strings.Repeat(" ", 5000), "package/b.json", fixture.Colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
+		{name: "a package of what is not wanted", file: "x.tgz", content: string(tgz(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
+		{name: "short elements in several files of a package", file: "x.tgz", content: string(tgz(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
+		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"elements of a few bytes"}},
+		{name: "small definitions", file: "x.json", content: bundleOf(maxShortInFile/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
+		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
+		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + fixture.Repeat(maxLoadedVersions+1, func(i int) string {
+			return fmt.Sprintf(`{"resource":{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}}`, i)
+		}) + `]}`, want: []string{"http://x/b", "more than 1000 versions"}},
+		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			name := filepath.Join(t.TempDir(), test.file)
+			fixture.WriteFile(t, name, []byte(test.content))
+			test.options.Definitions = []string{name}
+			_, err := Load(t.Context(), test.options)
+			if err == nil {
+				t.Fatal("it is loaded")
+			}
+			fixture.WantText(t, err.Error(), test.want...)
+		})
+	}
+}
+
+// TestLoadingEnds has loading end in the middle of a large resource.
+func TestLoadingEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := newResourceLoader(emptyLibrary())
+	l.options = &Options{MaxValue: 1 << 20}
+	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
+	if err := l.resources(ctx, src, fhirjson.NewShortage(fhirjson.MaxShort)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// ending is concepts without end, whose reader leaves after some.
+type ending struct {
+	cancel context.CancelFunc
+	reads  int
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	if e.reads++; e.reads == 3 {
+		e.cancel()
+	}
+	if e.reads > 100 {
+		return 0, errors.New("it reads on")
+	}
+	return copy(b, `{"code":"a"},`), nil
+}
+
+// slowReader is a source that gives a megabyte at a time, which takes a second each.
+type slowReader struct{ now time.Time }
+
+func (s *slowReader) Read(b []byte) (int, error) {
+	s.now = s.now.Add(time.Second)
+	return len(b), nil
+}
+
+func TestProgress(t *testing.T) {
+	src := &slowReader{now: fixture.Time}
+	var log, terminal bytes.Buffer
+	o := Options{Now: func() time.Time { return src.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)), Terminal: &terminal}
+	p := newProgress(t.Context(), src, "big.json", 20<<20, &o)
+	buffer := make([]byte, 1<<20)
+	for range 20 {
+		if _, err := p.Read(buffer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.end()
+	fixture.WantText(t, log.String(), "loading definitions", "file=big.json", "percent=25", "percent=100")
+	if n := strings.Count(log.String(), "\n"); n != 4 {
+		t.Errorf("%d lines in 20 s, want one every five seconds:\n%s", n, log.String())
+	}
+	fixture.WantText(t, terminal.String(), "\r[====================                    ]  50 % big.json", " 100 % big.json\r\x1b[K")
+}
+
+func TestProgressOfSmallFiles(t *testing.T) {
+	var log, terminal bytes.Buffer
+	name := t.TempDir() + "/small.json"
+	fixture.WriteFile(t, name, []byte(fixture.Animals))
+	logger := slog.New(slog.NewTextHandler(&log, nil)) // at level info
+	if _, err := Load(t.Context(), Options{Definitions: []string{name}, Logger: logger, Terminal: &terminal}); err != nil {
+		t.Fatal(err)
+	}
+	if log.Len()+terminal.Len() > 0 {
+		t.Errorf("got log %q, bar %q", log.String(), terminal.String())
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	f, err := os.Create(t.TempDir() + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := Terminal(f); w != nil {
+		t.Errorf("a file is a terminal: %v", w)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if w := Terminal(f); w != nil {
+		t.Errorf("a closed file is a terminal: %v", w)
+	}
+}
+
+// TestCoreFile checks that the built-in file is as the generator writes it.
+func TestCoreFile(t *testing.T) {
+	decoder, err := zstd.NewReader(bytes.NewReader(coreDefinitions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	lines := bufio.NewScanner(decoder)
+	lines.Buffer(nil, 1<<22)
+	count := map[string]int{}
+	for lines.Scan() {
+		var resource map[string]json.RawMessage
+		if err := json.Unmarshal(lines.Bytes(), &resource); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(lines.Bytes(), []byte(`{"resourceType":"`)) {
+			t.Fatalf("a line begins with %.40s", lines.Bytes())
+		}
+		for _, name := range []string{"text", "meta", "contact", "description", "copyright"} {
+			if resource[name] != nil {
+				t.Errorf("%s has %s", resource["url"], name)
+			}
+		}
+		count[string(resource["resourceType"])]++
+	}
+	if err := lines.Err(); err != nil || count[`"CodeSystem"`] != 1063 || count[`"ValueSet"`] != 1317 || count[`"ConceptMap"`] != 16 || count[`"StructureDefinition"`] != 176 || len(count) != 4 {
+		t.Errorf("got %v, %v", count, err)
+	}
+}
+
+// TestCoreBindings has what elements are bound to.
+func TestCoreBindings(t *testing.T) {
+	l := coreSet(t)
+	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to what is not HL7's.
+	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
+	missing := 0
+	for context, valueSet := range l.ValueSets.bindings.own {
+		if _, ok := l.AnyValueSet(valueSet, ""); !ok {
+			missing++
+			if !elsewhere.MatchString(context) {
+				t.Errorf("%s: %s is not here", context, valueSet)
+			}
+		}
+	}
+	if len(l.ValueSets.bindings.own) < 1000 || missing > 20 {
+		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.ValueSets.bindings.own), missing)
+	}
+}
+
+// TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and
+// its memory must be given back when the library is gone, and not before.
+func TestMemoryOfLarge(t *testing.T) {
+	resource := largeResource()
+	before := offheap.InUse()
+	large := setOf(t, resource)
+	if leavesHeap() && offheap.InUse()-before < 4<<20 {
+		t.Error("all is on the heap")
+	}
+	small, err := emptyLibrary().With()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loader := newResourceLoader(small) // of a request
+	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
+		t.Fatal(err)
+	}
+	a, b := large.Systems.CodeSystems[0].Concepts, small.Systems.CodeSystems[0].Concepts
+	if !sameArrays(reflect.ValueOf(a.System).Elem(), reflect.ValueOf(b.System).Elem()) {
+		t.Error("not the same off the heap as on it")
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	if got, _ := a.Locate([]byte("c5999")); got.Number != 5999 {
+		t.Errorf("got concept %d, want 5999", got.Number)
+	}
+	x, y := a.Search.SearchIndex(""), b.Search.SearchIndex("")
+	if !sameArrays(reflect.ValueOf(x).Elem(), reflect.ValueOf(y).Elem()) {
+		t.Error("not the same index")
+	}
+	runtime.KeepAlive(large)
+}
+
+// Nothing but use holds the library here while a text of it is read.
+func TestUseHoldsLibrary(t *testing.T) {
+	read := func(l *Set, f func(code []byte)) {
+		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
+	}
+	held := setOf(t, largeResource())
+	before := collect()
+	read(held, func(code []byte) {
+		held = nil
+		wantHeld(t, before)
+		if string(code) != "c5999" {
+			t.Errorf("got %s", code)
+		}
+	})
+	wantGivenBack(t, before)
+}
+
+// TestBrokenLargeFile checks that what was read of a large file that breaks off is given back.
+func TestBrokenLargeFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "broken.json")
+	concept := fmt.Sprintf(`{"code":"%%d","display":%q},`, strings.Repeat("x", 10_000))
+	var text strings.Builder
+	text.WriteString(`{"resourceType":"CodeSystem","url":"s","content":"complete","concept":[`)
+	for i := range 600 {
+		fmt.Fprintf(&text, concept, i)
+	}
+	fixture.WriteFile(t, file, []byte(text.String()))
+	l := newResourceLoader(emptyLibrary())
+	l.options = &Options{}
+	l.options.SetDefaults()
+	if err := l.file(t.Context(), file); err == nil {
+		t.Fatal("a broken file was read")
+	}
+	if n := l.codes.table.Memory.Regions(); n > 1 {
+		t.Errorf("%d regions, want one at most", n)
+	}
+	l.codes.table.Memory.Release()
+}
+
+// sameArrays reports whether two values, or the structs of arrays that they are, hold the same numbers.
+func sameArrays(a, b reflect.Value) bool {
+	same := a.Kind() != reflect.Slice || a.Len() == b.Len()
+	switch {
+	case a.CanUint():
+		return a.Uint() == b.Uint()
+	case a.Kind() == reflect.Slice:
+		for i := 0; same && i < a.Len(); i++ {
+			same = sameArrays(a.Index(i), b.Index(i))
+		}
+	case a.Kind() == reflect.Struct:
+		for i := 0; same && i < a.NumField(); i++ {
+			same = sameArrays(a.Field(i), b.Field(i))
+		}
+	}
+	return same
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // SystemTable holds code systems by url and version. An overlay's includes those of its base.
@@ -256,4 +257,211 @@ func (t *SystemTable) freeze() {
 	for _, cs := range t.CodeSystems {
 		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
 	}
+}
+
+// Concept finds the concept of a coding.
+func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) {
+	if c.System == "" || c.Code == "" {
+		return e, outcome.BadRequest("required", "there must be the parameters code and system, or a coding with both")
+	}
+	index := t.CodeSystem(c.System, c.Version)
+	if index == None || !t.CodeSystems[index].Content.HasConcepts() {
+		missed := outcome.New(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
+			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", outcome.Canonical(c.System, c.Version)))
+		missed.Err, missed.Missing = outcome.ErrUnknown, outcome.MissingOf("CodeSystem", c.System, c.Version)
+		return e, missed
+	}
+	cs := t.CodeSystems[index]
+	if err := cs.Usable("code system"); err != nil {
+		return e, err
+	}
+	at, ok := cs.Concepts.Locate([]byte(c.Code))
+	if !ok {
+		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
+		missed.MessageID, missed.Text = cs.UnknownCode(c.Code)
+		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content.IsPart() {
+			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
+		}
+		return e, missed
+	}
+	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
+}
+
+// StandIn finds the concept of a coding in what stands in for its code system, if no more of that is here.
+func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
+	for _, index := range t.Versions(c.System) {
+		cs := t.CodeSystems[index]
+		if !cs.StandsInFor(c.Version) {
+			continue
+		}
+		if at, ok := cs.Concepts.Locate([]byte(c.Code)); ok {
+			return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, true
+		}
+	}
+	return e, false
+}
+
+// AsOf gives a coding without a version the version that was the latest on a date, if there is a date.
+func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
+	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {
+		return err
+	}
+	index, err := t.CodeSystemAt(c.System, date)
+	if err == nil && index != None {
+		c.Version = t.CodeSystems[index].Version
+	}
+	return err
+}
+
+// Instance completes the codings of an operation on an instance by the system and version of the code system.
+func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
+	cs, ok := t.ByID(id)
+	if !ok {
+		e := outcome.New(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
+		e.Err = outcome.ErrUnknown
+		return e
+	}
+	for _, c := range codings {
+		if c.System == "" {
+			c.System = cs.URL
+		}
+		if c.Version == "" {
+			c.Version = cs.Version
+		}
+		if c.System != cs.URL || !MatchesVersion(cs.Version, c.Version) {
+			return outcome.BadRequest("invalid", "the code system is %s, not %s", cs.Canonical(), outcome.Canonical(c.System, c.Version))
+		}
+	}
+	return nil
+}
+
+// RequiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
+// answer would be wrong without it.
+func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) ([]Supplement, error) {
+	var list []Supplement
+	for _, index := range codeSystems {
+		for _, s := range t.SupplementsTo(t.CodeSystems[index], named) {
+			list = append(list, Supplement{Of: index, By: s})
+		}
+	}
+	var missing []string
+	for _, reference := range named {
+		used := func(s Supplement) bool { return t.CodeSystems[s.By].IsNamed(reference) }
+		if !slices.ContainsFunc(list, used) {
+			AddTo(&missing, reference)
+		}
+	}
+	return list, missingSupplements(missing)
+}
+
+// missingSupplements is the error for supplements that are not here, or nil if there are none.
+func missingSupplements(list []string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
+		"Required supplement not found: "+strings.Join(list, ", "))
+	e.Err = outcome.ErrIncomplete
+	for _, reference := range list {
+		e.Missing = append(e.Missing, outcome.MissingOf("CodeSystem", reference, "")...)
+	}
+	return e
+}
+
+// CountSupplements returns how many supplements [SystemTable.SupplementsTo] looks at.
+func (t *SystemTable) CountSupplements(url string) (n int) {
+	for at := &t.supplements; at != nil; at = at.base {
+		n += len(at.own[url])
+	}
+	return n
+}
+
+// SupplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
+func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
+	var list []uint32
+	for at := &t.supplements; at != nil; at = at.base {
+		for _, index := range at.own[cs.URL] {
+			s := t.CodeSystems[index]
+			_, version := outcome.Split(s.supplements)
+			applies := version == "" || MatchesVersion(cs.Version, version)
+			if applies && (s.languagePack || slices.ContainsFunc(named, s.Definition.IsNamed)) {
+				AddTo(&list, index)
+			}
+		}
+	}
+	return list
+}
+
+// CheckSupplements fails if named supplements are not here.
+func (t *SystemTable) CheckSupplements(named []string) error {
+	var missing []string
+	for _, reference := range named {
+		url, version := outcome.Split(reference)
+		if index := t.CodeSystem(url, version); index == None || t.CodeSystems[index].Content != ContentSupplement {
+			missing = append(missing, reference)
+		}
+	}
+	return missingSupplements(missing)
+}
+
+// ContainedValueSet finds a value set that this one or its container contains, by #id or by canonical.
+func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
+	for ; vs != nil; vs = vs.Container {
+		for _, inner := range vs.Contained {
+			if reference == "#"+inner.ID || inner.IsNamed(reference) {
+				return inner, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// SumOfContainers adds up a number over a value set and its containers.
+func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
+	for ; vs != nil; vs = vs.Container {
+		sum += number(vs)
+	}
+	return sum
+}
+
+// ContainedCodeSystem finds a code system contained in a value set or its containers, by #id or by url and version; none if
+// there is none.
+func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uint32 {
+	for ; vs != nil; vs = vs.Container {
+		for _, index := range vs.CodeSystems {
+			if cs := t.CodeSystems[index]; url == "#"+cs.ID || cs.IsNamed(outcome.Canonical(url, version)) {
+				return index
+			}
+		}
+	}
+	return None
+}
+
+// fragment finds a contained value set by the canonical of its container followed by #id.
+func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
+	outer, id, ok := strings.Cut(reference, "#")
+	if !ok {
+		return nil, false
+	}
+	if vs, ok := t.fragments.get(reference); ok {
+		return vs, true
+	}
+	vs, _ := t.Find(outer)
+	return vs.ContainedValueSet("#" + id)
+}
+
+// addContained adds a code system that only the value set which contains it can name, and returns its index.
+func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
+	cs.system = t.internSystem(cs.URL)
+	index := uint32(len(t.CodeSystems))
+	t.CodeSystems = append(t.CodeSystems, cs)
+	if t.brought != nil {
+		t.brought[index] = true
+	}
+	return index
+}
+
+// IsContained reports whether a code system is contained in a value set.
+func (t *SystemTable) IsContained(index uint32) bool {
+	return !slices.Contains(t.List[t.CodeSystems[index].system].Versions, index)
 }

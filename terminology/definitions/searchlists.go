@@ -6,9 +6,50 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/synonyms"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/weights"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
+
+// EnglishSynonyms is the name of the built-in list of [Options.Synonyms].
+const EnglishSynonyms = "english"
+
+// loadSynonyms reads lists of synonyms and concept maps; nil for none. Concept maps that are named by their canonical
+// must have been loaded.
+func (l *resourceLoader) loadSynonyms(ctx context.Context) error {
+	if len(l.options.Synonyms) == 0 {
+		return nil
+	}
+	l.library.synonyms = new(textindex.Synonyms)
+	for _, name := range l.options.Synonyms {
+		if err := l.readSynonyms(ctx, name); err != nil {
+			return fmt.Errorf("synonyms in %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (l *resourceLoader) readSynonyms(ctx context.Context, name string) error {
+	switch extension := filepath.Ext(name); {
+	case name == EnglishSynonyms:
+		return l.library.synonyms.Read(strings.NewReader(synonyms.English))
+	case strings.Contains(name, "://"), strings.HasPrefix(name, "urn:"):
+		return l.mapSynonyms(ctx, name)
+	case extension == ".json", extension == ".xml":
+		return l.mapSynonymsIn(ctx, name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return l.library.synonyms.Read(file)
+}
 
 // maxMapSynonyms bounds the synonyms that one concept map makes.
 const maxMapSynonyms = 100_000
@@ -146,4 +187,48 @@ func (x *mapSynonyms) add(wanted bool, typed, other string) error {
 		return errTooManySynonyms
 	}
 	return nil
+}
+
+// DefinitionWeights is the word in [Options.Weights] for the extension itemWeight of the concepts of code systems,
+// supplements and value sets. FHIR has it for scores of answers as well, so it does not count unless this is said.
+const DefinitionWeights = "definitions"
+
+// Usage says how much codes are used: as files say, or else, if items is set, the extension itemWeight.
+type Usage struct {
+	Files *weights.Weights // nil: none
+	Items bool             // whether the extension itemWeight counts
+}
+
+func loadWeights(ctx context.Context, names []string) (u Usage, err error) {
+	for _, name := range names {
+		if name == DefinitionWeights {
+			u.Items = true
+			continue
+		}
+		if u.Files == nil {
+			u.Files = new(weights.Weights)
+		}
+		if err := readWeights(ctx, u.Files, name); err != nil {
+			return u, fmt.Errorf("weights in %s: %w", name, err)
+		}
+	}
+	return u, nil
+}
+
+func readWeights(ctx context.Context, w *weights.Weights, name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return w.Read(ctx, file)
+}
+
+// weigh says how much the concepts of a code system are used.
+func (u *Usage) weigh(url string, concepts *table.Table) {
+	if codes := u.Files.Of(url); codes != nil {
+		concepts.Weigh(codes.All())
+	} else if u.Items {
+		concepts.WeighItems()
+	}
 }
