@@ -3,13 +3,10 @@
 //
 // # Where things are
 //
-//	query.go, queryset.go              the parameters, a value set's own among them; subset.go: _summary and _elements
-//	expand.go                          a page of the codes (expansion.go)
-//	answer.go                          the ValueSet as JSON, by writer.go: entrywriter.go, extensionwriter.go,
-//	                                     entryproperties.go, parameters.go, querydesignation.go
-//	identifier.go, tag.go              expansion.identifier; entity tags
-//	wholebuilder.go, wholepage.go      the pages of another server make a Whole
-//	whole.go                           which is searched and paged
+//	query.go      the parameters, a value set's own among them; _summary and _elements
+//	expansion.go  a page of the codes; expansion.identifier; entity tags
+//	writer.go     the ValueSet as JSON
+//	whole.go      the pages of another server make a Whole, which is searched and paged
 //
 // # Parameters
 //

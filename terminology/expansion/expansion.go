@@ -1,11 +1,16 @@
 package expansion
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"iter"
+	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
@@ -82,4 +87,116 @@ func (x *Expansion) hasOneText(e definitions.Entry) bool {
 // texts appends the displays and designations of an entry.
 func (x *Expansion) texts(dst []codesystem.Text, e definitions.Entry) []codesystem.Text {
 	return x.Library.ShownTexts(dst, x.Library.Locate(e), x.valueSet.Language, x.List.Supplements)
+}
+
+// New expands a value set.
+func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budget.Budget) (*Expansion, error) {
+	x := &Expansion{query: q}
+	err := x.query.Check()
+	if err != nil {
+		return nil, err
+	}
+	if x.Library, x.valueSet, err = expansions.ValueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
+		return nil, err
+	}
+	if x.Library.Use(func() { err = x.expand(expansions, b) }); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) (err error) {
+	q := &x.query
+	if err := q.Adopt(x.valueSet.Defaults); err != nil {
+		return err
+	}
+	e := &compose.Expander{Library: x.Library, Cache: expansions, Rules: &q.Rules, Budget: b}
+	if x.List, err = e.Codes(x.valueSet); err != nil {
+		return err
+	}
+	if languages := q.Language.Preferred(x.valueSet); languages != "" {
+		x.languages = codesystem.ParseLanguages(languages)
+	}
+	if err := x.choosePage(b); err != nil {
+		return err
+	}
+	if limit := q.Limits.Most(); len(x.page) > limit && q.subset.hasCodes() {
+		return tooCostly(x.valueSet, limit)
+	}
+	supplements := len(x.List.Supplements)
+	if err := b.Spend(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
+		return err
+	}
+	x.detailed = q.wantsDesignations() || len(q.Properties) > 0 || !x.languages.None() || supplements > 0
+	return nil
+}
+
+// askedPerStep is the number of requested designations and properties compared in one step, for each code.
+const askedPerStep = 4
+
+// choosePage finds the requested entries, and how many match in all.
+func (x *Expansion) choosePage(b *budget.Budget) (err error) {
+	if filter := textindex.NewFilter(x.query.Filter, x.Library.Synonyms()); filter != nil {
+		from, to := x.query.window(maxInt32)
+		x.page, x.total, err = compose.Search(x.Library, x.List, filter, x.languages.List(), from, to, b)
+		x.corrected = filter.Corrected()
+		return err
+	}
+	from, to := x.query.window(len(x.List.Entries))
+	x.page, x.total = x.List.Entries[from:to], len(x.List.Entries)
+	return nil
+}
+
+// Tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
+// its timestamp, when the library was loaded.
+func (w *Writer) Tag(xml, pretty bool) string {
+	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
+	tag = strconv.AppendInt(append(tag, '-'), w.x.Library.Loaded.Unix(), 36)
+	if xml {
+		tag = append(tag, 'x')
+	}
+	if pretty {
+		tag = append(tag, 'p')
+	}
+	if w.get {
+		tag = append(tag, 'l')
+	}
+	return string(append(w.x.query.subset.appendTag(tag), '"'))
+}
+
+// appendIdentifier appends the expansion's identifier: a UUID of version 5 made from the value set, its content and the
+// parameters, so that the same query has the same answer to the byte.
+func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
+	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
+	name = append(append(append(name, x.valueSet.URL...), '|'), x.valueSet.Version...)
+	name = append(name, 0)
+	name = append(append(name, x.List.Digest[:]...), parameters...)
+	for _, p := range x.query.Properties { // which expansion.parameter does not tell
+		name = append(append(name, 0), p...)
+	}
+	return appendUUID(dst, name)
+}
+
+// appendUUID appends the UUID of a namespace followed by a name, as a URN.
+func appendUUID(dst, namespaced []byte) []byte {
+	id := uuid5(namespaced)
+	dst = hex.AppendEncode(append(dst, "urn:uuid:"...), id[:4])
+	for _, part := range [...][]byte{id[4:6], id[6:8], id[8:10], id[10:]} {
+		dst = hex.AppendEncode(append(dst, '-'), part)
+	}
+	return dst
+}
+
+// expansionNamespace is the namespace of identifiers, the UUID of version 5 for a URL.
+var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
+	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
+
+// uuid5 returns the UUID of version 5 (RFC 9562 §5.5) for a namespace followed by a name. Nothing depends on the strength
+// of SHA-1, which the RFC demands.
+func uuid5(namespaced []byte) (id [16]byte) {
+	sum := sha1.Sum(namespaced)
+	copy(id[:], sum[:])
+	id[6] = id[6]&0x0f | 0x50
+	id[8] = id[8]&0x3f | 0x80
+	return id
 }

@@ -2,8 +2,11 @@ package expansion
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -160,3 +163,194 @@ func tooCostly(vs *definitions.ValueSet, limit int) error {
 
 // maxInt32 is more than there can be entries.
 const maxInt32 = 1<<31 - 1
+
+// Set reads one parameter and reports whether it is known.
+func (q *Query) Set(in *parameters.Input) (known bool, err error) {
+	switch in.Name {
+	case "url":
+		q.URL = in.Value
+	case "valueSet":
+		q.ValueSet = in.Resource
+		if in.Resource == nil {
+			return true, outcome.BadRequest("invalid", "the parameter valueSet must be a resource, which only a POST can give")
+		}
+	case "valueSetVersion":
+		q.Version = in.Value
+	case "context":
+		q.Context = in.Value
+	case "contextDirection": // has no effect: a binding's codes are both those to choose from and those to expect
+		if in.Value != "incoming" && in.Value != "outgoing" {
+			return true, outcome.BadRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
+		}
+	case "filter":
+		if strings.TrimSpace(in.Value) != "" { // a blank one is none, and could not be echoed: FHIR has no empty strings
+			q.Filter = in.Value
+		}
+	case "date":
+		q.Date = in.Value
+	case "offset":
+		q.Offset, err = parameters.Number(in)
+	case "count":
+		q.Count, err = parameters.Number(in)
+	case "displayLanguage":
+		q.Language.Display, err = in.Value, checkLanguage(in.Value)
+	default:
+		return q.setOther(in)
+	}
+	return true, err
+}
+
+// setOther reads a parameter that is a list, a boolean, _summary or _elements.
+func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
+	if list := q.List(in.Name); list != nil {
+		*list = append(*list, in.Value)
+		return true, q.Versions.Check(in)
+	}
+	if c := q.choice(in.Name); c != nil {
+		return true, c.Set(in)
+	}
+	return q.subset.Set(in)
+}
+
+func checkLanguage(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		tag, _, _ := strings.Cut(item, ";")
+		tag = strings.TrimSpace(tag)
+		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
+		if tag != "" && letters != 0 {
+			return outcome.New(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+		}
+	}
+	return nil
+}
+
+// Adopt takes the parameters that a value set sets for its own expansion, where the query has none.
+func (q *Query) Adopt(own []parameters.Input) error {
+	if len(own) == 0 {
+		return nil
+	}
+	adopted := *q
+	for i := range own {
+		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.preferred
+			if _, err := adopted.Set(in); err != nil {
+				return err
+			}
+		}
+	}
+	*q = adopted
+	return nil
+}
+
+// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
+func (q *Query) gives(name string) bool {
+	if q.Sent(name) {
+		return true
+	}
+	if list := q.List(name); list != nil {
+		return *list != nil
+	}
+	if c := q.choice(name); c != nil {
+		return *c != parameters.Unset
+	}
+	switch name {
+	case "filter":
+		return q.Filter != ""
+	case "date":
+		return q.Date != ""
+	case "offset":
+		return q.Offset != nil
+	case "count":
+		return q.Count != nil
+	}
+	return false
+}
+
+// Subset is the part of an answer that _summary and _elements ask for (R4 RESTful search, Summary and Elements). The
+// zero value is all of it.
+type Subset struct {
+	Summary  string   // true, text, data or count
+	elements []string // names of elements
+}
+
+// summaryElements are the summary elements of ValueSet and CodeSystem in R4. The expansion is not among them.
+var summaryElements = []string{
+	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
+	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",
+	"supplements", "count", "filter", "property",
+}
+
+// Set reads one parameter and reports whether it is one of the two.
+func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
+	switch in.Name {
+	case "_summary":
+		switch in.Value {
+		case "true", "text", "data", "count":
+			s.Summary = in.Value
+		case "false":
+		default:
+			return true, outcome.BadRequest("invalid", "the parameter _summary must be true, text, data, count or false")
+		}
+	case "_elements":
+		for name := range strings.SplitSeq(in.Value, ",") {
+			name, _, _ = strings.Cut(trimType(strings.TrimSpace(name)), ".")
+			if name != "" {
+				s.elements = append(s.elements, name)
+			}
+		}
+	default:
+		return false, nil
+	}
+	if s.Summary != "" && s.elements != nil {
+		return true, outcome.BadRequest("invalid", "of the parameters _summary and _elements only one may be given")
+	}
+	return true, nil
+}
+
+// trimType removes the resource type from a path: ValueSet.url becomes url.
+func trimType(path string) string {
+	if kind, rest, ok := strings.Cut(path, "."); ok && definitions.IsResourceType(kind) {
+		return rest
+	}
+	return path
+}
+
+func (s *Subset) all() bool { return s.Summary == "" && s.elements == nil }
+
+// Has reports whether to show an element. Mandatory ones are always shown.
+func (s *Subset) Has(element string) bool {
+	if s.all() || element == "id" || element == "status" || element == "content" {
+		return true
+	}
+	switch s.Summary {
+	case "data":
+		return element != "text"
+	case "count":
+		return element == "expansion"
+	case "true":
+		return slices.Contains(summaryElements, element)
+	}
+	return slices.Contains(s.elements, element)
+}
+
+func (s *Subset) hasCodes() bool { return s.Summary != "count" && s.Has("expansion") }
+
+func (s *Subset) appendMeta(dst []byte) []byte {
+	if s.all() {
+		return dst
+	}
+	return AppendSubsetted(dst)
+}
+
+// AppendSubsetted appends the tag of an incomplete resource.
+func AppendSubsetted(dst []byte) []byte {
+	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
+}
+
+// appendTag appends what identifies the subset in an entity tag.
+func (s *Subset) appendTag(dst []byte) []byte {
+	if s.all() {
+		return dst
+	}
+	sum := sha256.Sum256([]byte(s.Summary + "\x00" + strings.Join(s.elements, ",")))
+	return hex.AppendEncode(append(dst, '-'), sum[:8])
+}

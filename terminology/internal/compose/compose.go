@@ -2,11 +2,17 @@ package compose
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
@@ -254,4 +260,353 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	definitions.AddTo(&u.Based, x.Based...)
 	definitions.AddTo(&u.Unlisted, x.Unlisted...)
 	u.relative = u.relative || x.relative
+}
+
+// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
+// value set has one code.
+type Evaluator struct {
+	library *definitions.Set
+	rules   *Rules
+	budget  *budget.Budget
+	Probe   *Probe                  // nil: all codes are listed
+	Path    []*definitions.ValueSet // being evaluated: each imports the next
+	done    map[*definitions.ValueSet]*CodeList
+	used    *CodeList            // of the last value set in path
+	among   *[]definitions.Entry // while excludes are evaluated: what they are excluded from
+	filters filters
+}
+
+// NewEvaluator returns an evaluator.
+func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
+	c := &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
+	return c
+}
+
+// spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
+// thousand times.
+func (c *Evaluator) spend(n int) error {
+	err := c.budget.Spend(n)
+	if err == nil || !errors.Is(err, budget.ErrSpent) {
+		return err
+	}
+	return &outcome.Error{
+		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrSpent,
+		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.library.Bounds.Gathered),
+	}
+}
+
+// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
+// expanded.
+type Probe struct {
+	Code     []byte                                                     // the code
+	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
+	Chosen   int                                                        // how many versions choose has returned
+	Imported []*definitions.ValueSet                                    // the value sets searched
+	Mismatch []string                                                   // why filters do not hold, where code systems can say
+}
+
+// isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
+// What else there is, such as a value set that is missing, matters only where it is needed.
+func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
+	return c.Probe != nil && len(entries) == 0
+}
+
+// Locate finds the concept of an entry, by the code that is looked for if there is no number for it.
+func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
+	at := definitions.LocatedEntry{Entry: e}
+	if e.Concept == definitions.Parsed && c.Probe != nil {
+		at.At, _ = c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(c.Probe.Code)
+		return at
+	}
+	return c.library.Locate(e)
+}
+
+// enter adds a value set to the path, unless it is there already or the path is too long.
+func (c *Evaluator) enter(vs *definitions.ValueSet) error {
+	if i := slices.Index(c.Path, vs); i >= 0 {
+		return circular(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
+	}
+	if len(c.Path) > c.library.Bounds.ImportDepth {
+		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.library.Bounds.ImportDepth)
+	}
+	if !vs.Composed {
+		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.DisplayName())
+		if vs.Partial != "" {
+			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is not complete: %s", vs.DisplayName(), vs.Partial)
+		}
+		e.Missing = outcome.MissingOf("ValueSet", vs.URL, vs.Version)
+		return e
+	}
+	if err := vs.Usable("value set"); err != nil {
+		return err
+	}
+	c.Path = append(c.Path, vs)
+	return c.spend(len(vs.Include) + len(vs.Exclude))
+}
+
+func circular(path []*definitions.ValueSet) error {
+	names := make([]string, len(path))
+	for i, vs := range path {
+		names[i] = vs.Canonical()
+	}
+	return outcome.New(http.StatusUnprocessableEntity, "processing", "vs-invalid", "VALUESET_CIRCULAR_REFERENCE",
+		"value sets import each other: "+strings.Join(names, " -> "))
+}
+
+// validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
+func (c *Evaluator) validate(set *definitions.ConceptSet) error {
+	vs := c.Path[len(c.Path)-1]
+	among := c.rules.Versions.Cost() + len(c.library.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
+	if err := c.spend(1 + among); err != nil {
+		return err
+	}
+	name := vs.Canonical()
+	switch {
+	case set.System == "" && len(set.ValueSets) == 0:
+		return outcome.Unprocessable("invalid", "value set %s has an include with neither system nor valueSet", name)
+	case set.System == "" && (set.Enumerated || len(set.Filters) > 0):
+		return outcome.Unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
+	case set.Enumerated && len(set.Filters) > 0:
+		return outcome.Unprocessable("invalid", "value set %s has an include with both concept and filter", name)
+	case strings.HasPrefix(set.System, "#") && c.library.Systems.ContainedCodeSystem(vs, set.System, "") == definitions.None:
+		return outcome.Incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.System)
+	}
+	return nil
+}
+
+// fromSystem evaluates an include without its value sets.
+func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+	index, version, use, err := c.codeSystem(set)
+	if err != nil || !use {
+		return nil, err
+	}
+	var cs *definitions.CodeSystem // nil: its concepts are not here
+	if index != definitions.None && c.library.Systems.CodeSystems[index].Content.HasConcepts() {
+		cs = c.library.Systems.CodeSystems[index]
+		if err := cs.Usable("code system"); err != nil {
+			return nil, err
+		}
+		definitions.AddTo(&c.used.CodeSystems, index)
+	}
+	if err := c.spend(len(c.used.CodeSystems) / budget.PlainBytes); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Probe != nil:
+		return c.tested(set, cs, index)
+	case set.Enumerated:
+		if cs == nil {
+			definitions.AddTo(&c.used.Unchecked, outcome.Canonical(set.System, version))
+		}
+		return c.listed(set, cs, index)
+	case cs == nil:
+		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
+	case cs.Concepts.List == nil, cs.Common != "" && (c.among != nil || len(set.ValueSets) > 0):
+		g := grammarInclude{evaluator: c, set: set, index: index, cs: cs}
+		return g.entries()
+	}
+	return c.fromList(set, index)
+}
+
+// fromList returns the concepts that an include selects of those that a code system lists.
+func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.library.Systems.CodeSystems[index]
+	if cs.Common != "" {
+		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
+	}
+	entries, err := c.selected(set, index)
+	if err != nil || !c.hidesUserAssigned(set, cs) {
+		return entries, err
+	}
+	definitions.AddTo(&c.used.Unlisted, index)
+	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
+		_, _, flags := cs.Concepts.Concept(codesystem.At(e.Concept))
+		return flags&codesystem.FlagUserAssigned != 0
+	}), c.spend(len(entries))
+}
+
+// hidesUserAssigned reports whether an include leaves out user-assigned codes: they are valid, but nothing to choose from
+// before somebody gives them a meaning. A filter may select them, and codes that another list has are looked for among them.
+func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
+	if !slices.ContainsFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Is("user-assigned") }) {
+		return false
+	}
+	if c.among != nil {
+		c.used.relative = true
+		return false
+	}
+	return len(set.ValueSets) == 0 && !slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "user-assigned" })
+}
+
+// selected returns the concepts that a code system lists, or those that meet the filters of an include.
+func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.library.Systems.CodeSystems[index]
+	if len(set.Filters) > 0 {
+		return c.filters.entries(cs, index, set.Filters)
+	}
+	entries := make([]definitions.Entry, cs.Concepts.Len())
+	for concept := range entries {
+		entries[concept] = definitions.Entry{CodeSystem: index, Concept: uint32(concept)}
+	}
+	return entries, nil
+}
+
+// entries returns the concepts that meet the filters of an include, in the order of the code system.
+func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []definitions.Filter) ([]definitions.Entry, error) {
+	selected, err := fs.all(cs, list)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]definitions.Entry, 0, selected.Count())
+	selected.Each(func(concept uint32) {
+		entries = append(entries, definitions.Entry{CodeSystem: index, Concept: concept})
+	})
+	return entries, nil
+}
+
+// listed returns the concepts that an include lists, without those that a complete code system does not have.
+func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
+	if cs != nil && cs.Concepts.List == nil {
+		if err := c.spend(int(set.Last-set.First) * parseSteps); err != nil {
+			return nil, err
+		}
+	}
+	entries := make([]definitions.Entry, 0, set.Last-set.First)
+	for row := set.First; row < set.Last; row++ {
+		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Listed: row}
+		if cs != nil {
+			table, at := c.library.Row(row)
+			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
+				e.Concept = cs.Number(c)
+			} else if cs.IsWhole() && !set.Expanded {
+				continue
+			}
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// parseSteps is the cost of a code that a grammar reads, several times, until it is shown.
+const parseSteps = 100
+
+// allVersions stands for every version of a code system (R4 ValueSet.compose.include.version).
+const allVersions = "*"
+
+// inAllVersions replaces each include or exclude of all versions by one per loaded version.
+func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
+	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
+		return sets, nil
+	}
+	var list []definitions.ConceptSet
+	for _, set := range sets {
+		if set.Version != allVersions || c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
+			list = append(list, set)
+			continue
+		}
+		versions := versionsHere(c.library, set.System, cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date))
+		if err := c.spend(8 * len(versions)); err != nil {
+			return nil, err
+		}
+		for _, version := range versions {
+			set.Version = version
+			list = append(list, set)
+		}
+	}
+	return list, nil
+}
+
+// versionsHere returns the loaded versions of a code system that have concepts and are no later than a date, if there is
+// one, or else the empty version.
+func versionsHere(l *definitions.Set, url, date string) []string {
+	var versions []string
+	if id, ok := l.Systems.SystemID(url); ok {
+		for _, index := range l.Systems.List[id].Versions {
+			if cs := l.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
+				versions = append(versions, cs.Version)
+			}
+		}
+	}
+	if len(versions) == 0 {
+		return []string{""}
+	}
+	return versions
+}
+
+// codeSet is a set of codes. Versions of a code system do not count unless byVersion is set. Concepts are bits, and only
+// codes without a loaded concept are text.
+type codeSet struct {
+	library   *definitions.Set
+	byVersion bool
+	concepts  map[uint32]bitset.Set // by code system
+	loose     map[looseCode]struct{}
+	elsewhere int // how many other versions of code systems were searched
+}
+
+// looseCode is a code without a loaded concept.
+type looseCode struct {
+	system uint32
+	code   string
+}
+
+// newCodeSet is small enough to be inlined, which keeps the set off the heap.
+func newCodeSet(d *definitions.Set, byVersion bool) *codeSet {
+	return &codeSet{library: d, byVersion: byVersion, concepts: make(map[uint32]bitset.Set)}
+}
+
+func (s *codeSet) addAll(entries []definitions.Entry) {
+	for _, e := range entries {
+		s.add(e)
+	}
+}
+
+func (s *codeSet) add(e definitions.Entry) {
+	if !e.IsNumbered() {
+		if s.loose == nil {
+			s.loose = make(map[looseCode]struct{})
+		}
+		s.loose[s.looseCode(e)] = struct{}{}
+		return
+	}
+	concepts, ok := s.concepts[e.CodeSystem]
+	if !ok {
+		concepts = bitset.New(s.library.Systems.CodeSystems[e.CodeSystem].Concepts.Len())
+		s.concepts[e.CodeSystem] = concepts
+	}
+	concepts.Add(e.Concept)
+}
+
+func (s *codeSet) has(e definitions.Entry) bool {
+	if e.IsNumbered() {
+		if concepts, ok := s.concepts[e.CodeSystem]; ok && concepts.Has(e.Concept) {
+			return true
+		}
+	}
+	if len(s.loose) > 0 {
+		if _, ok := s.loose[s.looseCode(e)]; ok {
+			return true
+		}
+	}
+	return !s.byVersion && s.hasInOtherVersion(e)
+}
+
+// hasInOtherVersion looks for an entry's code in the other versions of its code system.
+func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
+	versions := s.library.Systems.List[s.library.SystemOf(e)].Versions
+	s.elsewhere += len(versions) - 1
+	for _, version := range versions {
+		concepts, ok := s.concepts[version]
+		if !ok || e.IsNumbered() && version == e.CodeSystem {
+			continue
+		}
+		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && concepts.Has(c.Number) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *codeSet) looseCode(e definitions.Entry) looseCode {
+	return looseCode{system: s.library.SystemOf(e), code: string(s.library.Code(e))}
 }

@@ -1,11 +1,19 @@
 package compose
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // filters evaluates compose.include.filter: which concepts meet all of some filters, or whether one concept meets one.
@@ -148,4 +156,361 @@ func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below
 		fs.relatives[key] = found
 	}
 	return found, err
+}
+
+// hierarchical are the operators that follow the hierarchy instead of testing each concept.
+var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
+
+// isHierarchical reports whether a filter follows the hierarchy.
+func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarchical, f.Op) }
+
+// noValue is the error for a filter without a value.
+func noValue(cs *definitions.CodeSystem, f definitions.Filter) error {
+	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
+		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
+	e.Expression = []string{""} // until it is located
+	return e
+}
+
+// namedBy returns the concept that a hierarchical filter names.
+func namedBy(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Concept, err error) {
+	if f.Value == "" {
+		return c, noValue(cs, f)
+	}
+	if f.Property != "concept" && f.Property != "code" {
+		return c, unknownProperty(cs, f)
+	}
+	c, ok := cs.Concepts.Locate([]byte(f.Value))
+	if !ok {
+		return c, outcome.Incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.Canonical(), f.Value, f.Op)
+	}
+	return c, nil
+}
+
+// meets reports whether a concept is related to another as an operator other than child-of says; related says that it is
+// below the other, or for generalizes above. A concept may be below itself, if the hierarchy has a cycle.
+func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
+	same := cs.IsSame(concept, other)
+	switch op {
+	case "descendent-of":
+		return related && !same
+	case "descendent-leaf":
+		return related && !same && len(cs.Concepts.Hierarchy.Children(concept.Number)) == 0
+	case "is-not-a":
+		return !related && !same
+	}
+	return related || same
+}
+
+// valueVisitor calls visit with a concept's values of some property until it returns false.
+type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
+
+// valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
+// code system, with its index there; -1 for another.
+func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (visitor valueVisitor, property int, err error) {
+	switch f.Property {
+	case "concept", "code":
+		return func(concept codesystem.Concept, visit func([]byte) bool) { visit(cs.Concepts.Code(concept)) }, -1, nil
+	case "display":
+		return func(concept codesystem.Concept, visit func([]byte) bool) {
+			if _, display, _ := cs.Concepts.Concept(concept); display != nil {
+				visit(display)
+			}
+		}, -1, nil
+	case "parent":
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Parents), -1, nil
+	case "child":
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Children), -1, nil
+	}
+	property = slices.IndexFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
+	if property < 0 {
+		return nil, -1, unknownProperty(cs, f)
+	}
+	return func(concept codesystem.Concept, visit func([]byte) bool) {
+		cs.Concepts.Filters.Values(concept, property, visit)
+	}, property, nil
+}
+
+func relatedCodes(cs *definitions.CodeSystem, of func(concept uint32) []uint32) valueVisitor {
+	return func(concept codesystem.Concept, visit func([]byte) bool) {
+		for _, other := range of(concept.Number) {
+			if !visit(cs.Concepts.Code(codesystem.At(other))) {
+				return
+			}
+		}
+	}
+}
+
+func unknownProperty(cs *definitions.CodeSystem, f definitions.Filter) error {
+	return outcome.Incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
+}
+
+// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
+func located(err error, list string, i int) error {
+	if e, ok := errors.AsType[*outcome.Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
+		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
+	}
+	return err
+}
+
+// What looking at values costs.
+const (
+	regexBytes = 2    // looked at in one step by one state of a regex
+	classSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
+)
+
+// condition tests concepts by a filter on a property.
+type condition struct {
+	values valueVisitor
+	match  func(value []byte) bool
+	states int  // of a regex: the cost of each byte of a value
+	not    bool // the filter holds if no value matches
+	spend  func(n int) error
+
+	visit   func(value []byte) bool // look, made once
+	matches bool
+	err     error
+}
+
+func (t *condition) holds(concept codesystem.Concept) (bool, error) {
+	if err := t.spend(1); err != nil {
+		return false, err
+	}
+	t.matches, t.err = false, nil
+	t.values(concept, t.visit)
+	return t.matches != t.not, t.err
+}
+
+// look tests one value, and reports whether to go on to the next.
+func (t *condition) look(value []byte) bool {
+	cost := 1 + len(value)/budget.PlainBytes
+	if t.states > 0 {
+		cost = 1 + len(value)*t.states/regexBytes
+	}
+	if t.err = t.spend(cost); t.err != nil {
+		return false
+	}
+	t.matches = t.match(value)
+	return !t.matches
+}
+
+// newCondition returns the condition of a filter that is not hierarchical, whose regex may have so many states.
+func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates int, spend func(steps int) error) (*condition, error) {
+	if f.Value == "" {
+		return nil, noValue(cs, f)
+	}
+	values, property, err := valuesOf(cs, f)
+	if err != nil {
+		return nil, err
+	}
+	t := &condition{values: values, spend: spend}
+	t.visit = t.look
+	switch f.Op {
+	case "=":
+		f.Value, err = readValue(cs, f, property, f.Value)
+		t.match = func(value []byte) bool { return string(value) == f.Value }
+	case "in", "not-in":
+		t.not = f.Op == "not-in"
+		if err = spend(len(f.Value) / 4); err == nil {
+			t.match, err = memberOf(f.Value, func(member string) (string, error) { return readValue(cs, f, property, member) })
+		}
+	case "regex":
+		t.match, t.states, err = newRegex(cs, f, regexStates, spend)
+	case "exists":
+		t.match = func([]byte) bool { return true }
+		t.not = f.Value == "false"
+		if f.Value != "true" && f.Value != "false" {
+			err = outcome.Unprocessable("invalid", "the filter on %s of code system %s with op exists has the value %q, not true or false", f.Property, cs.Canonical(), f.Value)
+		}
+	default:
+		err = outcome.Incomplete("not-supported", "the filter operator %q on %s of code system %s is not supported", f.Op, f.Property, cs.Canonical())
+	}
+	return t, err
+}
+
+// readValue returns the value that a filter on a property means.
+func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, value string) (string, error) {
+	if property < 0 {
+		return value, nil
+	}
+	value, err := cs.Concepts.FilterReader.FilterValue(property, value)
+	if err != nil {
+		return "", outcome.Unprocessable("invalid", "the filter on %s of code system %s has the value %q: %v", f.Property, cs.Canonical(), f.Value, err)
+	}
+	return value, nil
+}
+
+// memberOf tests whether a value is in a list separated by commas, whose members are to be read.
+func memberOf(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
+	members := make(map[string]bool)
+	for member := range strings.SplitSeq(list, ",") {
+		value, err := read(strings.TrimSpace(member))
+		if err != nil {
+			return nil, err
+		}
+		members[value] = true
+	}
+	return func(value []byte) bool { return members[string(value)] }, nil
+}
+
+// newRegex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
+// the regex is too large.
+func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
+	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
+	if longest := 8 * max(most, 1000); len(f.Value) > longest {
+		return nil, 0, outcome.Unprocessable("too-costly",
+			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
+	}
+	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
+	if err := spend(len(f.Value) + classes*classSteps); err != nil {
+		return nil, 0, err
+	}
+	states, err = regexStates(f.Value)
+	if states > most {
+		return nil, 0, outcome.Unprocessable("too-costly",
+			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
+			f.Property, cs.Canonical(), states, most)
+	}
+	if err := spend(4 * states); err != nil {
+		return nil, 0, err
+	}
+	var expression *regexp.Regexp
+	if err == nil { // it does not close the brackets that it is put into
+		expression, err = regexp.Compile(`\A(?:` + f.Value + `)\z`)
+	}
+	if err != nil {
+		return nil, 0, &outcome.Error{
+			Status: http.StatusUnprocessableEntity, Code: "invalid", Err: fmt.Errorf("filter: %w", err),
+			Text: fmt.Sprintf("the regex %q in a filter on %s of code system %s is wrong: %v", f.Value, f.Property, cs.Canonical(), err),
+		}
+	}
+	return expression.Match, max(1, states), nil
+}
+
+// regexStates estimates how many states the automaton of a regex has, without making it: that might take a hundred
+// megabytes.
+func regexStates(pattern string) (int, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	return statesOf(parsed), nil
+}
+
+// statesOf estimates the states of a part of a regex. The parser bounds nested repetitions, so the product fits.
+func statesOf(part *syntax.Regexp) int {
+	n := 0
+	for _, sub := range part.Sub {
+		n += statesOf(sub)
+	}
+	switch part.Op {
+	case syntax.OpLiteral:
+		return len(part.Rune)
+	case syntax.OpConcat:
+		return n
+	case syntax.OpRepeat:
+		return n * max(1, part.Min, part.Max)
+	}
+	return n + 1
+}
+
+// grammarInclude is an include without concepts of a code system that cannot be listed, or not wholly.
+type grammarInclude struct {
+	evaluator *Evaluator
+	set       *definitions.ConceptSet
+	index     uint32
+	cs        *definitions.CodeSystem
+}
+
+// entries returns the codes at hand that the code system has and that meet the filters.
+func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
+	c := g.evaluator
+	candidates, err := g.atHand()
+	if err == nil {
+		err = c.spend(len(candidates) * parseSteps)
+	}
+	if err != nil {
+		return nil, err
+	}
+	meets, err := c.filters.testAll(g.cs, g.set.Filters)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range candidates {
+		at, ok := g.cs.Concepts.Locate(c.library.Code(e))
+		if !ok || c.library.Systems.List[c.library.SystemOf(e)].URL != g.cs.URL {
+			continue
+		}
+		if ok, err = meets(at); err != nil {
+			return nil, err
+		}
+		if ok && c.among == nil {
+			e = definitions.Entry{CodeSystem: g.index, Concept: definitions.Unlisted, Listed: e.Listed}
+		}
+		if ok && (e.Listed != 0 || e.IsNumbered()) {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// atHand returns the codes that there are to choose from: of an exclude, those that it is excluded from; else those of a
+// value set that the include names as well; else those in common use.
+func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
+	c := g.evaluator
+	if c.among != nil {
+		c.used.relative = true
+		return *c.among, nil
+	}
+	if len(g.set.ValueSets) > 0 {
+		x, err := c.imported(g.set.ValueSets[0])
+		if err != nil {
+			return nil, err
+		}
+		return x.Entries, nil
+	}
+	vs, ok := c.library.AnyValueSet(g.cs.Common, c.rules.Date)
+	if !ok {
+		return nil, g.cs.NotListed()
+	}
+	x, err := c.ValueSet(vs)
+	if err != nil {
+		return nil, err
+	}
+	basis := Basis{CodeSystem: g.index}
+	if len(g.set.Filters) == 0 {
+		basis.On = vs
+	}
+	definitions.AddTo(&c.used.Based, basis)
+	return x.Entries, nil
+}
+
+// excluded evaluates what is excluded from entries.
+func (c *Evaluator) excluded(sets []definitions.ConceptSet, entries []definitions.Entry) ([]definitions.Entry, error) {
+	outer := c.among
+	if c.Probe == nil {
+		c.among = &entries
+	}
+	defer func() { c.among = outer }()
+	return c.union(sets, "exclude")
+}
+
+// testAll returns what tells whether a concept of a grammar meets all filters.
+func (fs *filters) testAll(cs *definitions.CodeSystem, list []definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+	tests := make([]func(codesystem.Concept) (bool, error), len(list))
+	for i, f := range list {
+		test, err := fs.test(cs, f)
+		if err != nil {
+			return nil, located(err, "filter", i)
+		}
+		tests[i] = test
+	}
+	return func(c codesystem.Concept) (holds bool, err error) {
+		for i, test := range tests {
+			if holds, err = test(c); err != nil || !holds {
+				return false, located(err, "filter", i)
+			}
+		}
+		return true, nil
+	}, nil
 }

@@ -3,16 +3,13 @@
 //
 // # Where things are
 //
-//	valuesetref.go                which value set is meant
-//	rules.go, resolve.go          which versions of definitions count
-//	expander.go                   its codes (codelist.go), from cache.go or made:
-//	  compose.go                    compose and its imports, by an Evaluator (evaluator.go)
-//	  include.go, allversions.go    what an include has of its code system, or of all versions of it
-//	  conceptfilter.go              filters: by hierarchy (filter.go), and by property (condition.go)
-//	  codeset.go                    sets of codes
-//	probe.go                      one code: which includes have it, without an expansion
-//	search.go, corpus.go          the parameter filter, listing.go: and how much codes are used
-//	tree.go                       nesting
+//	rules.go          which value set and which versions of definitions are meant
+//	expander.go       its codes, from the cache or made:
+//	  compose.go        compose and its imports; what an include has of its code system, or of all versions of it
+//	  conceptfilter.go  filters: by hierarchy, and by property
+//	probe.go          one code: which includes have it, without an expansion
+//	search.go         the parameter filter, and how much codes are used
+//	tree.go           nesting
 //
 // # Expansion
 //

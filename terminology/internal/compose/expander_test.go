@@ -3,9 +3,13 @@ package compose
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -65,4 +69,165 @@ func (c *leaving) Err() error {
 func newBudget(ctx context.Context, l *library) *budget.Budget {
 	b := budget.New(ctx, l.set.Bounds.Gathered, nil)
 	return &b
+}
+
+func TestExpansionsAreRemembered(t *testing.T) {
+	l := libraryOf(t, fixture.Animals, fixture.AllOf("http://x/animals"), fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
+	vs, _ := l.set.ValueSets.Find("http://x/animals-all")
+	first, err := l.expanding(nil).Codes(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := l.expanding(nil).Codes(vs); second != first {
+		t.Error("the expansion was made anew")
+	}
+	l.expansions = NewCodeListCache(2*cachedSteady + 8) // 8 fixture.Animals and one more: 9
+	first, _ = l.expanding(nil).Codes(vs)
+	other, _ := l.set.ValueSets.Find("http://x/a-all")
+	if _, err := l.expanding(nil).Codes(other); err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := l.expanding(nil).Codes(vs); second == first {
+		t.Error("the cache holds more than its limit")
+	}
+	l.expansions = NewCodeListCache(cachedSteady + 5)
+	if _, err := l.expanding(nil).Codes(vs); err != nil || held(l.expansions) != 0 {
+		t.Errorf("got %v, %d items", err, held(l.expansions))
+	}
+}
+
+func held(c *CodeListCache) int {
+	entries, _ := c.items.Held()
+	return entries
+}
+
+// TestCachedKeysCount remembers expansions under long keys, in which a client may write what it likes: they are not kept
+// for as many entries as they have.
+func TestCachedKeysCount(t *testing.T) {
+	c := NewCodeListCache(1000)
+	long := strings.Repeat("x", 500*cachedBytes)
+	for _, key := range []string{long + "a", long + "b"} {
+		c.put(key, &CodeList{}, 0)
+	}
+	if n := held(c); n != 1 {
+		t.Errorf("%d are kept, want 1", n)
+	}
+	if c.put(long+long, &CodeList{}, 0); held(c) != 1 {
+		t.Error("one is kept whose key alone is larger than the cache")
+	}
+}
+
+const profileWithColours = `{"resourceType":"StructureDefinition","url":"http://x/profile","contained":[
+	{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}]}`
+
+// twoColours is a value set that lists codes; those of a url and without one.
+const twoColours = `{"include":[{"system":"http://x/colours","concept":[{"code":"red"},{"code":"green"}]}]}`
+
+// TestEachOriginIsCached expands the same content twice, wherever the value set comes from.
+func TestEachOriginIsCached(t *testing.T) {
+	entire := strings.Replace(colours, `"version"`, `"valueSet":"http://x/colours/entire","version"`, 1)
+	holder := `{"resourceType":"ValueSet","url":"http://x/holder","contained":[
+		{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}],"compose":{"include":[{"valueSet":["#inner"]}]}}`
+	l := libraryOf(t, entire, fixture.AllOf("http://x/colours"), profileWithColours, holder)
+	sent := jsontext.Value(fixture.ValueSet("http://x/sent", twoColours))
+	anonymous := jsontext.Value(strings.Replace(string(sent), `"url":"http://x/sent",`, "", 1))
+	for name, tt := range map[string]struct {
+		ref  ValueSetRef
+		with []jsontext.Value
+		want int
+	}{
+		"loaded":                {ref: ValueSetRef{URL: "http://x/colours-all"}, want: 4},
+		"CodeSystem.valueSet":   {ref: ValueSetRef{URL: "http://x/colours/entire"}, want: 4},
+		"fhir_vs":               {ref: ValueSetRef{URL: "http://x/colours?fhir_vs"}, want: 4},
+		"fhir_vs of a version":  {ref: ValueSetRef{URL: "http://x/colours?fhir_vs|1.0.0"}, want: 4},
+		"fhir_vs of a subtree":  {ref: ValueSetRef{URL: "http://x/colours?fhir_vs=isa/any"}, want: 4},
+		"fhir_vs of a leaf":     {ref: ValueSetRef{URL: "http://x/colours?fhir_vs=isa/red"}, want: 1},
+		"contained":             {ref: ValueSetRef{URL: "http://x/holder#inner"}, want: 4},
+		"contained in profile":  {ref: ValueSetRef{URL: "http://x/profile#inner"}, want: 4},
+		"posted":                {ref: ValueSetRef{ValueSet: sent}, want: 2},
+		"posted without a url":  {ref: ValueSetRef{ValueSet: anonymous}, want: 2},
+		"tx-resource":           {ref: ValueSetRef{URL: "http://x/sent"}, with: []jsontext.Value{sent}, want: 2},
+		"posted beside another": {ref: ValueSetRef{ValueSet: anonymous}, with: []jsontext.Value{sent}, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := l.codesOf(t, tt.ref, tt.with...), l.codesOf(t, tt.ref, tt.with...)
+			if first != second || len(first.Entries) != tt.want {
+				t.Errorf("got %d codes and %d made anew, want %d, cached", len(first.Entries), len(second.Entries), tt.want)
+			}
+		})
+	}
+}
+
+// codesOf expands a value set with the resources of a request.
+func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value) *CodeList {
+	t.Helper()
+	set := l.set
+	var err error
+	if len(with) > 0 {
+		if set, err = set.With(with...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, vs, err := l.expansions.ValueSetFor(set, &ref, &Rules{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := (&Expander{Library: set, Cache: l.expansions, Rules: &Rules{}}).Codes(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// TestSentContentDecides has requests send other content under the same canonical, or under none.
+func TestSentContentDecides(t *testing.T) {
+	l := libraryOf(t, colours, fixture.AllOf("http://x/colours"))
+	one := `{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}`
+	fewer := jsontext.Value(strings.Replace(colours, `{"code":"pink","display":"Pink"}`, `{"code":"blue"},{"code":"grey"}`, 1))
+	loaded := ValueSetRef{URL: "http://x/colours-all"}
+	for name, tt := range map[string]struct {
+		ref  ValueSetRef
+		with []jsontext.Value
+		want int
+	}{
+		"loaded":                             {ref: loaded, want: 4},
+		"loaded, with another code system":   {ref: loaded, with: []jsontext.Value{fewer}, want: 5},
+		"posted as the loaded one":           {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("http://x/colours-all", twoColours))}, want: 2},
+		"posted as the loaded one, shorter":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("http://x/colours-all", one))}, want: 1},
+		"posted without url":                 {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", twoColours))}, want: 2},
+		"posted without url, shorter":        {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", one))}, want: 1},
+		"posted beside another code system":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, with: []jsontext.Value{fewer}, want: 5},
+		"posted without another code system": {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, want: 4},
+	} {
+		for range 2 {
+			if x := l.codesOf(t, tt.ref, tt.with...); len(x.Entries) != tt.want {
+				t.Errorf("%s: got %d codes, want %d", name, len(x.Entries), tt.want)
+			}
+		}
+	}
+}
+
+// TestSentIsBounded sends more value sets than the cache holds.
+func TestSentIsBounded(t *testing.T) {
+	l := libraryOf(t, colours)
+	size := definitions.OverlaySize(overlayOf(t, l, "http://x/0"))
+	l.expansions = NewCodeListCache(3 * size / cachedBytes)
+	for url := range strings.FieldsSeq("http://x/1 http://x/2 http://x/3 http://x/4 http://x/5") {
+		l.codesOf(t, ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet(url, twoColours))})
+	}
+	if n, cost := l.expansions.posted.Held(); n != 2 && n != 3 || cost > int64(3*size) {
+		t.Errorf("%d value sets of %d bytes are kept", n, cost)
+	}
+	if _, cost := l.expansions.items.Held(); cost > int64(l.expansions.Limit()) {
+		t.Errorf("expansions of %d codes are kept", cost)
+	}
+}
+
+func overlayOf(t *testing.T, l *library, url string) *definitions.Set {
+	t.Helper()
+	overlay, err := l.set.With(jsontext.Value(fixture.ValueSet(url, twoColours)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return overlay
 }

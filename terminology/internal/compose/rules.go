@@ -1,8 +1,13 @@
 package compose
 
 import (
+	"cmp"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
@@ -161,4 +166,175 @@ func VersionFor(list []string, url string) (version, rule string) {
 		}
 	}
 	return "", ""
+}
+
+// codeSystem chooses the code system version for an include: the forced one, the include's own, the preferred, the
+// required or the latest, in this order; the latest is as of the locked date or the request's date. index is none if
+// that version is not here; wanted is the version that was looked for, and use says that the include counts. With a probe,
+// the code's version counts too.
+func (c *Evaluator) codeSystem(set *definitions.ConceptSet) (index uint32, wanted string, use bool, err error) {
+	if c.Probe != nil {
+		if index, use = c.Probe.Choose(set); use {
+			err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
+		}
+		return index, set.Version, use, err
+	}
+	if index, wanted, err = c.version(set.System, set.Version); err != nil {
+		return index, wanted, false, err
+	}
+	version := wanted
+	if index != definitions.None {
+		version = c.library.Systems.CodeSystems[index].Version
+	}
+	return index, wanted, !c.rules.Versions.Excludes(set.System, version), nil
+}
+
+func (c *Evaluator) version(url, version string) (index uint32, wanted string, err error) {
+	if index := c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], url, version); index != definitions.None {
+		return index, version, nil
+	}
+	version, rule := c.rules.Versions.Apply(url, version)
+	if rule.Name != "" {
+		c.used.apply(rule.Name, rule.Value)
+	}
+	index = c.library.Systems.CodeSystem(url, version)
+	if date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date); version == "" && date != "" {
+		index, err = c.library.Systems.CodeSystemAt(url, date)
+	}
+	required, _ := VersionFor(c.rules.Versions.Required, url)
+	if err == nil && index != definitions.None && required != "" && !definitions.MatchesVersion(c.library.Systems.CodeSystems[index].Version, required) {
+		err = WrongVersion(c.library.Systems.CodeSystems[index], required)
+	}
+	return index, version, err
+}
+
+// WrongVersion is the error for a code system in another version than check-system-version demands.
+func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
+	return outcome.New(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
+		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
+}
+
+// importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
+// version if the reference has none.
+func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
+	importing := c.Path[len(c.Path)-1]
+	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
+	if err := c.spend(1 + among); err != nil {
+		return nil, err
+	}
+	if vs, ok := importing.ContainedValueSet(reference); ok {
+		return vs, nil
+	}
+	url, version := outcome.Split(reference)
+	if version == "" {
+		var rule string
+		if version, rule = VersionFor(c.rules.Versions.ValueSets, url); version != "" {
+			reference = outcome.Canonical(url, version)
+			c.used.apply("default-valueset-version", rule)
+		}
+	}
+	if definitions.IsWildcard(version) || c.rules.Date != "" {
+		if err := c.spend(len(c.library.ValueSets.List)); err != nil {
+			return nil, err
+		}
+	}
+	if vs, ok := c.library.AnyValueSet(reference, c.rules.Date); ok {
+		return vs, nil
+	}
+	id := "VS_EXP_IMPORT_UNK"
+	if version != "" {
+		id = "VS_EXP_IMPORT_UNK_PINNED"
+	}
+	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id,
+		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.Canonical()))
+	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", reference, "")
+	return nil, e
+}
+
+// ValueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
+// with the request.
+func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
+	if ref.ValueSet != nil {
+		if err := b.Read(len(ref.ValueSet)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := definitions.CheckDate(rules.Date); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case ref.ID != "":
+		vs, err = byInstance(l, ref)
+	case ref.ValueSet != nil:
+		return c.inline(l, ref.ValueSet)
+	case ref.URL != "":
+		vs, err = byURL(l, ref, rules)
+	case ref.Context != "":
+		vs, err = byContext(l, ref, rules)
+	default:
+		err = outcome.BadRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
+	}
+	return l, vs, err
+}
+
+// byInstance finds a value set by its id. A url beside the id must match.
+func byInstance(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
+	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
+	if !ok {
+		return nil, outcome.Unknown("", "there is no value set with the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
+	}
+	if ref.URL != "" && !vs.IsNamed(ref.URL) {
+		return nil, outcome.BadRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.Canonical(), ref.URL)
+	}
+	return vs, nil
+}
+
+// byURL finds a value set by its url, in the version asked for.
+func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
+	reference := ref.URL
+	if url, version := outcome.Split(ref.URL); ref.Version != "" {
+		if version != "" && version != ref.Version {
+			return nil, outcome.BadRequest("invalid", "url has version %s, but valueSetVersion is %s", version, ref.Version)
+		}
+		reference = outcome.Canonical(url, ref.Version)
+	} else if version == "" {
+		if version, _ := VersionFor(rules.Versions.ValueSets, url); version != "" {
+			reference = outcome.Canonical(url, version)
+		}
+	}
+	if vs, ok := d.AnyValueSet(reference, rules.Date); ok {
+		return vs, nil
+	}
+	if _, ok := d.ValueSets.Find(reference); ok {
+		return nil, definitions.NotAsOf("value set", reference, rules.Date)
+	}
+	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
+	return nil, outcome.Unknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)
+}
+
+// byContext finds the value set bound to an element of a profile.
+func byContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
+	reference, ok := d.ValueSets.BoundTo(ref.Context)
+	if !ok {
+		return nil, outcome.Unknown("", "no value set is known for the context "+ref.Context)
+	}
+	return byURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
+}
+
+// ValueSetRef names a value set by id, as a resource, by url or by context. The first that is not empty counts.
+type ValueSetRef struct {
+	// ID is the id of the resource, for an operation on an instance. A URL beside it must be that resource's.
+	ID string
+
+	// ValueSet is the value set itself, in JSON.
+	ValueSet jsontext.Value
+
+	// URL is the canonical, url or url|version.
+	URL string
+
+	// Version is the version, if URL has none.
+	Version string
+
+	// Context is an element of a profile, as url#path, whose binding names the value set.
+	Context string
 }

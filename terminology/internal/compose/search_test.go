@@ -95,3 +95,157 @@ func TestWeightsByIndex(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchInLanguage has what is found in each language, by scan and by index.
+func TestSearchInLanguage(t *testing.T) {
+	tests := []struct{ language, filter, want string }{
+		{"", "b", "3"}, // in the display alone
+		{"", "br", "1"},
+		{"", "be", "2"},
+		{"de", "b", "2 3 1"},
+		{"de", "br", ""},
+		{"de", "be", "2"},
+		{"de", "arm", "1"}, // the display of the code system
+		{"de", "limb", "2"},
+		{"de-ch", "ober", "1"},
+		{"de-at", "berar", "1"}, // Oberarm, in the middle
+		{"fr", "br", "1"},
+		{"fr", "be", ""},
+		{"xx", "leg", "2"},
+		{"xx,fr", "br", "1"},
+		{"fr,de", "b", "1 2 3"}, // what is shown: Bras, Bein, Bone
+		{"fr,de", "ober", "1"},
+		{"fr,*;q=0", "b", "1"}, // where nothing is shown, the code is
+		{"*", "be", "2"},
+	}
+	for _, concepts := range []int{3, 600} {
+		l := libraryOf(t, fixture.Limbs(concepts), fixture.AllOf("http://x/limbs"))
+		vs, _ := l.set.ValueSets.Find("http://x/limbs-all")
+		x, err := l.expanding(nil).Codes(vs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range tests {
+			page, _, _ := Search(l.set, x, textindex.NewFilter(test.filter, nil), test.language, 0, math.MaxInt, nil)
+			var got []string
+			for _, e := range page {
+				got = append(got, string(l.set.Code(e)))
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("%d concepts, language %q, filter %q: got %v, want %s", concepts, test.language, test.filter, got, test.want)
+			}
+		}
+		for i := range 40 {
+			Search(l.set, x, textindex.NewFilter("leg", nil), fmt.Sprintf("x%d", i), 0, 1, nil)
+		}
+		if n := len(x.searcher.divisions); n > maxLanguages {
+			t.Errorf("parts for %d languages are kept", n)
+		}
+	}
+}
+
+// TestSearchInParts mixes runs of two code systems, in and out of order, with listed codes.
+func TestSearchInParts(t *testing.T) {
+	numbered := func(url string, n int) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"resourceType":"CodeSystem","url":%q,"content":"complete","concept":[{"code":"0","display":"Zero"}`, url)
+		for i := 1; i < n; i++ {
+			fmt.Fprintf(&b, `,{"code":"%d","display":"Item %d"}`, i, i%10)
+		}
+		return b.String() + `]}`
+	}
+	for _, size := range []int{40, 700} {
+		l := libraryOf(t, numbered("http://x/a", size), numbered("http://x/b", size), fixture.ValueSet("http://x/vs", `{"include":[
+			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
+			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
+		x, rows := codesAndRows(t, l)
+		plain := []textindex.Part{{Corpus: &entryCorpus{library: l.set, codes: x, rows: rows}}}
+		if d, _ := DivisionOf(l.set, x, "", nil); size > Scanned && len(d.Searched) != 3 {
+			t.Errorf("%d parts, want two runs and the rest", len(d.Searched))
+		}
+		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
+			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
+				f := textindex.NewFilter(filter, nil)
+				got, total, _ := Search(l.set, x, f, "", window[0], window[1], nil)
+				hits, n, _ := textindex.Search(plain, f, window[0], window[1], nil)
+				want := make([]definitions.Entry, len(hits))
+				for i, h := range hits {
+					want[i] = x.Entries[h.Doc]
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) || total != n {
+					t.Errorf("size %d, filter %q, window %v: got %d of %d, want %d of %d", size, filter, window, len(got), total, len(want), n)
+				}
+			}
+		}
+	}
+}
+
+// arms is a code system in English with some German, and concepts that are found by neither.
+func arms(concepts int) string {
+	var b strings.Builder
+	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/arms","language":"en","content":"complete","concept":[
+		{"code":"1","display":"Arm prosthesis","designation":[{"language":"de","value":"Prothese"}]},
+		{"code":"2","display":"Right arm","designation":[{"language":"de-CH","value":"Rechter Arm"}]},
+		{"code":"3","display":"Arm sling"},
+		{"code":"4","display":"Leg","designation":[{"language":"de","value":"Bein"},{"language":"en","value":"Arm below"}]},
+		{"code":"5","display":"Foot","designation":[{"language":"en","value":"Arm of no use"}]},
+		{"code":"6","display":"Header arm","property":[{"code":"notSelectable","valueBoolean":true}],"designation":[{"language":"de","value":"Arm"}]}`)
+	for i := 7; i <= concepts; i++ {
+		fmt.Fprintf(&b, `,{"code":"%d","display":"Filler"}`, i)
+	}
+	b.WriteString(`]}`)
+	return b.String()
+}
+
+// TestOrderByLanguage has what is in the language that is asked for before what is in another, in tiers and within them;
+// the same by index and by scan, of a run of concepts and of listed ones.
+func TestOrderByLanguage(t *testing.T) {
+	for _, test := range []struct{ language, want string }{
+		{"", "4 5 1 2 3 6"},
+		{"de", "2 3 6 1"},
+		{"de-AT", "2 3 6 1"},
+		{"fr,de", "2 3 6 1"},
+		{"de,en", "2 5 3 6 4 1"}, // 4 is shown in German, and found in English; 5 and 3 are shown in English
+		{"en,de", "4 5 1 2 3 6"},
+		{"en", "4 5 1 2 3 6"},
+		{"fr", "1 2 3 6"}, // the code system has none
+		{"*,de", "4 5 1 2 3 6"},
+	} {
+		t.Run(test.language, func(t *testing.T) {
+			for _, concepts := range []int{6, 600} {
+				for _, include := range []string{`{"system":"http://x/arms"}`, `{"system":"http://x/arms","filter":[{"property":"code","op":"regex","value":".*"}]},
+					{"system":"http://x/none","concept":[{"code":"q","display":"Q"}]}`} {
+					l := libraryOf(t, arms(concepts), fixture.ValueSet("http://x/vs", `{"include":[`+include+`]}`))
+					x, rows := codesAndRows(t, l)
+					scan := newEntryCorpus(l.set, x, rows, codesystem.ParseLanguages(test.language))
+					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm", nil), 0, math.MaxInt, nil)
+					page, _, _ := Search(l.set, x, textindex.NewFilter("arm", nil), test.language, 0, math.MaxInt, nil)
+					var scanned, searched []string
+					for _, h := range found {
+						scanned = append(scanned, string(scan.Code(h.Doc)))
+					}
+					for _, e := range page {
+						searched = append(searched, string(l.set.Code(e)))
+					}
+					if got := strings.Join(searched, " "); got != test.want || got != strings.Join(scanned, " ") {
+						t.Errorf("%d concepts: got %s, by scan %v, want %s", concepts, got, scanned, test.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// codesAndRows are the codes of http://x/vs, and the rows of all of them.
+func codesAndRows(t *testing.T, l *library) (x *CodeList, rows []uint32) {
+	t.Helper()
+	vs, _ := l.set.ValueSets.Find("http://x/vs")
+	x, err := l.expanding(nil).Codes(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.Entries {
+		rows = append(rows, uint32(i))
+	}
+	return x, rows
+}

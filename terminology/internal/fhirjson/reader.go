@@ -1,10 +1,17 @@
+// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It knows what all resources share,
+// members and extensions, but no particular type of resource.
+//
+//	reader.go      objects, arrays and primitives in order; errors say where; bounds on memory
+//	jsonstring.go  writes strings and arrays
 package fhirjson
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -232,3 +239,213 @@ func kindName(k jsontext.Kind) string {
 		return "a boolean"
 	}
 }
+
+// TooLargeError is returned for something larger than its bound.
+type TooLargeError struct {
+	// What says what is too large.
+	What string
+
+	// Most is its bound in bytes.
+	Most int64
+}
+
+// Error says what is too large, and what to do.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s is larger than %s, the most that is read", e.What, SizeText(e.Most))
+}
+
+// SizeText writes a number of bytes for people.
+func SizeText(n int64) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// valueSource is the source of a decoder. It fails when a value takes too much memory, or its context is done.
+type valueSource struct {
+	ctx  context.Context
+	src  io.Reader
+	dec  *jsontext.Decoder
+	read int64
+	most int64
+}
+
+// Read implements [io.Reader].
+func (v *valueSource) Read(b []byte) (int, error) {
+	if err := v.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if v.read-v.dec.InputOffset() > v.most {
+		return 0, &TooLargeError{What: "a value", Most: v.most}
+	}
+	n, err := v.src.Read(b)
+	v.read += int64(n)
+	return n, err
+}
+
+// NewSourceReader returns a reader of a file that holds at most most bytes of a value at once.
+func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
+	v := &valueSource{ctx: ctx, src: src, most: most}
+	r := NewReader(v)
+	v.dec = r.dec
+	return r
+}
+
+// Shortage adds up how much shorter values are than the memory they take. Without a bound, five million empty objects
+// would take a hundred times their length.
+type Shortage struct{ bytes, most int64 }
+
+// NewShortage returns a sum that may grow to most bytes.
+func NewShortage(most int64) *Shortage { return &Shortage{most: most} }
+
+// MaxShort is the default bound of a [Shortage].
+const MaxShort = 16 << 20
+
+// shortElement is the least memory that an array element takes, in bytes.
+const shortElement = 32
+
+// Add counts a value of length bytes that takes held bytes of memory.
+func (s *Shortage) Add(length, held int64) error {
+	if s.bytes += max(0, held-length); s.bytes > s.most {
+		return errors.New("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
+	}
+	return nil
+}
+
+// ErrNoResourceType is returned for a JSON object that is no FHIR resource.
+var ErrNoResourceType = errors.New("no resourceType: not a FHIR resource")
+
+// ResourceType returns the type of a resource.
+func ResourceType(resource jsontext.Value) (kind string, err error) {
+	r := ReaderOf(resource)
+	err = r.Object(func(name []byte) error {
+		if string(name) == "resourceType" {
+			if err := r.ReadString(&kind); err != nil {
+				return err
+			}
+			return errFound
+		}
+		return r.Skip()
+	})
+	if errors.Is(err, errFound) {
+		return kind, nil
+	}
+	if err == nil {
+		err = ErrNoResourceType
+	}
+	return "", err
+}
+
+var errFound = errors.New("found")
+
+// String is a member of an object that is a string.
+type String struct {
+	// Name is the name of the member.
+	Name string
+
+	// Into is where its value goes.
+	Into *string
+}
+
+// Strings reads the given string members of an object, and skips all others.
+func (r *Reader) Strings(members ...String) error {
+	return r.ObjectWith(func([]byte) error { return r.Skip() }, members...)
+}
+
+// ObjectWith reads the given string members of an object, and calls other for the value of every other member.
+func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) error {
+	return r.Object(func(name []byte) error {
+		for _, m := range members {
+			if m.Name == string(name) {
+				return r.ReadString(m.Into)
+			}
+		}
+		return other(name)
+	})
+}
+
+// Member is a member of a resource as it was read.
+type Member struct {
+	// Name is the name of the member.
+	Name string
+
+	// Value is its value.
+	Value jsontext.Value
+}
+
+// Keep copies the value of the named member, which is next, into list, and returns a reader of it.
+func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
+	value, err := r.CompactValue(0)
+	if err != nil {
+		return nil, err
+	}
+	*list = append(*list, Member{Name: name, Value: value})
+	inner := r.Inner(value)
+	inner.within = strings.TrimSuffix(r.Pointer(), "/")
+	return inner, nil
+}
+
+// Append appends a member as JSON.
+func (m Member) Append(dst []byte) []byte {
+	return append(append(AppendString(dst, m.Name), ':'), m.Value...)
+}
+
+// ValueText returns the value of a member in JSON, without its name.
+func ValueText(member []byte) string {
+	_, value, _ := strings.Cut(string(member), ":")
+	return value
+}
+
+// Extension is an extension with a primitive value, or none.
+type Extension struct {
+	// URL says what the extension means.
+	URL string
+
+	// Value is its value[x] as text; empty if that is not primitive.
+	Value string
+
+	// Parts are the extensions within it.
+	Parts []Extension
+}
+
+const maxExtensionDepth = 8
+
+// Extensions reads an array of extensions.
+func (r *Reader) Extensions(depth int) ([]Extension, error) {
+	var list []Extension
+	err := r.Array(func() error {
+		var x Extension
+		err := r.Object(func(name []byte) (err error) {
+			switch {
+			case string(name) == "url":
+				return r.ReadString(&x.URL)
+			case string(name) == "extension" && depth < maxExtensionDepth:
+				x.Parts, err = r.Extensions(depth + 1)
+				return err
+			case bytes.HasPrefix(name, []byte("value")) && r.IsPrimitive():
+				s, err := r.Primitive()
+				x.Value = string(s)
+				return err
+			default:
+				return r.Skip()
+			}
+		})
+		list = append(list, x)
+		return err
+	})
+	return list, err
+}
+
+// Part returns the value of the part with the given name.
+func (x *Extension) Part(name string) string {
+	for _, p := range x.Parts {
+		if p.URL == name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// ExtensionBase is the start of the urls of the extensions that FHIR defines.
+const ExtensionBase = "http://hl7.org/fhir/StructureDefinition/"

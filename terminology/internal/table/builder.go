@@ -1,12 +1,15 @@
 package table
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
 	"slices"
+	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
@@ -160,4 +163,271 @@ func cloneUsed[T ~uint32](list []T, unused T) []T {
 		return nil
 	}
 	return slices.Clone(list)
+}
+
+// source is what was read of a code system.
+type source struct {
+	concepts   concepts
+	reader     codesystem.ConceptReader
+	properties propertyRows
+	pairs      []pair // parent, child
+}
+
+// reset drops what was read, but for memory. What a table shares begins anew.
+func (s *source) reset() {
+	c := &s.concepts
+	s.concepts = concepts{
+		texts: c.texts[:0], code: c.code[:0], display: c.display[:0], meaning: c.meaning[:0], nestedIn: c.nestedIn[:0], flags: c.flags[:0],
+	}
+	s.reader.Reset()
+	s.properties = propertyRows{rows: s.properties.rows[:0]}
+	s.pairs = s.pairs[:0]
+}
+
+// indexCodes builds the table of codes. A concept that is nested under each of its parents occurs several times:
+// repetitions are dropped, and what they say counts for the first occurrence.
+func (s *source) indexCodes() {
+	s.concepts.index = newCodeIndex(s.concepts.len())
+	first := []uint32(nil) // the first occurrence of each concept, once one was dropped
+	kept := uint32(0)
+	for concept := range uint32(s.concepts.len()) {
+		code := s.concepts.codeOf(concept)
+		if same, found := s.concepts.exact(code); found {
+			if first == nil {
+				first = identity(s.concepts.len())
+			}
+			first[concept] = same
+			continue
+		}
+		s.concepts.code[kept], s.concepts.display[kept] = s.concepts.code[concept], s.concepts.display[concept]
+		s.concepts.meaning[kept], s.concepts.nestedIn[kept] = s.concepts.meaning[concept], s.concepts.nestedIn[concept]
+		s.concepts.index.insert(code, kept)
+		if first != nil {
+			first[concept] = kept
+		}
+		kept++
+	}
+	s.concepts.code, s.concepts.display = s.concepts.code[:kept], s.concepts.display[:kept]
+	s.concepts.meaning, s.concepts.nestedIn = s.concepts.meaning[:kept], s.concepts.nestedIn[:kept]
+	if first != nil {
+		s.rename(first)
+	}
+}
+
+func identity(n int) []uint32 {
+	ids := make([]uint32, n)
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	return ids
+}
+
+// rename replaces the concepts in what was read about them.
+func (s *source) rename(to []uint32) {
+	for i, p := range s.pairs {
+		s.pairs[i] = pair{from: to[p.from], to: to[p.to]}
+	}
+	for i := range s.properties.rows {
+		s.properties.rows[i].concept = to[s.properties.rows[i].concept]
+	}
+	for i := range s.reader.Designations {
+		row := &s.reader.Designations[i]
+		row.Owner = to[row.Owner]
+	}
+	for i := range s.reader.Extensions {
+		row := &s.reader.Extensions[i]
+		row.Owner = to[row.Owner]
+	}
+	for i, parent := range s.concepts.nestedIn {
+		if parent != noParent {
+			s.concepts.nestedIn[i] = to[parent]
+		}
+	}
+}
+
+// relate adds the properties parent and child to the pairs. It ignores values that are no concept here.
+func (s *source) relate() {
+	for i, p := range s.properties.list {
+		isParent, isChild := p.Is("parent"), p.Is("child")
+		if !isParent && !isChild {
+			continue
+		}
+		for _, row := range s.properties.rows {
+			if int(row.property) != i {
+				continue
+			}
+			other, ok := s.concepts.exact(s.concepts.texts.At(row.value))
+			if ok && isParent {
+				s.pairs = append(s.pairs, pair{from: other, to: row.concept})
+			} else if ok {
+				s.pairs = append(s.pairs, pair{from: row.concept, to: other})
+			}
+		}
+	}
+}
+
+func (s *source) flag() {
+	s.concepts.flags = slices.Grow(s.concepts.flags, s.concepts.len())[:s.concepts.len()]
+	clear(s.concepts.flags)
+	for _, row := range s.properties.rows {
+		s.concepts.flags[row.concept] |= flagsOf(s.properties.list[row.property], string(s.concepts.texts.At(row.value)))
+	}
+	for _, d := range s.reader.Designations {
+		s.concepts.flags[d.Owner] |= codesystem.FlagDesignated
+	}
+	for _, x := range s.reader.Extensions {
+		s.concepts.flags[x.Owner] |= codesystem.FlagExtended
+		if x.Kind == codesystem.ExtensionStandardsStatus {
+			s.concepts.flags[x.Owner] |= codesystem.FlagStatus
+			if bytes.Contains(s.concepts.texts.At(x.Value), []byte(`"withdrawn"`)) {
+				s.concepts.flags[x.Owner] |= codesystem.FlagInactive
+			}
+		}
+	}
+}
+
+// flagsOf returns the flags that a property sets.
+func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
+	switch {
+	case p.Is("notSelectable") && value == "true":
+		return codesystem.FlagAbstract
+	case p.Is("user-assigned") && value == "true":
+		return codesystem.FlagUserAssigned
+	case p.Is("inactive") && value == "true":
+		return codesystem.FlagInactive | codesystem.FlagStatus
+	case p.Is("status") && (value == "retired" || value == "inactive"):
+		return codesystem.FlagInactive | codesystem.FlagStatus
+	case p.Is("status") && !strings.EqualFold(value, "active") && value != "":
+		return codesystem.FlagStatus
+	case p.Is("deprecated") && value != "false" && value != "", p.Is("deprecationDate") && value != "":
+		return codesystem.FlagDeprecated | codesystem.FlagStatus
+	}
+	return 0
+}
+
+// propertyRow is a concept's property as it is read.
+type propertyRow struct {
+	concept  uint32
+	property uint16
+	kind     valueKind
+	value    codesystem.TextRef
+	coding   codesystem.TextRef
+}
+
+// propertyRows are the properties of a code system, and those of its concepts in the order of the source.
+type propertyRows struct {
+	list []codesystem.Property
+	rows []propertyRow
+}
+
+// define reads one of CodeSystem.property.
+func (p *propertyRows) define(r *fhirjson.Reader) error {
+	var property codesystem.Property
+	err := r.Strings(fhirjson.String{Name: "code", Into: &property.Code}, fhirjson.String{Name: "uri", Into: &property.URI})
+	if err != nil {
+		return err
+	}
+	if known := slices.IndexFunc(p.list, func(k codesystem.Property) bool { return k.Code == property.Code }); known >= 0 {
+		p.list[known] = property
+		return nil
+	}
+	return p.add(property)
+}
+
+func (p *propertyRows) add(property codesystem.Property) error {
+	if len(p.list) == math.MaxUint16 {
+		return fmt.Errorf("more than %d properties", math.MaxUint16)
+	}
+	p.list = append(p.list, property)
+	return nil
+}
+
+// read reads one of concept.property, whose texts it puts into an arena.
+func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uint32) error {
+	row, coded := propertyRow{concept: concept}, false
+	err := r.Object(func(name []byte) error {
+		switch {
+		case string(name) == "code":
+			coded = true
+			return p.code(r, &row.property)
+		case string(name) == "valueCoding":
+			row.kind = valueCoding
+			return row.readCoding(r, t)
+		case bytes.HasPrefix(name, []byte("value")):
+			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
+			s, err := r.Primitive()
+			row.value = p.text(t, s)
+			return err
+		default:
+			return r.Skip()
+		}
+	})
+	if err == nil && !coded {
+		err = fmt.Errorf("%s: property without a code", r.Pointer())
+	}
+	if row.value != 0 {
+		p.rows = append(p.rows, row)
+	}
+	return err
+}
+
+// text adds a property's value to the arena, unless it equals the previous one: siblings share a parent, and most
+// concepts their status.
+func (p *propertyRows) text(t *codesystem.Texts, value []byte) codesystem.TextRef {
+	if last := len(p.rows) - 1; last >= 0 && bytes.Equal(t.At(p.rows[last].value), value) {
+		return p.rows[last].value
+	}
+	return t.Append(value)
+}
+
+// code finds or adds the property with the code that is next.
+func (p *propertyRows) code(r *fhirjson.Reader, index *uint16) error {
+	code, err := r.Text()
+	if err != nil {
+		return err
+	}
+	for i := range p.list {
+		if p.list[i].Code == string(code) {
+			*index = uint16(i)
+			return nil
+		}
+	}
+	*index = uint16(len(p.list))
+	return p.add(codesystem.Property{Code: string(code)})
+}
+
+// readCoding reads a valueCoding: its code for filters, and all of it for answers.
+func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) error {
+	whole, err := r.CompactValue('{')
+	if err != nil {
+		return err
+	}
+	row.coding = t.Append(whole)
+	inner := fhirjson.ReaderOf(whole)
+	return inner.Object(func(name []byte) error {
+		if string(name) == "code" {
+			return t.Read(inner, &row.value)
+		}
+		return inner.Skip()
+	})
+}
+
+// sorted returns the properties in the order of the concepts.
+func (p *propertyRows) sorted(n int) propertyValues {
+	if len(p.rows) == 0 {
+		return propertyValues{}
+	}
+	from, order := sortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
+	values := propertyValues{from: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
+	for i, row := range order {
+		r := p.rows[row]
+		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value
+		if r.coding != 0 {
+			if values.coding == nil {
+				values.coding = make([]codesystem.TextRef, len(order))
+			}
+			values.coding[i] = r.coding
+		}
+	}
+	return values
 }

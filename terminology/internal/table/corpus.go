@@ -2,9 +2,14 @@ package table
 
 import (
 	"cmp"
+	"iter"
+	"maps"
+	"strconv"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -101,4 +106,75 @@ func (t *Table) SearchIndex(list string) *textindex.Index {
 	return t.indexes.get(wanted.Key(languages(t)), func() *textindex.Index {
 		return textindex.New(newConceptCorpus(t, wanted))
 	})()
+}
+
+// searchIndexes are the indexes of a code system by [codesystem.Languages.Key], and the ranks of its concepts.
+type searchIndexes struct {
+	once  sync.Once
+	ranks []uint32
+
+	mu         sync.Mutex
+	byLanguage map[string]func() *textindex.Index
+}
+
+// maxIndexes bounds the indexes of a code system, beside the one for no language.
+const maxIndexes = 8
+
+// get returns a function that returns the index for a key, and builds it the first time. Requests for other keys do not
+// wait for it.
+func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.byLanguage[key]
+	if !ok {
+		if s.byLanguage == nil {
+			s.byLanguage = make(map[string]func() *textindex.Index)
+		}
+		if len(s.byLanguage) > maxIndexes {
+			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *textindex.Index) bool { return key != "" })
+		}
+		x = sync.OnceValue(build)
+		s.byLanguage[key] = x
+	}
+	return x
+}
+
+// Weigh says how much concepts are used, by their codes. It must be called before the table is searched.
+func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
+	t.weights = make([]float64, t.Len())
+	for code, weight := range weights {
+		if concept, ok := t.concepts.locate([]byte(code)); ok {
+			t.weights[concept] += weight
+		}
+	}
+}
+
+// WeighItems is [Table.Weigh] by the extension itemWeight of the concepts.
+func (t *Table) WeighItems() {
+	for row, kind := range t.extensions.kind {
+		if kind != codesystem.ExtensionWeight {
+			continue
+		}
+		if t.weights == nil {
+			t.weights = make([]float64, t.Len())
+		}
+		t.weights[t.extensions.owner[row]] = ItemWeight(t.concepts.texts.At(t.extensions.value[row]))
+	}
+}
+
+// ItemWeight reads the value of the extension itemWeight, a JSON member; 0 if it is not a positive number.
+func ItemWeight(member []byte) float64 {
+	weight, err := strconv.ParseFloat(fhirjson.ValueText(member), 64)
+	if err != nil || weight < 0 {
+		return 0
+	}
+	return weight
+}
+
+// SearchWeight returns how much a concept is used; 0 if that is unknown.
+func (t *Table) SearchWeight(concept uint32) float64 {
+	if t.weights == nil {
+		return 0
+	}
+	return t.weights[concept]
 }

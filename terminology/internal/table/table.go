@@ -1,9 +1,23 @@
+// Package table holds the concepts of a CodeSystem resource as flat arrays without pointers.
+//
+//	CodeSystem.concept ──► Builder ──► Table
+//	   tokens               builder.go    table.go, with the hierarchy in relation.go
+//
+// A search index is built for each list of languages asked for (corpus.go), with how much concepts
+// are used.
 package table
 
 import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Table holds a code system's concepts in flat arrays, by number. The arrays hold no pointers, so that they cost the
@@ -135,3 +149,292 @@ var (
 	_ codesystem.Dialects  = (*Table)(nil)
 	_ codesystem.Search    = (*Table)(nil)
 )
+
+// noParent stands for no concept in concepts.nestedIn.
+const noParent = ^uint32(0)
+
+// concepts holds, by number, what each concept is called and where it stands in the definition.
+type concepts struct {
+	caseSensitive bool
+
+	texts    codesystem.Texts
+	code     []codesystem.TextRef
+	display  []codesystem.TextRef // 0 if a concept has none
+	meaning  []codesystem.TextRef // concept.definition, 0 if a concept has none; nil if none has one
+	flags    []codesystem.Flags
+	index    codeIndex
+	nestedIn []uint32 // the concept that each is nested in, or noParent; nil if none is nested
+}
+
+// len returns the number of concepts.
+func (c *concepts) len() int { return len(c.code) }
+
+func (c *concepts) codeOf(concept uint32) []byte { return c.texts.At(c.code[concept]) }
+
+// displayOf returns a concept's display, or nil.
+func (c *concepts) displayOf(concept uint32) []byte { return c.texts.At(c.display[concept]) }
+
+// definitionOf returns a concept's definition, or nil.
+func (c *concepts) definitionOf(concept uint32) []byte {
+	if c.meaning == nil {
+		return nil
+	}
+	return c.texts.At(c.meaning[concept])
+}
+
+// locate finds a concept by its code: exactly, or in any case if the code system ignores it.
+func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
+	concept, ok = c.exact(code)
+	if ok || c.caseSensitive {
+		return concept, ok
+	}
+	return c.index.find(code, func(other uint32) bool { return codesystem.EqualFold(c.codeOf(other), code) })
+}
+
+// exact finds a concept by its exact code.
+func (c *concepts) exact(code []byte) (uint32, bool) {
+	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.codeOf(other), code) })
+}
+
+// codeIndex finds a concept by its code: an open hash table of concepts plus one. The hash is of the code in lower
+// case, so that one table serves code systems of either case sensitivity.
+type codeIndex []uint32
+
+// find returns the concept with a code; equal compares it with a concept's.
+func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
+	if len(x) == 0 {
+		return 0, false
+	}
+	mask := uint32(len(x) - 1)
+	for slot := hashFold(code) & mask; x[slot] != 0; slot = (slot + 1) & mask {
+		if concept := x[slot] - 1; equal(concept) {
+			return concept, true
+		}
+	}
+	return 0, false
+}
+
+// insert adds a concept whose code is not yet in the table. There must be a free slot.
+func (x codeIndex) insert(code []byte, concept uint32) {
+	mask := uint32(len(x) - 1)
+	slot := hashFold(code) & mask
+	for x[slot] != 0 {
+		slot = (slot + 1) & mask
+	}
+	x[slot] = concept + 1
+}
+
+// newCodeIndex returns a table for n concepts, at most two thirds full.
+func newCodeIndex(n int) codeIndex {
+	size := 4
+	for size*2 < n*3 {
+		size *= 2
+	}
+	return make(codeIndex, size)
+}
+
+// hashFold is FNV-1a over the code in lower case.
+func hashFold(code []byte) uint32 {
+	hash := uint32(2166136261)
+	for i := 0; i < len(code); {
+		r, width := rune(code[i]), 1
+		if r >= utf8.RuneSelf {
+			r, width = utf8.DecodeRune(code[i:])
+		}
+		hash = (hash ^ uint32(textindex.FoldCase(r))) * 16777619
+		i += width
+	}
+	return hash
+}
+
+// designations holds the designations of all concepts, as rows: those of concept i are from[i] up to from[i+1]. from is
+// nil if there are none.
+type designations struct {
+	from      offsets
+	language  []uint16 // index in languages
+	use       []uint16 // index in uses
+	value     []codesystem.TextRef
+	extension []codesystem.TextRef // JSON arrays of extensions; nil if there are none
+
+	languages []string         // 0 is none
+	uses      []codesystem.Use // 0 is none
+}
+
+// newDesignations sorts what was read by owner, of which there are n.
+func newDesignations(n int, read *codesystem.ConceptReader) designations {
+	rows := read.Designations
+	if len(rows) == 0 {
+		return designations{languages: read.Languages, uses: read.Uses}
+	}
+	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
+	d := designations{
+		from: from, language: make([]uint16, len(rows)),
+		use: make([]uint16, len(rows)), value: make([]codesystem.TextRef, len(rows)),
+		languages: read.Languages, uses: read.Uses,
+	}
+	for i, row := range order {
+		d.language[i], d.use[i], d.value[i] = rows[row].Language, rows[row].Use, rows[row].Value
+		if rows[row].Extension != 0 {
+			if d.extension == nil {
+				d.extension = make([]codesystem.TextRef, len(rows))
+			}
+			d.extension[i] = rows[row].Extension
+		}
+	}
+	return d
+}
+
+// text returns a designation.
+func (d *designations) text(row uint32, texts codesystem.Texts) codesystem.Text {
+	text := codesystem.Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: texts.At(d.value[row])}
+	if d.extension != nil {
+		text.Extension = texts.At(d.extension[row])
+	}
+	return text
+}
+
+// conceptExtensions holds the extensions that answers show, in the order of the concepts. Few concepts have any, so a
+// concept's rows are searched for.
+type conceptExtensions struct {
+	owner []uint32
+	kind  []codesystem.ExtensionKind
+	value []codesystem.TextRef // value[x] as a JSON member, "valueString":"x"
+}
+
+func newConceptExtensions(rows []codesystem.ExtensionRow) conceptExtensions {
+	slices.SortStableFunc(rows, func(a, b codesystem.ExtensionRow) int { return int(a.Owner) - int(b.Owner) })
+	var x conceptExtensions
+	for _, row := range rows {
+		x.owner, x.kind, x.value = append(x.owner, row.Owner), append(x.kind, row.Kind), append(x.value, row.Value)
+	}
+	return x
+}
+
+func (x *conceptExtensions) rows(owner uint32) (from, to int) {
+	from, _ = slices.BinarySearch(x.owner, owner)
+	for to = from; to < len(x.owner) && x.owner[to] == owner; to++ {
+	}
+	return from, to
+}
+
+// get returns a concept's extension of a kind, or 0.
+func (x *conceptExtensions) get(owner uint32, kind codesystem.ExtensionKind) codesystem.TextRef {
+	from, to := x.rows(owner)
+	for row := from; row < to; row++ {
+		if x.kind[row] == kind {
+			return x.value[row]
+		}
+	}
+	return 0
+}
+
+type valueKind uint8
+
+const (
+	valueCode valueKind = iota
+	valueCoding
+	valueString
+	valueInteger
+	valueBoolean
+	valueDateTime
+	valueDecimal
+)
+
+// valueMembers are the names of value[x], by kind.
+var valueMembers = [...]string{
+	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
+}
+
+// propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
+type propertyValues struct {
+	from     offsets
+	property []uint16 // index in Table.properties
+	kind     []valueKind
+	value    []codesystem.TextRef // as text; of a Coding, its code
+	coding   []codesystem.TextRef // the JSON of a Coding, else 0; nil if there are none
+}
+
+// Status returns why a concept is not simply active, or "".
+func (t *Table) Status(c codesystem.Concept) string {
+	concept := c.Number
+	if status := statusProperty(t, concept); status != "" {
+		return status
+	}
+	value := t.concepts.texts.At(t.extensions.get(concept, codesystem.ExtensionStandardsStatus))
+	if status := strings.Trim(fhirjson.ValueText(value), `"`); status == "deprecated" || status == "withdrawn" {
+		return status
+	}
+	switch flags := t.concepts.flags[concept]; {
+	case flags&codesystem.FlagDeprecated != 0:
+		return "deprecated"
+	case flags&codesystem.FlagInactive != 0:
+		return "inactive"
+	}
+	return ""
+}
+
+// statusProperty returns the value of a status property other than active, or "".
+func statusProperty(t *Table, concept uint32) string {
+	for i, p := range t.properties {
+		if !p.Is("status") {
+			continue
+		}
+		var status string
+		t.Values(codesystem.At(concept), i, func(value []byte) bool { status = string(value); return false })
+		if status != "" && !strings.EqualFold(status, "active") {
+			return status
+		}
+	}
+	return ""
+}
+
+// AppendConcepts appends the member concept, nested as in the definition.
+func (t *Table) AppendConcepts(dst []byte) []byte {
+	if t.Len() == 0 {
+		return dst
+	}
+	dst = append(dst, `,"concept":[`...)
+	var within []uint32
+	for concept := range uint32(t.Len()) {
+		parent := noParent
+		if t.concepts.nestedIn != nil {
+			parent = t.concepts.nestedIn[concept]
+		}
+		switch {
+		case concept == 0:
+		case parent == concept-1:
+			within = append(within, parent)
+			dst = append(dst, `,"concept":[`...)
+		default:
+			for dst = append(dst, '}'); len(within) > 0 && within[len(within)-1] != parent; within = within[:len(within)-1] {
+				dst = append(dst, `]}`...)
+			}
+			dst = append(dst, ',')
+		}
+		dst = appendConcept(dst, t, concept)
+	}
+	for dst = append(dst, '}'); len(within) > 0; within = within[1:] {
+		dst = append(dst, `]}`...)
+	}
+	return append(dst, ']')
+}
+
+// appendConcept appends a concept without its closing brace.
+func appendConcept(dst []byte, t *Table, concept uint32) []byte {
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.concepts.codeOf(concept))
+	dst = fhirjson.AppendMember(dst, "display", t.concepts.displayOf(concept))
+	dst = fhirjson.AppendMember(dst, "definition", t.concepts.definitionOf(concept))
+	list := fhirjson.Array{Name: "designation"}
+	for row, end := t.designations.from.rows(concept); row < end; row++ {
+		d := t.designations.text(row, t.concepts.texts)
+		dst = d.AppendWhole(list.Next(dst))
+	}
+	dst = list.End(dst)
+	list = fhirjson.Array{Name: "property"}
+	for _, v := range t.AppendValues(nil, codesystem.At(concept)) {
+		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.Property.Code)
+		dst = append(append(append(dst, ',', '"'), v.Member...), '"', ':')
+		dst = append(v.AppendJSON(dst), '}')
+	}
+	return list.End(dst)
+}

@@ -1,10 +1,29 @@
+// Package weights reads files that say how often codes are used: in orders, diagnoses, claims. Search shows codes that
+// are used often before others that match as well.
+//
+// A file says what it is for, the url of a code system or of a value set, and then has a code and its count in each line:
+//
+//	#! http://hl7.org/fhir/sid/icd-10-cm
+//	I10,48211
+//	E11.9,30102
+//
+// CSV files as other software writes them (RFC 4180) do as well: with a header that names the columns, in any order; with
+// commas, semicolons or tabs. The code system may be in a column of its own. [Weights.Read] has the rules.
 package weights
 
 import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // maxCodes bounds the codes of all files.
@@ -90,4 +109,148 @@ func (t *Table) All() iter.Seq2[string, float64] {
 			}
 		}
 	}
+}
+
+// maxLine bounds the bytes of a line.
+const maxLine = 64 << 10
+
+var (
+	errNowhere  = errors.New(`nothing says which code system or value set this is for: neither a line "#! <url>" before it, nor a column "system"`)
+	errTooShort = errors.New("too few columns: want a code and a count")
+	errTooLong  = errors.New(`more than two columns: a first line must name them, "code" and "count" among them`)
+	errNoCode   = errors.New("no code")
+)
+
+// Read adds the counts of a file. Those of a code add up, also over several files.
+//
+//   - A line "#! <url>" says which code system or value set what follows is for, in any version. Other lines that begin
+//     with # are comments.
+//   - Every other line has a code and a count, with a comma, a semicolon or a tab between them; quoted as in RFC 4180 if
+//     need be. A count is a number that is not negative.
+//   - The first line, and the first after each "#!", may be a header that names the columns code and count in any case
+//     and order. Other columns are ignored, but where there was no "#!": there a column system has the code system.
+//
+// An error names the line.
+func (w *Weights) Read(ctx context.Context, r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	f := file{weights: w, first: true}
+	n := 0
+	for lines.Scan() {
+		n++
+		if err := errors.Join(ctx.Err(), f.line(strings.TrimPrefix(lines.Text(), "\ufeff"))); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", n+1, err)
+	}
+	return nil
+}
+
+// file is a file that is read.
+type file struct {
+	weights   *Weights
+	url       string
+	first     bool // the next line may be a header
+	separator string
+	columns   *columns // nil without a header
+}
+
+// columns are the positions of columns; -1 for none.
+type columns struct{ system, code, count int }
+
+func (f *file) line(line string) error {
+	trimmed := strings.TrimSpace(line)
+	switch url, scope := strings.CutPrefix(trimmed, "#!"); {
+	case scope:
+		return f.begin(strings.TrimSpace(url))
+	case trimmed == "" || trimmed[0] == '#':
+		return nil
+	}
+	if f.first {
+		f.separator = separatorOf(line)
+	}
+	fields, err := f.cut(line)
+	if err != nil {
+		return err
+	}
+	if f.first {
+		f.first = false
+		if f.columns = header(fields); f.columns != nil {
+			return nil
+		}
+	}
+	return f.row(fields)
+}
+
+// begin begins the part for a code system or value set.
+func (f *file) begin(url string) error {
+	if !strings.Contains(url, ":") || strings.ContainsAny(url, "| \t") {
+		return fmt.Errorf("%q is not the url of a code system or value set, without a version", url)
+	}
+	f.url, f.first, f.columns = url, true, nil
+	return nil
+}
+
+// separatorOf returns what is between the columns of a line: no header and no code has a tab, few have a semicolon.
+func separatorOf(line string) string {
+	for _, separator := range []string{"\t", ";"} {
+		if strings.Contains(line, separator) {
+			return separator
+		}
+	}
+	return ","
+}
+
+func (f *file) cut(line string) ([]string, error) {
+	if !strings.Contains(line, `"`) {
+		return strings.Split(line, f.separator), nil
+	}
+	r := csv.NewReader(strings.NewReader(line))
+	r.Comma = rune(f.separator[0])
+	fields, err := r.Read()
+	if broken, ok := errors.AsType[*csv.ParseError](err); ok {
+		err = broken.Err // its line is always 1
+	}
+	return fields, err
+}
+
+// header returns the columns that a header names, or nil if this is none.
+func header(fields []string) *columns {
+	at := func(name string) int {
+		return slices.IndexFunc(fields, func(field string) bool { return strings.EqualFold(strings.TrimSpace(field), name) })
+	}
+	if c := (columns{at("system"), at("code"), at("count")}); c.code >= 0 && c.count >= 0 {
+		return &c
+	}
+	return nil
+}
+
+func (f *file) row(fields []string) error {
+	c, url := f.columns, f.url
+	if c == nil {
+		c = &columns{system: -1, code: 0, count: 1}
+		if len(fields) > 2 {
+			return errTooLong
+		}
+	}
+	if len(fields) <= max(c.code, c.count) {
+		return errTooShort
+	}
+	if url == "" && c.system >= 0 && c.system < len(fields) {
+		url = strings.TrimSpace(fields[c.system])
+	}
+	if url == "" {
+		return errNowhere
+	}
+	code, count := strings.TrimSpace(fields[c.code]), strings.TrimSpace(fields[c.count])
+	if code == "" {
+		return errNoCode
+	}
+	weight, err := strconv.ParseFloat(count, 64)
+	if err != nil || !(weight >= 0) || math.IsInf(weight, 0) {
+		return fmt.Errorf("the count of %q is %q, which is not a number from 0 on", code, count)
+	}
+	return f.weights.add(url, code, weight)
 }
