@@ -2,12 +2,19 @@ package cache
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
 )
 
 var errDown = errors.New("down")
@@ -498,4 +505,522 @@ func TestInvalidateWhileRefreshing(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=59")
 	})
+}
+
+// TestFailuresAreShared has a crowd ask an origin that fails, at once and one after another: it is asked once in a moment.
+func TestFailuresAreShared(t *testing.T) {
+	down := errors.New("down")
+	tests := []struct {
+		name   string
+		answer func() (*Answer, error)
+		pause  time.Duration
+		ttl    time.Duration
+	}{
+		{"an answer", func() (*Answer, error) { return answerOf(500, "failed"), nil }, time.Second, 0},
+		{"an error", func() (*Answer, error) { return nil, &Unavailable{Err: down} }, time.Second, 0},
+		{"an error with Retry-After", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 20 * time.Second} }, 20 * time.Second, 0},
+		{"a Retry-After that is sooner than others are told", func() (*Answer, error) { return answerOf(503, "failed", "Retry-After: 7"), nil }, 7 * time.Second, time.Hour},
+		{"a year", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 8760 * time.Hour} }, MaxRetryAfter, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &origin{answer: func(*http.Request) (*Answer, error) {
+					time.Sleep(time.Millisecond)
+					return tt.answer()
+				}}
+				c := New(Options{FailureTTL: tt.ttl})
+				ask := func() {
+					w := httptest.NewRecorder()
+					err := c.Serve(w, get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+					if got := fmt.Sprint(err, w.Body); got != "down" && got != "<nil> failed" && got != "down " {
+						t.Errorf("got %q", got)
+					}
+				}
+				var all sync.WaitGroup
+				for range 200 {
+					all.Go(ask)
+				}
+				all.Wait()
+				asked(t, o, 1)
+				for range 10 {
+					ask()
+				}
+				asked(t, o, 1)
+				time.Sleep(tt.pause)
+				ask()
+				asked(t, o, 2)
+			})
+		})
+	}
+}
+
+// TestStaleAfterFailure makes sure that an origin is asked again after a failure as soon if there is a stale answer as if
+// there is none: after FailureTTL, or when it said.
+func TestStaleAfterFailure(t *testing.T) {
+	down := func() (*Answer, error) { return nil, errors.New("down") }
+	busy := func() (*Answer, error) { return answerOf(503, "busy", "Retry-After: 7"), nil }
+	for name, test := range map[string]struct {
+		answer func() (*Answer, error)
+		ttl    time.Duration
+		pause  time.Duration
+	}{
+		"by default":       {down, 0, time.Second},
+		"as it is set":     {down, 3 * time.Second, 3 * time.Second},
+		"not at all":       {down, -1, 0},
+		"as the server is": {busy, 0, 7 * time.Second},
+	} {
+		for window, options := range map[string]Options{"if there is an error": {StaleIfError: time.Hour}, "while asking": {StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour}} {
+			t.Run(name+", "+window, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					options.FailureTTL = test.ttl
+					c, o := New(options), says("one", "Cache-Control: max-age=60")
+					ask := func() {
+						if w := serve(t, c, get(expandURL), &Call{Scheme: plain, Produce: o.produce}); w.Body.String() != "one" {
+							t.Errorf("got %s", w.Body)
+						}
+						synctest.Wait()
+					}
+					ask()
+					time.Sleep(2 * time.Minute)
+					o.answer = func(*http.Request) (*Answer, error) { return test.answer() }
+					ask()
+					asked(t, o, 2)
+					if test.pause > 0 {
+						time.Sleep(test.pause - time.Millisecond)
+						ask()
+						asked(t, o, 2)
+						time.Sleep(time.Millisecond)
+					}
+					ask()
+					asked(t, o, 3)
+				})
+			})
+		}
+	}
+}
+
+// TestRetryAfterIsWhatIsLeft tells a client that comes later of the rest of the time alone.
+func TestRetryAfterIsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+		c := New(Options{})
+		call := &Call{Scheme: plain, Produce: o.produce}
+		serve(t, c, get(expandURL), call)
+		time.Sleep(12 * time.Second)
+		if got := serve(t, c, get(expandURL), call).Header().Get("Retry-After"); got != "18" {
+			t.Errorf("Retry-After = %q, want 18", got)
+		}
+	})
+}
+
+// TestInvalidationEndsFailures has a write end what is remembered of failures, too.
+func TestInvalidationEndsFailures(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+	c := New(Options{})
+	call := &Call{Scheme: plain, Produce: o.produce}
+	serve(t, c, get(expandURL), call)
+	c.InvalidateTag("http://example.org/vs")
+	serve(t, c, get(expandURL), call)
+	asked(t, o, 2)
+}
+
+// TestFailuresAreBounded has more questions fail than are remembered.
+func TestFailuresAreBounded(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Answer, error) { return nil, &Unavailable{Err: errors.New("down")} }}
+	c := New(Options{FailureTTL: time.Hour})
+	for i := range maxFailures + 100 {
+		if err := c.Serve(httptest.NewRecorder(), get(fmt.Sprint(expandURL, i)), &Call{Scheme: plain, Produce: o.produce}); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if n, _ := c.store.currentGeneration().failures.byKey.Held(); n != maxFailures {
+		t.Errorf("%d failures are remembered, want %d", n, maxFailures)
+	}
+	large := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(500, strings.Repeat("x", maxFailureBody+1)), nil }}
+	for range 2 {
+		serve(t, c, get(expandURL+"large"), &Call{Scheme: plain, Produce: large.produce})
+	}
+	asked(t, large, 2)
+}
+
+// TestRetryAfter reads what servers say of when to ask again.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "300": MaxRetryAfter, "301": MaxRetryAfter, "2147483648": MaxRetryAfter, "99999999999999999999": MaxRetryAfter,
+		"-1": 0, "1.5": 0, "soon": 0, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
+		"Sat, 02 Jan 2126 03:04:05 GMT": MaxRetryAfter, "Friday, 02-Jan-26 03:04:35 GMT": 30 * time.Second,
+	} {
+		if got := RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+}
+
+// tagged is a producer whose answers have tags.
+func tagged(tags ...string) Producer {
+	return func(*http.Request) (*Answer, error) {
+		a := answerOf(200, "one")
+		a.Tags = tags
+		return a, nil
+	}
+}
+
+func TestInvalidate(t *testing.T) {
+	answers := map[string][]string{
+		"a":        {"http://vs/a", "http://cs"},
+		"a1":       {"http://vs/a|1", "http://cs|2026"},
+		"a2":       {"http://vs/a|2"},
+		"b":        {"http://vs/b"},
+		"implicit": {"http://cs?fhir_vs=isa/x"},
+		"none":     {},
+		"unknown":  nil,
+	}
+	system := func(s string) func(*Cache) int { return func(c *Cache) int { return c.InvalidateSystem(s) } }
+	tag := func(s string) func(*Cache) int { return func(c *Cache) int { return c.InvalidateTag(s) } }
+	for name, test := range map[string]struct {
+		invalidate func(*Cache) int
+		gone       []string
+	}{
+		"value set":              {tag("http://vs/a"), []string{"a", "a1", "a2", "unknown"}},
+		"version of a value set": {tag("http://vs/a|1"), []string{"a", "a1", "unknown"}},
+		"not in use":             {tag("http://vs/c"), []string{"unknown"}},
+		"prefix of a URL":        {tag("http://vs"), []string{"unknown"}},
+		"code system as tag":     {tag("http://cs"), []string{"a", "a1", "unknown"}},
+		"code system":            {system("http://cs"), []string{"a", "a1", "implicit", "unknown"}},
+		"version of a system":    {system("http://cs|2025"), []string{"a", "implicit", "unknown"}},
+		"all":                    {(*Cache).Purge, []string{"a", "a1", "a2", "b", "implicit", "none", "unknown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(Options{})
+			for q, tags := range answers {
+				serve(t, c, get("http://h/p?q="+q), &Call{Scheme: plain, Produce: tagged(tags...)})
+			}
+			if n := test.invalidate(c); n != len(test.gone) {
+				t.Errorf("removed %d, want %d", n, len(test.gone))
+			}
+			for _, q := range test.gone {
+				o := says("two")
+				serve(t, c, get("http://h/p?q="+q), &Call{Scheme: plain, Produce: o.produce})
+				asked(t, o, 1)
+			}
+			if n := c.Stats().Entries; n != int64(len(answers)) {
+				t.Errorf("%d left and made again, want %d", n, len(answers))
+			}
+			if err := c.store.check(); err != nil {
+				t.Error(err)
+			}
+			c.Purge()
+			if s := c.store; len(s.tags) != 0 || len(s.aliases) != 0 {
+				t.Errorf("left in the indexes: %v %v", s.tags, s.aliases)
+			}
+		})
+	}
+}
+
+// TestInvalidateWhileAsking makes sure that what may have been made of old definitions is not kept, and is not
+// given to those who come after the change.
+func TestInvalidateWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var version atomic.Int64
+		o := &origin{answer: func(*http.Request) (*Answer, error) {
+			now := version.Load()
+			time.Sleep(time.Second)
+			return answerOf(200, fmt.Sprint("v", now)), nil
+		}}
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{})
+		var all sync.WaitGroup
+		all.Go(func() { expect(t, serve(t, c, get(expandURL), call), "v0", "fwd=miss; fwd-status=200") })
+		time.Sleep(100 * time.Millisecond)
+		version.Store(1)
+		c.InvalidateTag("http://example.org/vs")
+		all.Go(func() { expect(t, serve(t, c, get(expandURL), call), "v1", "fwd=miss; fwd-status=200; stored") })
+		all.Wait()
+		expect(t, serve(t, c, get(expandURL), call), "v1", "hit; ttl=3600")
+	})
+}
+
+// TestInvalidationRace changes a definition and then says so, again and again, while many ask: an answer that
+// was asked for afterwards is never older than that.
+func TestInvalidationRace(t *testing.T) {
+	var version, told atomic.Int64
+	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // so that there is refreshing, too
+	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) {
+		a := answerOf(200, fmt.Sprint(version.Load()))
+		a.Tags = []string{"http://vs"}
+		return a, nil
+	}}
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				least := told.Load()
+				w := httptest.NewRecorder()
+				if err := c.Serve(w, get(fmt.Sprint(expandURL, "&filter=", rand.IntN(3))), call); err != nil {
+					t.Error(err)
+					return
+				}
+				var got int64
+				if _, err := fmt.Sscan(w.Body.String(), &got); err != nil || got < least {
+					t.Errorf("asked after version %d was told, got %q", least, w.Body)
+					return
+				}
+			}
+		})
+	}
+	for v := range int64(2000) {
+		version.Store(v)
+		c.InvalidateTag("http://vs")
+		told.Store(v)
+	}
+	close(done)
+	all.Wait()
+}
+
+// combination is what an answer may depend on. Each has its own answer, which says so.
+type combination struct {
+	varyBy                                        VaryBy
+	user, client, token, format, language, filter string
+	body                                          string
+}
+
+// wants is what the answer to a combination says: whatever differs without being in it was not to be looked at.
+func (x combination) wants() string {
+	who := "all"
+	switch {
+	case x.varyBy == VaryByNone:
+	case x.user != "" && x.varyBy == VaryByUser, x.user != "" && x.client == "":
+		who = "user " + x.user
+	case x.client != "":
+		who = "client " + x.client
+	case x.token != "":
+		who = "token " + x.token
+	}
+	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", who, x.format, x.language, x.filter, x.body, padding)
+}
+
+// padding makes answers worth to be compressed.
+var padding = strings.Repeat("padding ", 200)
+
+// request returns the request for a combination, written in one of several ways.
+func (x combination) request(random *rand.Rand) *http.Request {
+	method := http.MethodGet
+	if x.body != "" {
+		method = http.MethodPost
+	} else if random.IntN(5) == 0 {
+		method = http.MethodHead
+	}
+	parameters := []string{"filter=" + x.filter, "url=http://vs"}
+	r := with(method, "http://h/fhir/ValueSet/$expand")
+	if x.format == "xml" && random.IntN(2) == 0 || x.format == "json" && random.IntN(3) == 0 {
+		parameters = append(parameters, "_format="+x.format)
+		r.Header.Set("Accept", "application/fhir+json")
+	} else {
+		r.Header.Set("Accept", "application/fhir+"+x.format)
+	}
+	random.Shuffle(len(parameters), func(i, j int) { parameters[i], parameters[j] = parameters[j], parameters[i] })
+	r.URL.RawQuery = strings.Join(parameters, "&")
+	if x.language != "" {
+		r.Header.Set("Accept-Language", x.language)
+	}
+	if x.token != "" {
+		r.Header.Set("Authorization", x.token)
+	}
+	r.Header.Set("Accept-Encoding", []string{"", "gzip", "zstd", "gzip, zstd;q=0.5", "identity", "*;q=0, gzip"}[random.IntN(6)])
+	r.Header.Set("X-Forwarded-For", fmt.Sprint(random.Int()))
+	return r
+}
+
+// TestNobodyGetsAnothers has many ask for many things at once, while things are invalidated, and looks into each
+// answer for whether it is the one that was made for exactly that.
+func TestNobodyGetsAnothers(t *testing.T) {
+	c := New(Options{MaxSize: 300 << 10, TTL: 20 * time.Millisecond, StaleWhileRevalidate: time.Minute, StaleIfError: time.Minute})
+	pick := func(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
+	one := func(random *rand.Rand) error {
+		x := combination{
+			varyBy: VaryBy(random.IntN(3)), user: pick(random, "", "a", "b", "ab"), client: pick(random, "", "a", "b"), token: pick(random, "", "a", "b"),
+			format: pick(random, "json", "xml"), language: pick(random, "", "de", "de,en;q=0.5"), filter: pick(random, "a", "b", "a%26b"),
+		}
+		if random.IntN(4) == 0 {
+			x.body = pick(random, "a", "b")
+		}
+		r := x.request(random)
+		call := &Call{Scheme: &Scheme{VaryBy: x.varyBy}, Principal: Principal{User: x.user, Client: x.client}, Body: []byte(x.body)}
+		private := x.varyBy != VaryByNone && random.IntN(10) == 0
+		call.Produce = func(r *http.Request) (*Answer, error) {
+			// Of this request only what the key holds may be looked at.
+			_, format, _ := strings.Cut(r.Header.Get("Accept"), "+")
+			y := x
+			y.format, y.language, y.filter = format, r.Header.Get("Accept-Language"), strings.ReplaceAll(r.URL.Query().Get("filter"), "&", "%26")
+			if rand.IntN(20) == 0 {
+				return nil, errDown
+			}
+			a := answerOf(200, y.wants(), "Content-Type: application/fhir+"+format)
+			if private {
+				a.Header.Set("Cache-Control", "no-store")
+			}
+			a.Tags = []string{x.filter}
+			return a, nil
+		}
+		w := httptest.NewRecorder()
+		if err := c.Serve(w, r, call); err != nil {
+			return nil
+		}
+		if !strings.HasSuffix(w.Header().Get("Content-Type"), x.format) {
+			return fmt.Errorf("%+v has Content-Type %s", x, w.Header().Get("Content-Type"))
+		}
+		if w.Header().Get("Content-Length") == "" {
+			return fmt.Errorf("%+v: %v", x, w.Header())
+		}
+		if r.Method == http.MethodHead {
+			return nil
+		}
+		if got := decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes()); got != x.wants() {
+			return fmt.Errorf("%+v got %.60q from %s", x, got, w.Header().Get("Cache-Status"))
+		}
+		return nil
+	}
+	var all sync.WaitGroup
+	var invalidated atomic.Int64
+	for seed := range uint64(8) {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(seed, 7))
+			for i := range 3000 {
+				if err := one(random); err != nil {
+					t.Error(err)
+					return
+				}
+				if i%200 == 0 {
+					invalidated.Add(int64(c.InvalidateTag("a")))
+				}
+			}
+		})
+	}
+	all.Wait()
+	stats := c.Stats()
+	t.Logf("%+v", stats)
+	if stats.Hits == 0 || stats.Misses == 0 || c.store.evicted+c.store.rejected == 0 || invalidated.Load() == 0 {
+		t.Errorf("not everything happened: %+v", stats)
+	}
+	if err := c.store.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// origin is a producer that counts, and what a test makes it do.
+type origin struct {
+	calls  atomic.Int64
+	answer func(r *http.Request) (*Answer, error)
+}
+
+// produce implements Producer.
+func (o *origin) produce(r *http.Request) (*Answer, error) {
+	o.calls.Add(1)
+	return o.answer(r)
+}
+
+// says is a producer of one body, with headers given as "Name: value".
+func says(body string, headers ...string) *origin {
+	return &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(http.StatusOK, body, headers...), nil }}
+}
+
+// answerOf makes an answer in JSON.
+func answerOf(status int, body string, headers ...string) *Answer {
+	header := http.Header{"Content-Type": {"application/fhir+json"}}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		header.Set(name, value)
+	}
+	return &Answer{Status: status, Header: header, Body: []byte(body), Tags: []string{}}
+}
+
+const expandURL = "http://fhir.example.org/fhir/R4/ValueSet/$expand?url=http://example.org/vs"
+
+// get makes a GET with headers given as "Name: value".
+func get(url string, headers ...string) *http.Request { return with(http.MethodGet, url, headers...) }
+
+// with makes a request.
+func with(method, url string, headers ...string) *http.Request {
+	r := httptest.NewRequest(method, url, nil)
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+// serve asks a cache.
+func serve(t *testing.T, c *Cache, r *http.Request, call *Call) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	if err := c.Serve(w, r, call); err != nil {
+		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
+	}
+	return w
+}
+
+// expect checks body and Cache-Status of an answer.
+func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
+	t.Helper()
+	if got, _ := io.ReadAll(w.Body); string(got) != body {
+		t.Errorf("body = %.60q, want %.60q", got, body)
+	}
+	if got := w.Header().Get("Cache-Status"); got != cacheName+"; "+status {
+		t.Errorf("Cache-Status = %q, want %q", got, cacheName+"; "+status)
+	}
+}
+
+// asked checks how often an origin was asked.
+func asked(t *testing.T, o *origin, want int64) {
+	t.Helper()
+	if got := o.calls.Load(); got != want {
+		t.Errorf("the producer was asked %d times, want %d", got, want)
+	}
+}
+
+// plain is a scheme for what everybody may see.
+var plain = &Scheme{VaryBy: VaryByNone}
+
+// check checks that a store's parts agree with each other.
+func (s *store) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listed, aliases := 0, 0
+	for i := range s.segments {
+		var bytes int64
+		for element := s.segments[i].Front(); element != nil; element = element.Next() {
+			e := element.Value.(*entry)
+			listed++
+			aliases += len(e.place.aliases)
+			size := e.cost()
+			for _, alias := range e.place.aliases {
+				size += int64(len(alias)) + aliasOverhead
+				if s.aliases[alias] != e {
+					return fmt.Errorf("alias %q finds another entry", alias)
+				}
+			}
+			if size != e.place.size || s.entries[e.key.sum] != e || e.place.segment != i {
+				return fmt.Errorf("entry %v: size %d, kept as %d", e.key, size, e.place.size)
+			}
+			bytes += size
+		}
+		if bytes != s.segments[i].bytes {
+			return fmt.Errorf("segment %d: %d bytes, kept as %d", i, bytes, s.segments[i].bytes)
+		}
+	}
+	if listed != len(s.entries) || aliases != len(s.aliases) {
+		return fmt.Errorf("%d entries, %d listed; %d aliases, %d listed", len(s.entries), listed, len(s.aliases), aliases)
+	}
+	if s.bytes() > s.max {
+		return fmt.Errorf("%d bytes, more than %d", s.bytes(), s.max)
+	}
+	return nil
 }

@@ -5,7 +5,7 @@
 //	   │ as it was sent ─────────────────► hit        cache.go: lookup
 //	   │ parsed, [Key]: key.go
 //	   ▼
-//	 store ── fresh ─────────────────────► hit        store.go, freshness.go
+//	 store ── fresh ─────────────────────► hit        store.go, entry.go
 //	   │ ├─── stale-while-revalidate ────► hit, and a new answer in the background
 //	   │ └─── stale, or nothing stored                cache.go: Serve
 //	   ▼
@@ -39,7 +39,7 @@
 // # Invalidation
 //
 // [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers and begin a new generation
-// (invalidate.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
+// (cache.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
 // definitions that are replaced as a whole.
 //
 // # Room

@@ -13,18 +13,18 @@
 //	   │ no: made once for all who ask the same
 //	   ▼
 //	made here, and held ────────────────────────────────────────────────► stored, answered
-//	   │ something is missing: result.go
+//	   │ something is missing
 //	   ▼
-//	asked of an upstream: servers.go, package remote ───────────────────► stored, answered
+//	asked of an upstream: request.go, package remote ───────────────────► stored, answered
 //	   │ there is none for it
 //	   ▼
-//	asked of the next handler: servers.go ──────────────────────────────► stored, answered
+//	asked of the next handler: request.go ──────────────────────────────► stored, answered
 //	   │ too large to be stored
 //	   ▼
-//	passed on as it comes: servers.go ──────────────────────────────────► answered
+//	passed on as it comes: request.go ──────────────────────────────────► answered
 //
 // [Dispatcher] writes an answer that is not stored, and counts what became of the request. One without an answer is refused with an
-// [Error], and with the Retry-After of the server that failed (result.go).
+// [Error], and with the Retry-After of the server that failed.
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
 // an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.

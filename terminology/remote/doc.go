@@ -1,11 +1,9 @@
 // Package remote asks other servers for what is missing here: FHIR terminology servers over HTTP ([Server]), and the next
 // handler ([Recorder], [Handler]). Apart from value sets that it fetches whole, it stores nothing.
 //
-//	Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    question.go, subject.go, routes.go, wholes.go, search.go, server.go, options.go
-//	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions:
-//	                                                          │    definitions.go, handler.go
-//	                                                          │    checked: check.go
-//	                                                          └► Answer, or an Error that says what failed
+//	Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    server.go, routes.go, wholes.go
+//	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions: handler.go
+//	                                                          └► Answer, checked, or an Error that says what failed: answer.go, error.go
 //
 // # Answers
 //

@@ -5,10 +5,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Handler is a FHIR server behind a handler, such as reverse_proxy. Of the request that caused it, a request to it has
@@ -70,3 +77,98 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 	r.Header.Set("Accept-Encoding", "identity")
 	return r, nil
 }
+
+// Definitions finds definitions by a search for their canonical, or by a read. It implements [terminology.Source].
+func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
+	if m.ID != "" {
+		q = Request{Path: m.Kind + "/" + m.ID}
+	}
+	answer, err := h.Ask(ctx, q)
+	switch {
+	case m.ID != "" && errors.Is(err, errNoServer): // ids are then those of the library
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone:
+		return nil, nil
+	case answer.Negative():
+		return nil, fail(nextName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", errFailed, answer.Status))
+	}
+	list, err := resources(answer)
+	if err != nil {
+		return nil, fail(nextName, fmt.Errorf("%w: %s: %w", errMalformed, m, err))
+	}
+	return list, nil
+}
+
+func searchFor(canonical string) string {
+	canonical, _, _ = strings.Cut(canonical, "#")
+	location, version, _ := strings.Cut(canonical, "|")
+	values := url.Values{"url": {escape(location)}, "_count": {"50"}}
+	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard stands for several
+		values.Set("version", escape(version))
+	}
+	return values.Encode()
+}
+
+// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1): a comma would mean "or".
+func escape(value string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
+}
+
+// resources returns the matches in a Bundle, or the resource that was read. A summary is an error.
+func resources(a *Answer) (list []jsontext.Value, err error) {
+	if a.Resource != "Bundle" {
+		return []jsontext.Value{a.Body}, checkWhole(a.Body)
+	}
+	var bundle struct {
+		Type  string `json:"type"`
+		Entry []struct {
+			Resource jsontext.Value `json:"resource"`
+			Search   struct {
+				Mode string `json:"mode"`
+			} `json:"search"`
+		} `json:"entry"`
+	}
+	if err := json.Unmarshal(a.Body, &bundle, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, err
+	}
+	if bundle.Type != "searchset" {
+		return nil, fmt.Errorf("a Bundle of type %q", bundle.Type)
+	}
+	for _, entry := range bundle.Entry {
+		if entry.Resource == nil || entry.Search.Mode != "" && entry.Search.Mode != "match" {
+			continue
+		}
+		if err := checkWhole(entry.Resource); err != nil {
+			return nil, err
+		}
+		list = append(list, entry.Resource)
+	}
+	return list, nil
+}
+
+var errSummary = errors.New("it is a summary of the definition")
+
+// checkWhole fails for a summary (R4 §3.1.1.5.8).
+func checkWhole(resource jsontext.Value) error {
+	var tagged struct {
+		Meta struct {
+			Tag []struct {
+				Code string `json:"code"`
+			} `json:"tag"`
+		} `json:"meta"`
+	}
+	if err := json.Unmarshal(resource, &tagged, jsontext.AllowDuplicateNames(true)); err != nil {
+		return err
+	}
+	for _, tag := range tagged.Meta.Tag {
+		if tag.Code == "SUBSETTED" {
+			return errSummary
+		}
+	}
+	return nil
+}
+
+var _ terminology.Source = (*Handler)(nil)
