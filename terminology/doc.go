@@ -6,11 +6,10 @@
 //
 // # Where things are
 //
-//	library.go, load.go              Library: $expand, and definitions laid over it
-//	capabilities.go                  what TerminologyCapabilities says
-//	watch.go                         loads changed files again and replaces the library; weightcheck.go: checks weights
-//	fetched.go                       what is missing is fetched from a [Source]: fetcheditems.go holds it, fetchedlibrary.go
-//	                                   adds it to the library, fetchedrenewal.go keeps it up to date
+//	library.go       Library: $expand, and definitions laid over it
+//	capabilities.go  what TerminologyCapabilities says
+//	watch.go         loads changed files again and replaces the library, and checks weights
+//	fetched.go       what is missing is fetched from a [Source], added to the library and kept up to date
 //
 // Below it: definitions reads resources and finds them; compose evaluates value sets, expansion pages and writes them;
 // codesystem and textindex hold concepts and search them; outcome, budget and parameters are

@@ -1,15 +1,24 @@
 package terminology
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/singleflight"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -134,4 +143,279 @@ func (f *Fetched) Forget(reference string) {
 	if dropped {
 		f.rebuild()
 	}
+}
+
+// fetchedItems are the definitions that were fetched, and those found not to exist. Each have their own bound, as anyone may
+// ask for anything.
+type fetchedItems struct {
+	found, absent boundedcache.Cache[outcome.Missing, *fetched]
+	count         int       // of the answers so far
+	due           time.Time // when the next item expires
+	forgets       int       // calls of Forget
+}
+
+// fetched is an answer of Source.
+type fetched struct {
+	resource  jsontext.Value // nil: there is none
+	url       string
+	reference string // type and id
+	number    int    // of answers before it
+	expires   time.Time
+	fetched   time.Time
+}
+
+// Held returns how many definitions are held, and how many bytes of JSON they have.
+func (f *Fetched) Held() (definitions int, bytes int64) { return f.answers.found.Held() }
+
+// get returns an item, or nil.
+func (t *fetchedItems) get(m outcome.Missing) *fetched {
+	item, ok := t.found.Get(m)
+	if !ok {
+		item, _ = t.absent.Get(m)
+	}
+	return item
+}
+
+// put adds or replaces an item within a bound of bytes, and reports whether the library has what is not held any more: the
+// old one, or what made room.
+func (t *fetchedItems) put(m outcome.Missing, item *fetched, most int64) (outdated bool) {
+	before, _ := t.found.Held()
+	t.found.MaxCost, t.absent.MaxEntries = most, maxAbsent
+	t.found.Delete(m)
+	t.absent.Delete(m)
+	if item.resource == nil {
+		t.absent.Put(m, item, 1)
+		after, _ := t.found.Held()
+		return after < before
+	}
+	t.found.Put(m, item, int64(len(item.resource)))
+	after, _ := t.found.Held()
+	return after <= before
+}
+
+// drop removes the items for which is holds, and reports whether the library has any of them.
+func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetched) bool) bool {
+	before, _ := t.found.Held()
+	t.found.DeleteFunc(is)
+	t.absent.DeleteFunc(is)
+	after, _ := t.found.Held()
+	return after < before
+}
+
+// each calls visit for all items.
+func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetched)) {
+	t.drop(func(m outcome.Missing, item *fetched) bool { visit(m, item); return false })
+}
+
+// Source has definitions that are not loaded.
+type Source interface {
+	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
+	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
+	// available now.
+	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
+}
+
+// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
+// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
+type Fetched struct {
+	// Source is required.
+	Source Source
+
+	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
+	// dropped. A larger definition is too costly. Default: 64 MiB.
+	MaxBytes int64
+
+	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
+	// Default: 1 hour.
+	TTL time.Duration
+
+	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
+	// 1 minute.
+	MissingTTL time.Duration
+
+	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
+	MaxStale time.Duration
+
+	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
+	Changed func(url string)
+
+	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
+	Logger *slog.Logger
+
+	mu       sync.Mutex
+	answers  fetchedItems
+	layers   fetchedLayers
+	renewing bool
+	flights  singleflight.Group
+}
+
+// fetchedLayers is a stack of libraries, each with more of what was fetched.
+type fetchedLayers struct {
+	base    *Library
+	current *Library
+	stacked int // overlays between base and current
+}
+
+// MaxFetches is how many definitions are fetched for one request.
+const MaxFetches = 100
+
+// most is how many bytes are held.
+func (f *Fetched) most() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
+
+const (
+	maxAbsent  = 10_000 // definitions that do not exist
+	maxStacked = 16     // overlays before they are made into one
+)
+
+// keep stores an answer of Source, and adds it to the library.
+func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
+	now := time.Now()
+	f.answers.count++
+	item := &fetched{resource: resource, number: f.answers.count, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
+	if h, err := definitions.HeadOf(resource); err == nil {
+		item.url, item.reference = h.URL, h.Kind+"/"+h.ID
+	}
+	if resource == nil {
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+	}
+	if resource != nil {
+		more, err := f.layers.current.beside(resource)
+		if err != nil {
+			return fmt.Errorf("%v cannot be read: %w", m, err)
+		}
+		f.layers.current, f.layers.stacked = more, f.layers.stacked+1
+	}
+	if f.answers.put(m, item, f.most()) || f.layers.stacked > maxStacked {
+		f.rebuild()
+	}
+	if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {
+		f.answers.due = item.expires
+	}
+	return nil
+}
+
+// rebuild makes the library again from all that is held, which has been read before without an error.
+func (f *Fetched) rebuild() {
+	f.layers.current, f.layers.stacked = f.layers.base, 0
+	var items []*fetched
+	f.answers.each(func(_ outcome.Missing, item *fetched) {
+		if item.resource != nil {
+			items = append(items, item)
+		}
+	})
+	if len(items) == 0 {
+		return
+	}
+	slices.SortFunc(items, func(a, b *fetched) int { return cmp.Compare(a.number, b.number) })
+	var resources []jsontext.Value
+	for _, item := range items {
+		resources = append(resources, item.resource)
+	}
+	if l, err := f.layers.base.beside(resources...); err == nil {
+		f.layers.current, f.layers.stacked = l, 1
+	}
+}
+
+// ask asks Source for the latest version of a definition.
+func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
+	start := time.Now()
+	found, err := f.Source.Definitions(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := definitions.LatestOf(found, m)
+	if err != nil || resource == nil {
+		return nil, err
+	}
+	if limit := f.most(); int64(len(resource)) > limit {
+		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
+			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
+	}
+	cmp.Or(f.Logger, definitions.NoLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
+		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
+	return resource, nil
+}
+
+// Renew starts to fetch expired definitions again in the background, as every use of the library does. Callers that answer
+// from their own cache may not use the library for long.
+func (f *Fetched) Renew() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginRenewal()
+}
+
+// beginRenewal is Renew, with the lock held.
+func (f *Fetched) beginRenewal() {
+	if !f.renewing && !f.answers.due.IsZero() && !time.Now().Before(f.answers.due) {
+		f.renewing = true
+		go f.renew()
+	}
+}
+
+// renew fetches expired definitions again. One that cannot be fetched stays in use for a while.
+func (f *Fetched) renew() {
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.renewing, f.answers.due = false, time.Time{}
+		f.answers.each(func(_ outcome.Missing, item *fetched) {
+			if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {
+				f.answers.due = item.expires
+			}
+		})
+	}()
+	for _, m := range f.overdue() {
+		forgets := f.forgotten()
+		resource, err := f.ask(context.Background(), m)
+		if err != nil {
+			cmp.Or(f.Logger, definitions.NoLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
+		}
+		if old := f.replace(forgets, m, resource, err); old != nil && f.Changed != nil {
+			f.Changed(old.url)
+		}
+	}
+}
+
+// overdue returns the expired definitions, and drops those found not to exist: Source is asked again when they are needed.
+func (f *Fetched) overdue() (list []outcome.Missing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.answers.drop(func(m outcome.Missing, item *fetched) bool {
+		if now.Before(item.expires) {
+			return false
+		}
+		if item.resource != nil {
+			list = append(list, m)
+		}
+		return item.resource == nil
+	})
+	return list
+}
+
+// replace updates a definition by a new answer of Source, and returns the old one if it has changed.
+func (f *Fetched) replace(forgets int, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	item := f.answers.get(m)
+	if item == nil || f.answers.forgets != forgets {
+		return nil // forgotten meanwhile, or the answer may be from before a write
+	}
+	now := time.Now()
+	switch {
+	case err != nil && now.Sub(item.fetched) < cmp.Or(f.TTL, time.Hour)+cmp.Or(f.MaxStale, 24*time.Hour):
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		return nil
+	case err != nil || resource == nil:
+		f.answers.found.Delete(m)
+		f.rebuild()
+		return item
+	case bytes.Equal(resource, item.resource):
+		item.fetched, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
+		return nil
+	case f.keep(m, resource) != nil: // unreadable: the old one stays
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		return nil
+	}
+	return item
 }

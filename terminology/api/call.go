@@ -2,15 +2,22 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
@@ -214,4 +221,173 @@ func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
 	return body.Bytes(), nil
+}
+
+// maxParameterLength is in bytes.
+const maxParameterLength = 8 << 10
+
+// Parameters are those that all operations share, of one request. Make them with [Call.Parameters].
+type Parameters struct {
+	expansion.Query
+
+	// Resources are definitions sent with the request (tx-resource).
+	Resources []jsontext.Value
+
+	cacheID  string
+	cacheKey [sha256.Size]byte
+	cached   bool // there is a cacheKey
+	get      bool // by GET, the answer is a list unless a tree is asked for, and always has an offset (interface.md)
+}
+
+// read reads the parameters. Unknown ones are ignored, as R4 says for operations.
+func (p *Parameters) read(inputs []parameters.Input) error {
+	p.Given = inputs
+	for i := range inputs {
+		in := &inputs[i]
+		if len(in.Value) > maxParameterLength {
+			return outcome.BadRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
+		}
+		if !isText(in.Value) {
+			return outcome.BadRequest("invalid", "a parameter holds a character that no FHIR string has")
+		}
+		known, err := p.set(in)
+		if err != nil {
+			return err
+		}
+		if known && !p.isRepeatable(in.Name) && parameters.Find(inputs[:i], in.Name) != nil {
+			return outcome.BadRequest("invalid", "the parameter %s may be given only once", in.Name)
+		}
+	}
+	return nil
+}
+
+// isRepeatable reports whether a parameter may occur more than once. Any other that does is an error, since nothing says
+// which one counts.
+func (p *Parameters) isRepeatable(name string) bool {
+	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
+}
+
+// isText reports whether a value can be a FHIR string: UTF-8 without control characters except tab, line feed and
+// carriage return (R4 §2.24.0.1).
+func isText(value string) bool {
+	return utf8.ValidString(value) && !strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r'
+	})
+}
+
+// set reads one parameter and reports whether it is known.
+func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
+	switch in.Name {
+	case "cache-id":
+		p.cacheID = in.Value
+	case "tx-resource":
+		if in.Resource != nil {
+			p.Resources = append(p.Resources, in.Resource)
+		}
+	default:
+		return p.Query.Set(in)
+	}
+	return true, nil
+}
+
+// Coding reads a concept from a Coding, such as coding or codingA for the suffix A, or from a code with the parameters system
+// and version (R4 CodeSystem/$lookup, $subsumes).
+func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
+	code, whole := "code"+suffix, "coding"+suffix
+	if in := parameters.Find(p.Given, whole); in != nil {
+		if p.Sent(code) {
+			return c, outcome.BadRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
+		}
+		return parameters.ParseCoding(in.Complex, whole)
+	}
+	for i := range p.Given {
+		switch in := &p.Given[i]; in.Name {
+		case code:
+			c.Code = in.Value
+		case "system":
+			c.System = in.Value
+		case "version":
+			c.Version = in.Value
+		}
+	}
+	return c, nil
+}
+
+// resourceCache keeps libraries with the resources that requests sent under a cache-id.
+type resourceCache struct {
+	most  int64 // bytes of JSON; their libraries take several times as much. Default: 16 MiB
+	mu    sync.Mutex
+	items boundedcache.Cache[[sha256.Size]byte, *remembered]
+}
+
+// remembered is what was sent under one cache-id.
+type remembered struct {
+	resources []jsontext.Value
+	known     map[[sha256.Size]byte]bool // hashes of the resources
+	laid
+	size int64
+}
+
+// laid is a library with what was sent, over another.
+type laid struct{ base, library *terminology.Library }
+
+const maxCacheIDs = 200
+
+// library returns a library with everything sent under a key so far.
+func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
+	for {
+		item, known, fresh := c.look(key, sent)
+		if len(fresh) == 0 && known.library != nil && known.base == base {
+			return known.library, nil
+		}
+		resources := append(slices.Clip(item.resources), fresh...)
+		if err := b.Read(sizeOf(resources)); err != nil {
+			return nil, err
+		}
+		library, err := base.With(resources...) // without the lock
+		if err != nil || c.add(key, item, known, laid{base, library}, fresh) {
+			return library, err
+		}
+	}
+}
+
+// look returns what is remembered under a key, its current library, and which of the resources are new.
+func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, current laid, fresh []jsontext.Value) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	item, found := c.items.Get(key)
+	if !found {
+		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
+	}
+	fresh = slices.DeleteFunc(slices.Clone(sent), func(resource jsontext.Value) bool { return item.known[sha256.Sum256(resource)] })
+	return item, item.laid, fresh
+}
+
+// add adds resources to an item, with the library that holds them. It reports false if another request added some
+// meanwhile. What exceeds the limit is not remembered.
+func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held, found := c.items.Get(key); item.laid != known || found && held != item {
+		return false
+	}
+	size, limit := int64(sizeOf(fresh)), cmp.Or(c.most, 16<<20)
+	if item.size+size > limit {
+		return true
+	}
+	for _, resource := range fresh {
+		item.known[sha256.Sum256(resource)] = true
+	}
+	item.resources = append(slices.Clip(item.resources), fresh...)
+	item.laid, item.size = now, item.size+size
+	c.items.MaxEntries, c.items.MaxCost = maxCacheIDs, limit
+	c.items.Put(key, item, item.size)
+	return true
+}
+
+func sizeOf(resources []jsontext.Value) (size int) {
+	for _, resource := range resources {
+		size += len(resource)
+	}
+	return size
 }

@@ -3,14 +3,12 @@
 //
 // # Where things are
 //
-//	registry.go            operations other than $expand
-//	handler.go             Handler: $expand, and how other operations are served
-//	call.go                one request: its body and parameters, its library, and fetching what that lacks
-//	parameters.go          parameters that operations share
-//	resourcecache.go       resources kept under a cache-id
-//	answer.go              streaming and entity tags; JSON and XML
-//	published.go           read of loaded resources; searchset.go: search
-//	capabilitystatement.go metadata
+//	handler.go              Handler: $expand, and how operations that are registered are served
+//	call.go                 one request: its body and parameters, its library, fetching what that lacks, and resources kept
+//	                          under a cache-id
+//	answer.go               streaming and entity tags; JSON and XML
+//	published.go            read and search of loaded resources
+//	capabilitystatement.go  metadata
 //
 // # Answers
 //

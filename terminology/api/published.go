@@ -1,16 +1,24 @@
 package api
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // published is a definition of the library as a resource. What the library does not keep is missing: narrative,
@@ -135,4 +143,239 @@ func typeAndID(path string) (kind, id string) {
 		return last, ""
 	}
 	return parts[len(parts)-2], parts[len(parts)-1]
+}
+
+// Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that match all of the
+// parameters url, version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and
+// leaves them out of the self link; with Prefer: handling=strict they are an error. A page has _count definitions, 20 by default and at most [Limits.Entries]. See
+// [Handler.Expand] for what is written and returned.
+func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
+	inputs, part, f, err := searchInputs(r)
+	if err != nil {
+		return err
+	}
+	c := h.begin(r)
+	defer c.Budget.Rest()
+	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &c.Budget, used: url.Values{}, strict: isStrict(r.Header)}
+	for i := range inputs {
+		if err := s.set(&inputs[i]); err != nil {
+			return err
+		}
+	}
+	kind, _ := typeAndID(r.URL.Path)
+	var found []published
+	for _, p := range publishedIn(c.library.Definitions(), kind) {
+		if err := c.Budget.Spend(1 + s.cost); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(&p) }) {
+			found = append(found, p)
+		}
+	}
+	var bundle []byte
+	if c.library.Definitions().Use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+		return err
+	}
+	if f == (format{}) {
+		c.Budget.Rest()
+	}
+	return f.write(w, r, bundle)
+}
+
+func address(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path}).String()
+}
+
+type resourceSearch struct {
+	tests         []func(p *published) bool
+	cost          int // of the tests of one definition, in steps
+	budget        *budget.Budget
+	used          url.Values
+	limit         int
+	count, offset int
+	strict        bool // unknown parameters are an error
+}
+
+// isStrict reports whether a client wants unknown parameters refused: Prefer: handling=strict (RFC 7240 §4.4).
+func isStrict(header http.Header) bool {
+	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
+		name, value, _ := strings.Cut(preference, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "handling") {
+			value, _, _ = strings.Cut(value, ";")
+			return strings.EqualFold(strings.Trim(value, ` "`), "strict")
+		}
+	}
+	return false
+}
+
+// searched are the search parameters that select definitions.
+var searched = map[string]func(p *published) string{
+	"url":     func(p *published) string { return p.URL },
+	"version": func(p *published) string { return p.Version },
+	"name":    func(p *published) string { return p.Name },
+	"title":   func(p *published) string { return p.Title },
+	"status":  func(p *published) string { return p.Status },
+	"_id":     func(p *published) string { return p.ID },
+}
+
+// set reads one parameter.
+func (s *resourceSearch) set(in *parameters.Input) error {
+	name, modifier, _ := strings.Cut(in.Name, ":")
+	of, known := searched[name]
+	switch {
+	case name == "_count" || name == "_offset":
+		n, err := parameters.Number(in)
+		if err != nil {
+			return err
+		}
+		if name == "_offset" {
+			s.offset = *n
+		} else {
+			s.count = min(*n, s.limit)
+		}
+	case known:
+		return s.text(in, of, name, modifier)
+	case in.Name == "identifier":
+		return s.identifier(in)
+	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
+	case s.strict || name == "identifier": // with a modifier
+		return outcome.BadRequest("not-supported", "the search parameter %s is not supported", in.Name)
+	default:
+		return nil
+	}
+	s.used.Add(in.Name, in.Value)
+	return nil
+}
+
+// text reads a parameter that compares a text of each resource.
+func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, name, modifier string) error {
+	prepare, compare, err := comparison(name, modifier)
+	if err != nil {
+		return err
+	}
+	wanted := strings.Split(in.Value, ",")
+	if err := s.budget.Spend(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+		return err
+	}
+	for i := range wanted {
+		wanted[i] = prepare(wanted[i])
+	}
+	s.cost += 4 + len(wanted)/2 + len(in.Value)/budget.PlainBytes
+	s.tests = append(s.tests, func(p *published) bool {
+		has := prepare(of(p))
+		return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
+	})
+	s.used.Add(in.Name, in.Value)
+	return nil
+}
+
+// identifier reads the parameter identifier, tokens separated by commas (R4 §3.1.1.4.10).
+func (s *resourceSearch) identifier(in *parameters.Input) error {
+	wanted := strings.Split(in.Value, ",")
+	if err := s.budget.Spend(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+		return err
+	}
+	s.cost += 20 + 4*len(wanted)
+	s.tests = append(s.tests, func(p *published) bool {
+		return slices.ContainsFunc(p.identifiers(), func(has identifier) bool { return slices.ContainsFunc(wanted, has.matches) })
+	})
+	s.used.Add(in.Name, in.Value)
+	return nil
+}
+
+// identifier is one of the identifiers of a definition.
+type identifier struct{ System, Value string }
+
+// matches reports whether a token means an identifier: value, system|value, |value or system|.
+func (i identifier) matches(token string) bool {
+	system, value, both := strings.Cut(token, "|")
+	if !both {
+		return token != "" && i.Value == token
+	}
+	return token != "|" && i.System == system && (value == "" || i.Value == value)
+}
+
+// identifiers returns the identifiers of a definition: those of CodeSystem and ValueSet are lists.
+func (p *published) identifiers() (list []identifier) {
+	for _, m := range p.rest {
+		if m.Name == "identifier" {
+			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // malformed definitions have no identifiers
+		}
+	}
+	return list
+}
+
+// comparison returns how a parameter with a modifier compares a definition's value with a wanted one, and how both are
+// prepared.
+func comparison(name, modifier string) (prepare func(string) string, compare func(has, wanted string) bool, err error) {
+	isString := name == "name" || name == "title"
+	same := func(has, wanted string) bool { return has == wanted }
+	switch {
+	case isString && modifier == "":
+		return textindex.Fold, strings.HasPrefix, nil
+	case isString && modifier == "contains":
+		return textindex.Fold, strings.Contains, nil
+	case name == "status" && modifier == "":
+		return withoutSystem, same, nil
+	case modifier == "" || isString && modifier == "exact":
+		return func(s string) string { return s }, same, nil
+	}
+	return nil, nil, outcome.BadRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
+}
+
+// withoutSystem returns the code of a token, code or system|code.
+func withoutSystem(token string) string {
+	if _, code, ok := strings.Cut(token, "|"); ok {
+		return code
+	}
+	return token
+}
+
+func (s *resourceSearch) bundle(found []published, part *expansion.Subset, address string) ([]byte, error) {
+	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
+	dst = strconv.AppendInt(dst, int64(len(found)), 10)
+	links := fhirjson.Array{Name: "link"}
+	dst = s.appendLink(links.Next(dst), "self", address, s.offset)
+	from := min(s.offset, len(found))
+	to := min(from+s.count, len(found))
+	if part.Summary == "count" {
+		to = from
+	} else if to < len(found) && s.count > 0 {
+		dst = s.appendLink(links.Next(dst), "next", address, to)
+	}
+	dst = links.End(dst)
+	entries := fhirjson.Array{Name: "entry"}
+	for i := range found[from:to] {
+		p, before := &found[from+i], len(dst)
+		dst = append(entries.Next(dst), '{')
+		if p.ID != "" {
+			dst = append(fhirjson.AppendString(append(dst, `"fullUrl":`...), address+"/"+p.ID), ',')
+		}
+		dst = append(p.append(append(dst, `"resource":`...), part), `,"search":{"mode":"match"}}`...)
+		if err := s.budget.Read(len(dst) - before); err != nil {
+			return nil, err
+		}
+		if len(dst) > outcome.MaxWritten {
+			return nil, outcome.TooLong()
+		}
+	}
+	return append(entries.End(dst), '}'), nil
+}
+
+// appendLink appends a link to a page of the same search.
+func (s *resourceSearch) appendLink(dst []byte, relation, address string, offset int) []byte {
+	query := url.Values{}
+	maps.Copy(query, s.used)
+	if query.Del("_offset"); offset > 0 {
+		query.Set("_offset", strconv.Itoa(offset))
+	}
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	dst = append(dst, fmt.Sprintf(`{"relation":%q,"url":`, relation)...)
+	return append(fhirjson.AppendString(dst, address), '}')
 }

@@ -1,13 +1,17 @@
 package api_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
@@ -237,6 +241,268 @@ func TestGermanCompounds(t *testing.T) {
 			w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 1000, "url", "http://x/all", "displayLanguage", test.language)
 			if got := strings.Join(fromWhole(t, w, expansion.Page{Filter: "schmerz knie"}).Codes(), " "); got != test.want {
 				t.Errorf("fetched whole: got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// weighed loads resources with files of weights, and returns what was logged.
+func weighed(t *testing.T, resources []string, files ...string) (l *terminology.Library, log string, err error) {
+	t.Helper()
+	folder := t.TempDir()
+	var o definitions.Options
+	for i, resource := range resources {
+		o.Definitions = append(o.Definitions, filepath.Join(folder, fmt.Sprintf("%03d.json", i)))
+		fixture.WriteFile(t, o.Definitions[i], []byte(resource))
+	}
+	for i, file := range files {
+		if file != definitions.DefinitionWeights {
+			name := filepath.Join(folder, fmt.Sprintf("%d.csv", i))
+			fixture.WriteFile(t, name, []byte(file))
+			file = name
+		}
+		o.Weights = append(o.Weights, file)
+	}
+	var text bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&text, nil))
+	l, err = terminology.Load(t.Context(), o)
+	return l, text.String(), err
+}
+
+// fevers is a code system with so many concepts that match "fever" equally well, the first of which cannot be chosen,
+// and which may have weights in their definitions.
+func fevers(url string, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"resourceType":"CodeSystem","url":%q,"content":"complete","concept":[
+		{"code":"0","display":"Fever","property":[{"code":"notSelectable","valueBoolean":true}]}`, url)
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&b, `,{"code":"%d","display":"Fever n%d"`, i, i)
+		if i == 3 {
+			b.WriteString(`,"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":1.5}]`)
+		}
+		b.WriteString(`}`)
+	}
+	return b.String() + `]}`
+}
+
+// TestWeights has who comes first, in a code system that is scanned and in one that has an index.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{6, 600} {
+		own := fixture.ValueSet("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)
+		listing := fixture.ValueSet("http://x/listing", `{"include":[{"system":"http://x/cs","concept":[{"code":"1"},{"code":"2"},{"code":"3"},
+			{"code":"4","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":9}]}]},
+			{"system":"http://x/elsewhere","concept":[{"code":"a","display":"Fever n1"},{"code":"b","display":"Fever n1"}]}]}`)
+		supplement := `{"resourceType":"CodeSystem","url":"http://x/used","content":"supplement","supplements":"http://x/cs","concept":[
+			{"code":"5","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":7}]}]}`
+		all := fixture.AllOf("http://x/cs")
+		for _, test := range []struct {
+			name, of, query string
+			files           []string
+			want            string
+		}{
+			{"none", "http://x/cs-all", "", nil, "1 2 3"},
+			{"of the code system", "http://x/cs-all", "", []string{"#! http://x/cs\n2,5\n5,70\n0,900\n"}, "5 2 1"},
+			{"in another value set", "http://x/own", "", []string{"#! http://x/cs\n2,5\n5,70\n"}, "5 2 1"},
+			{"of several files", "http://x/cs-all", "", []string{"#! http://x/cs\n2,5\n5,70\n", "#! http://x/cs\n2,70\n"}, "2 5 1"},
+			{"of the value set", "http://x/own", "", []string{"#! http://x/own\n4,5\n3,4\n#! http://x/cs\n5,70\n"}, "4 3 1"},
+			{"of another value set", "http://x/cs-all", "", []string{"#! http://x/own\n4,5\n3,4\n"}, "1 2 3"},
+			{"of the definitions", "http://x/cs-all", "", []string{definitions.DefinitionWeights}, "3 1 2"},
+			{"of the definitions, not asked for", "http://x/cs-all", "", []string{"#! http://x/other\n1,2\n"}, "1 2 3"},
+			{"a file before the definitions", "http://x/cs-all", "", []string{definitions.DefinitionWeights, "#! http://x/cs\n4,1\n"}, "4 1 2"},
+			{"of a value set that lists", "http://x/listing", "", []string{definitions.DefinitionWeights}, "4 3 a b"},
+			{"of codes whose code system is not here", "http://x/listing", "", []string{"#! http://x/elsewhere\nb,2\n"}, "b a 1"},
+			{"of the value set, whose code system is not here", "http://x/listing", "", []string{"#! http://x/listing\nb,2\n2,4\n"}, "2 b a"},
+			{"of a supplement", "http://x/own", "http://x/used", []string{definitions.DefinitionWeights}, "5 3 1"},
+		} {
+			t.Run(fmt.Sprint(n, test.name), func(t *testing.T) {
+				t.Parallel()
+				l, _, err := weighed(t, []string{fevers("http://x/cs", n), all, own, listing, supplement}, test.files...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pairs := []string{"url", test.of, "filter", "fever n", "count", fmt.Sprint(len(strings.Fields(test.want)))}
+				if test.query != "" {
+					pairs = append(pairs, "useSupplement", test.query)
+				}
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, pairs...), test.want)
+				if l, err = l.With(); err != nil {
+					t.Fatal(err)
+				}
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, pairs...), test.want)
+			})
+		}
+	}
+}
+
+// TestWeightsOfARequest has a code system that comes with the request.
+func TestWeightsOfARequest(t *testing.T) {
+	t.Parallel()
+	l, _, err := weighed(t, []string{fixture.AllOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = l.With(jsontext.Value(fevers("http://x/cs", 4))); err != nil {
+		t.Fatal(err)
+	}
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
+}
+
+// TestWeightsAreChecked has what is said about weights when they are loaded.
+func TestWeightsAreChecked(t *testing.T) {
+	t.Parallel()
+	resources := []string{fevers("http://x/cs", 4), fixture.AllOf("http://x/cs")}
+	for _, test := range []struct{ name, file, log, err string }{
+		{"all there", "#! http://x/cs\n2,5\n#! http://x/cs-all\n1,2\n", "", ""},
+		{"codes that are not there", "#! http://x/cs\n2,5\nx,5\ny,7\n", `url=http://x/cs codes=2 weights=3`, ""},
+		{"not in the value set", "#! http://x/cs-all\n2,5\nx,5\n", `url=http://x/cs-all codes=1 weights=2`, ""},
+		{"nothing of this url", "#! http://x/no\n2,5\n", `url=http://x/no`, ""},
+		{"no count", "#! http://x/cs\n2,five\n", "", "0.csv: line 2: the count"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, log, err := weighed(t, resources, test.file)
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+			if strings.Count(log, "level=WARN") != min(len(test.log), 1) || !strings.Contains(log, test.log) {
+				t.Errorf("logged %q, want %q", log, test.log)
+			}
+		})
+	}
+	if _, err := terminology.Load(t.Context(), definitions.Options{Weights: []string{filepath.Join(t.TempDir(), "gone.csv")}}); err == nil || !strings.Contains(err.Error(), "gone.csv") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestWeightsChange has a changed file count once it is noticed.
+func TestWeightsChange(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	o := definitions.Options{Definitions: []string{filepath.Join(folder, "cs.json"), filepath.Join(folder, "vs.json")}, Weights: []string{filepath.Join(folder, "w.csv")}}
+	fixture.WriteFile(t, o.Definitions[0], []byte(fevers("http://x/cs", 4)))
+	fixture.WriteFile(t, o.Definitions[1], []byte(fixture.AllOf("http://x/cs")))
+	fixture.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n2,5\n"))
+	w, err := terminology.NewWatch(t.Context(), o, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
+	fixture.WriteFile(t, o.Weights[0], []byte("#! http://x/cs\n3,10\n"))
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "3 1 2")
+}
+
+// laymen is a concept map from what patients say, to a code system that loadLaymen loads.
+const laymen = `{"resourceType":"ConceptMap","url":"http://x/laymen","version":"1","status":"active","group":[{"source":"http://x/lay","target":"http://x/cs","element":[
+	{"code":"sugar","display":"Sugar disease","target":[{"code":"1","equivalence":"equivalent"}]},
+	{"code":"broken","display":"Broken wrist","target":[{"code":"2","display":"Fracture of forearm","equivalence":"wider"}]},
+	{"code":"stomach","display":"Stomach trouble","target":[{"code":"3","display":"Gastric ulcer","equivalence":"narrower"}]},
+	{"code":"same","display":"Heart attack","target":[{"code":"4","display":"Myocardial infarction","relationship":"equivalent"}]},
+	{"code":"under","display":"Bruised rib","target":[{"code":"5","display":"Thorax injury","relationship":"source-is-narrower-than-target"}]},
+	{"code":"loose","display":"Faint","target":[{"code":"6","display":"Syncope","equivalence":"relatedto"},{"code":"6","display":"Syncope","equivalence":"inexact"},{"code":"6","display":"Syncope","equivalence":"disjoint"}]},
+	{"code":"depends","display":"Weak","target":[{"code":"6","display":"Syncope","equivalence":"equal","dependsOn":[{"property":"http://x/p","value":"v"}]}]},
+	{"code":"long","display":"What hurts after too much heavy food","target":[{"code":"3","display":"Gastric ulcer","equivalence":"equal"}]},
+	{"code":"none","display":"Nothing","target":[{"equivalence":"unmatched"}]}]}]}`
+
+const medicine = `{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"http://x/all","content":"complete","concept":[{"code":"1","display":"Diabetes mellitus"},
+	{"code":"2","display":"Fracture of forearm"},{"code":"3","display":"Gastric ulcer"},{"code":"4","display":"Myocardial infarction"},{"code":"5","display":"Thorax injury"},
+	{"code":"6","display":"Syncope"},{"code":"7","display":"Broken wrist"},{"code":"8","display":"Stomach trouble"}]}`
+
+// loadLaymen loads a code system, with a concept map among the definitions or in a file of its own. What synonyms names
+// NAMED is where the concept map is.
+func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (*terminology.Library, error) {
+	t.Helper()
+	dir := t.TempDir()
+	folder, own := filepath.Join(dir, "definitions"), filepath.Join(dir, "map.json")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !inFile {
+		own = filepath.Join(folder, "map.json")
+	}
+	for file, text := range map[string]string{filepath.Join(folder, "cs.json"): medicine, own: conceptMap} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Synonyms: []string{strings.ReplaceAll(synonyms, "NAMED", own)}})
+}
+
+func TestConceptMapAsSynonyms(t *testing.T) {
+	t.Parallel()
+	for name, synonyms := range map[string]string{"canonical": "http://x/laymen", "canonical with a version": "http://x/laymen|1", "file": "NAMED"} {
+		l, err := loadLaymen(t, laymen, synonyms == "NAMED", synonyms)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for _, test := range []struct{ name, filter, want string }{
+			{"the display of the code system", "sugar disease", "1"},
+			{"what is typed is found too", "broken wrist", "7 2"},
+			{"what is wider does not find what is narrower", "fracture of forearm", "2"},
+			{"narrower", "gastric ulcer", "3 8"},
+			{"back to what is narrower", "stomach trouble", "8"},
+			{"R5", "heart attack", "4"},
+			{"R5, wider", "bruised rib", "5"},
+			{"an inflection", "heart attacks", "4"},
+			{"a relation that is not known", "faint", ""},
+			{"a target that depends on more", "weak", ""},
+		} {
+			t.Run(name+": "+test.name, func(t *testing.T) {
+				t.Parallel()
+				terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", test.filter), test.want)
+			})
+		}
+	}
+}
+
+// TestConceptMapInALanguage has rules count in the language of the concept map.
+func TestConceptMapInALanguage(t *testing.T) {
+	t.Parallel()
+	l, err := loadLaymen(t, strings.Replace(laymen, `"status"`, `"language":"de","status"`, 1), false, "http://x/laymen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "sugar disease"), "")
+}
+
+// TestConceptMapBackToLay has words of a code system find those of a concept map's source.
+func TestConceptMapBackToLay(t *testing.T) {
+	t.Parallel()
+	turned := strings.NewReplacer(`"source":"http://x/lay","target":"http://x/cs"`, `"source":"http://x/cs","target":"http://x/lay"`, `"code":"sugar","display":"Sugar disease"`, `"code":"1"`,
+		`{"code":"1","equivalence":"equivalent"}`, `{"code":"sugar","display":"Honey urine","equivalence":"equivalent"}`).Replace(laymen)
+	l, err := loadLaymen(t, turned, false, "http://x/laymen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "honey urine"), "1")
+}
+
+// TestConceptMapsThatMakeNoSynonyms has errors that say what is wrong, and where.
+func TestConceptMapsThatMakeNoSynonyms(t *testing.T) {
+	t.Parallel()
+	const empty = `{"resourceType":"ConceptMap","url":"http://x/laymen","group":[{"source":"http://x/a","target":"http://x/b","element":[%s]}]}`
+	var many strings.Builder
+	for i := range 50_001 {
+		fmt.Fprintf(&many, `{"code":"%d","display":"lay%d","target":[{"code":"%d","display":"term%d","equivalence":"equal"}]},`, i, i, i, i)
+	}
+	for _, test := range []struct{ name, conceptMap, synonyms, want string }{
+		{"no such canonical", laymen, "http://x/other", "no ConceptMap of this canonical"},
+		{"no such version", laymen, "http://x/laymen|2", "no ConceptMap of this canonical"},
+		{"no such file", laymen, "NAMED.json", "no such file"},
+		{"another resource", medicine, "NAMED", "no ConceptMap"},
+		{"no JSON", "htn = hypertension", "NAMED", "map.json"},
+		{"nothing in it", fmt.Sprintf(empty, ""), "NAMED", "makes none"},
+		{"no displays", fmt.Sprintf(empty, `{"code":"1","target":[{"code":"2","equivalence":"equal"}]}`), "NAMED", "makes none"},
+		{"the same displays", fmt.Sprintf(empty, `{"code":"1","display":"Flu","target":[{"code":"2","display":"flu","equivalence":"equal"}]}`), "NAMED", "makes none"},
+		{"too much in it", fmt.Sprintf(empty, strings.TrimSuffix(many.String(), ",")), "NAMED", "makes more than 100000"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := loadLaymen(t, test.conceptMap, true, test.synonyms); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "synonyms in ") {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

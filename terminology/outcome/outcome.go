@@ -1,6 +1,14 @@
+// Package outcome has the errors of terminology operations, and the OperationOutcome for them (R4 §2.29.1).
 package outcome
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+)
 
 // AppendOutcome appends an OperationOutcome.
 func AppendOutcome(dst []byte, issues []Issue) []byte {
@@ -46,4 +54,178 @@ func appendStrings(dst []byte, name string, values []string) []byte {
 		dst = fhirjson.AppendString(list.Next(dst), value)
 	}
 	return list.End(dst)
+}
+
+// Errors that an [Error] wraps if another server might know better.
+var (
+	// ErrUnknown means that the value set, or its version, is not in the library.
+	ErrUnknown = errors.New("value set not known")
+
+	// ErrIncomplete means that something the value set needs is missing: a code system or version, an imported value
+	// set, or support for a filter.
+	ErrIncomplete = errors.New("content missing")
+
+	// ErrUnsupported means that the request cannot be answered here, such as one for a date before that of the
+	// definition.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Error is a failed operation. The caller writes it, as [Error.OperationOutcome] or otherwise; it may repeat parts of the
+// request, which need escaping.
+type Error struct {
+	// Status is the HTTP status code.
+	Status int
+
+	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	Code string
+
+	// Text describes the error to a person.
+	Text string
+
+	// Detail says more than Text, which other servers have as well; may be empty.
+	Detail string
+
+	// TxCode is a code of the system tx-issue-type; empty if none fits.
+	TxCode string
+
+	// MessageID is the name of the message in the HL7 terminology ecosystem; empty if it has none.
+	MessageID string
+
+	// Expression is the FHIRPath of the fault; nil if unknown.
+	Expression []string
+
+	// Err is the cause, or nil.
+	Err error
+
+	// Missing are definitions that the operation needs and that are not here, or lack their content. There may be more.
+	Missing []Missing
+
+	// Provisional is the answer without what is missing, or nil; see [Handler.Others].
+	Provisional *Provisional
+}
+
+// Provisional is an answer, with status 200, that says no only for lack of definitions.
+type Provisional struct {
+	// ContentType is the media type of Body.
+	ContentType string
+
+	// Body is the resource in the requested format.
+	Body []byte
+}
+
+// Missing is a definition that is needed and not here.
+type Missing struct {
+	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
+	Kind string
+
+	// Canonical is its url, or url|version if only that version will do; empty if only its id is known, or if any other
+	// concept map may do.
+	Canonical string
+
+	// ID is its id; empty if Canonical is known.
+	ID string
+}
+
+// String names the definition, for a person.
+func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
+
+// MissingOf is a list of one definition.
+func MissingOf(kind, url, version string) []Missing {
+	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
+}
+
+// Issue is one of OperationOutcome.issue.
+type Issue struct {
+	// Severity is error, warning or information.
+	Severity string
+
+	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	Code string
+
+	// TxCode is details.coding.code, of the system tx-issue-type; empty: details has no coding.
+	TxCode string
+
+	// MessageID is the value of the extension operationoutcome-message-id; empty: the issue has none.
+	MessageID string
+
+	// Text is details.text. Detail, which may be empty, follows it in diagnostics.
+	Text, Detail string
+
+	// Expression is the FHIRPath of the fault; nil if unknown.
+	Expression []string
+}
+
+// txIssueType is the code system of OperationOutcome.issue.details.
+const txIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
+
+// messageIDExtension is the url of the extension for [Issue.MessageID].
+const messageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// IssueType returns the issue type for OperationOutcome.issue.code.
+func (e *Error) IssueType() string { return e.Code }
+
+// Diagnostics returns the text for OperationOutcome.issue.diagnostics.
+func (e *Error) Diagnostics() string { return e.Issues()[0].diagnostics() }
+
+// Issues returns OperationOutcome.issue: always one.
+func (e *Error) Issues() []Issue {
+	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Detail: e.Detail, Expression: e.Expression}}
+}
+
+// OperationOutcome returns the error as a resource in JSON.
+func (e *Error) OperationOutcome() []byte { return AppendOutcome(nil, e.Issues()) }
+
+// New returns an error with codes for programs.
+func New(status int, code, txCode, messageID, text string) *Error {
+	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
+}
+
+// BadRequest is the error for an invalid parameter.
+func BadRequest(code, format string, args ...any) error {
+	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Unprocessable is the error for an invalid definition, or for too costly a request.
+func Unprocessable(code, format string, args ...any) error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Incomplete is the error for what the library cannot answer.
+func Incomplete(code, format string, args ...any) *Error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
+}
+
+// Unknown is the error for a definition that is not here.
+func Unknown(messageID, text string, missing ...Missing) *Error {
+	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
+	e.Err, e.Missing = ErrUnknown, missing
+	return e
+}
+
+// Canonical joins a url and a version, if any, to url|version (R4 §2.24.0.6).
+func Canonical(url, version string) string {
+	if version == "" {
+		return url
+	}
+	return url + "|" + version
+}
+
+// Split splits url|version.
+func Split(s string) (url, version string) {
+	url, version, _ = strings.Cut(s, "|")
+	return url, version
+}
+
+// MaxWritten bounds an answer made of many parts, in bytes.
+const MaxWritten = 64 << 20
+
+// TooLong is the error for an answer that would be larger.
+func TooLong() error {
+	return Unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.SizeText(MaxWritten))
 }

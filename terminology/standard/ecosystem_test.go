@@ -2,16 +2,25 @@ package standard_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -88,3 +97,211 @@ func TestEcosystemOfSources(t *testing.T) {
 
 // operationCounts finds an operation in the sum that ends the output, with how many of its tests pass.
 var operationCounts = regexp.MustCompile(`'([a-z-]+)': \((\d+), (\d+)\)`)
+
+// ecosystemCase is one test of $expand of the ecosystem's tests.
+type ecosystemCase struct {
+	Name, Operation, Mode, Request, Profile string
+	Version                                 string
+	Language                                string `json:"Accept-Language"`
+}
+
+// sentParameter is a parameter of a request.
+type sentParameter struct {
+	Name     string          `json:"name"`
+	Resource json.RawMessage `json:"resource"`
+	Boolean  *bool           `json:"valueBoolean"`
+	Integer  *int            `json:"valueInteger"`
+	Code     string          `json:"valueCode"`
+	String   string          `json:"valueString"`
+	URI      string          `json:"valueUri"`
+	URL      string          `json:"valueUrl"`
+	Canon    string          `json:"valueCanonical"`
+	UUID     string          `json:"valueUuid"`
+}
+
+// query returns a parameter's value as in a query string.
+func (p sentParameter) query() string {
+	switch {
+	case p.Boolean != nil:
+		return strconv.FormatBool(*p.Boolean)
+	case p.Integer != nil:
+		return strconv.Itoa(*p.Integer)
+	}
+	return p.Code + p.String + p.URI + p.URL + p.Canon + p.UUID
+}
+
+// TestGetTwins asks the ecosystem's tests of $expand again by GET, with what they bring along loaded as
+// definitions, at the type and, where the value set has an id, at the instance. The answers must be the same
+// but for what tells where and when the definitions were loaded.
+func TestGetTwins(t *testing.T) {
+	folder := ecosystem(t)
+	var tests struct {
+		Suites []struct {
+			Name, Mode string
+			Setup      []string
+			Tests      []ecosystemCase
+		}
+	}
+	readJSON(t, filepath.Join(folder, "test-cases.json"), &tests)
+	twins := 0
+	for _, suite := range tests.Suites {
+		if suite.Mode != "" && suite.Mode != "general" {
+			continue
+		}
+		var setup []string
+		for _, name := range suite.Setup {
+			if data, err := os.ReadFile(filepath.Join(folder, name)); err == nil {
+				setup = append(setup, strings.TrimPrefix(string(data), "\ufeff"))
+			}
+		}
+		loaded := libraryWithCore(t, setup)
+		for _, test := range suite.Tests {
+			general := test.Mode == "" || test.Mode == "general"
+			if test.Operation == "expand" && general && strings.HasPrefix("4.0", test.Version[:min(3, len(test.Version))]) {
+				twins += twin(t, folder, suite.Name+"/"+test.Name, test, setup, loaded)
+			}
+		}
+	}
+	t.Logf("%d answers by GET compared", twins)
+	if twins < 100 {
+		t.Errorf("only %d answers by GET compared", twins)
+	}
+}
+
+// libraryWithCore returns a library of the built-in definitions and others.
+func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
+	t.Helper()
+	folder := t.TempDir()
+	for i, resource := range resources {
+		fixture.WriteFile(t, filepath.Join(folder, strconv.Itoa(1000+i)+".json"), []byte(resource))
+	}
+	o := definitions.Options{Core: true, Now: func() time.Time { return fixture.Time }}
+	if len(resources) > 0 {
+		o.Definitions = []string{folder}
+	}
+	l, err := terminology.Load(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// twin compares one test, and returns how many answers by GET there were.
+func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string, loaded *terminology.Library) int {
+	t.Helper()
+	var sent struct {
+		Parameter []sentParameter `json:"parameter"`
+	}
+	readJSON(t, filepath.Join(folder, test.Request), &sent)
+	if test.Profile != "" {
+		readJSONAppending(t, filepath.Join(folder, test.Profile), &sent.Parameter)
+	}
+	query, body := url.Values{}, `{"resourceType":"Parameters","parameter":[`
+	for _, p := range sent.Parameter {
+		if p.Resource != nil {
+			return 0 // cannot be said by GET
+		}
+		query.Add(p.Name, p.query())
+		body += `{"name":` + strconv.Quote(p.Name) + `,"valueString":` + strconv.Quote(p.query()) + `},`
+	}
+	for _, resource := range setup {
+		body += `{"name":"tx-resource","resource":` + resource + `},`
+	}
+	post := ask(t, terminologytest.Core(t), http.MethodPost, "/ValueSet/$expand", strings.TrimSuffix(body, ",")+"]}", test.Language)
+	compare := func(path string) {
+		got := ask(t, loaded, http.MethodGet, path, "", test.Language)
+		shape := flatten
+		if query.Get("excludeNested") == "false" {
+			shape = withoutOffset
+		}
+		shape(post)
+		shape(got)
+		if !reflect.DeepEqual(got, post) {
+			t.Errorf("%s: %s:\ngot  %v\nwant %v", name, path, got, post)
+		}
+	}
+	compare("/ValueSet/$expand?" + query.Encode())
+	if vs, ok := loaded.Definitions().AnyValueSet(query.Get("url"), ""); ok && vs.ID != "" && query.Get("valueSetVersion") == "" {
+		if same, _ := loaded.Definitions().ValueSets.ValueSetByID(vs.ID); same == nil || same.Canonical() != vs.Canonical() {
+			return 1
+		}
+		query.Del("url")
+		compare("/ValueSet/" + vs.ID + "/$expand?" + query.Encode())
+		return 2
+	}
+	return 1
+}
+
+// ask returns an answer as JSON, without what tells it from the same one of another library.
+func ask(t *testing.T, l *terminology.Library, method, path, body, language string) map[string]any {
+	t.Helper()
+	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	if language != "" {
+		r.Header.Set("Accept-Language", language)
+	}
+	w := httptest.NewRecorder()
+	terminologytest.Serve(&api.Handler{Library: l, Limits: expansion.Limits{Entries: 1000}}).ServeHTTP(w, r)
+	var answer map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)
+	}
+	answer["status code"] = w.Code
+	if expansion, ok := answer["expansion"].(map[string]any); ok {
+		delete(expansion, "identifier")
+		delete(expansion, "timestamp")
+	}
+	return answer
+}
+
+// withoutOffset removes the offset, which the answer to a GET always has.
+func withoutOffset(answer map[string]any) {
+	if expansion, ok := answer["expansion"].(map[string]any); ok {
+		delete(expansion, "offset")
+	}
+}
+
+// flatten is withoutOffset, and makes a list of a tree, as the answer to a GET is.
+func flatten(answer map[string]any) {
+	withoutOffset(answer)
+	expansion, ok := answer["expansion"].(map[string]any)
+	if !ok {
+		return
+	}
+	var list []any
+	var walk func(contains []any)
+	walk = func(contains []any) {
+		for _, c := range contains {
+			entry := c.(map[string]any)
+			within, _ := entry["contains"].([]any)
+			delete(entry, "contains")
+			list = append(list, entry)
+			walk(within)
+		}
+	}
+	within, _ := expansion["contains"].([]any)
+	walk(within)
+	expansion["contains"] = list
+}
+
+// readJSON reads a file.
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(data), "\ufeff")), into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// readJSONAppending appends the parameters of a file.
+func readJSONAppending(t *testing.T, name string, list *[]sentParameter) {
+	t.Helper()
+	var more struct {
+		Parameter []sentParameter `json:"parameter"`
+	}
+	readJSON(t, name, &more)
+	*list = append(*list, more.Parameter...)
+}

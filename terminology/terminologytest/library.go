@@ -1,13 +1,20 @@
+// Package terminologytest helps to test what uses a terminology service: it loads libraries, and makes
+// synthetic code systems of any size, for measurements too. The same parameters make the same
+// content, to the byte. Tests inside of packages that a library is made of use package fixture.
 package terminologytest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
@@ -30,6 +37,87 @@ func Core(t testing.TB) *terminology.Library {
 func Library(t testing.TB, resources ...string) *terminology.Library {
 	t.Helper()
 	l, err := terminology.Load(context.Background(), definitions.Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// ColourLibrary returns a library with the colours.
+func ColourLibrary(t testing.TB) *terminology.Library {
+	t.Helper()
+	return Library(t, fixture.Colours, fixture.ColoursInDutch, fixture.ColourNotes,
+		fixture.ValueSet("http://x/is-red", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]}]}`),
+		fixture.ValueSet("http://x/listed", `{"include":[{"system":"http://x/colours","concept":[{"code":"red","display":"Crimson",
+			"designation":[{"language":"de","value":"Karmesin"}]},{"code":"blue"}]}]}`),
+		`{"resourceType":"StructureDefinition","url":"http://x/Paint","snapshot":{"element":[{"id":"Paint.colour","path":"Paint.colour",
+			"binding":{"strength":"required","valueSet":"http://x/is-red"}}]}}`,
+		`{"resourceType":"ConceptMap","id":"map","url":"http://x/map","version":"1","status":"active","group":[{"source":"http://x/colours","target":"http://x/rgb",
+			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
+}
+
+// Shelf is a Source in memory that notes what it is asked for.
+type Shelf struct {
+	mu        sync.Mutex
+	Resources []string      // returned whatever is asked for
+	Asked     []string      // definitions that were asked for
+	Err       error         // returned with them
+	Wait      chan struct{} // delays an answer until it is closed; nil: answers at once
+}
+
+// Definitions implements [terminology.Source].
+func (s *Shelf) Definitions(ctx context.Context, m outcome.Missing) (found []jsontext.Value, err error) {
+	s.mu.Lock()
+	s.Asked = append(s.Asked, m.String())
+	s.mu.Unlock()
+	if s.Wait != nil {
+		select {
+		case <-s.Wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, resource := range s.Resources { // all of them: the wrong ones are to be passed over
+		found = append(found, jsontext.Value(resource))
+	}
+	return found, s.Err
+}
+
+// Set replaces the resources, and the error to return.
+func (s *Shelf) Set(err error, resources ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Resources, s.Err = resources, err
+}
+
+// WantAsked checks what the source was asked for since the last call.
+func (s *Shelf) WantAsked(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := strings.Join(s.Asked, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("asked for\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	s.Asked = nil
+}
+
+// Languages is the code system of language tags.
+const Languages = "urn:ietf:bcp:47"
+
+const (
+	swissLanguage = `{"include":[{"system":"urn:ietf:bcp:47","concept":[{"code":"de-CH"},{"code":"fr-CH","display":"Swiss French"},{"code":"it"},{"code":"nonsense"}]}]}`
+	withRegion    = `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"region","op":"exists","value":"true"},{"property":"language","op":"=","value":"de"}]}]}`
+)
+
+// LanguageLibrary returns the built-in definitions with value sets of language tags.
+func LanguageLibrary(t *testing.T) *terminology.Library {
+	t.Helper()
+	l, err := Core(t).With(jsontext.Value(fixture.ValueSet("http://x/swiss", swissLanguage)), jsontext.Value(fixture.ValueSet("http://x/region", withRegion)),
+		jsontext.Value(fixture.ValueSet("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
+		jsontext.Value(fixture.ValueSet("http://x/hebrew", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"canonical","op":"=","value":"iw"}]}]}`)),
+		jsontext.Value(fixture.ValueSet("http://x/de", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"concept","op":"is-a","value":"de"}]}]}`)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -455,4 +458,262 @@ func (d *dependencies) contradict(target *definitions.MapTarget) bool {
 		}
 	}
 	return false
+}
+
+// request is a request for $translate, by the names of R4 and R5.
+type request struct {
+	shared       *api.Parameters
+	query        Query
+	sourceSystem string
+	version      string // of a code
+}
+
+func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
+	shared, err := c.Parameters(inputs)
+	if err != nil {
+		return nil, err
+	}
+	r := &request{shared: shared}
+	given := 0
+	for i := range inputs {
+		isConcept, err := r.take(&inputs[i])
+		if err != nil {
+			return nil, err
+		}
+		if isConcept {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, outcome.BadRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
+			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
+	}
+	r.orient()
+	r.query.ID, r.query.URL, r.query.Limits = shared.ID, shared.URL, shared.Limits
+	return r, nil
+}
+
+// take reads one parameter and reports whether it is a concept to translate.
+func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
+	switch in.Name {
+	case "code", "sourceCode", "targetCode":
+		r.query.Codings = []parameters.Coding{{Code: in.Value}}
+	case "coding", "sourceCoding", "targetCoding":
+		var c parameters.Coding
+		c, err = parameters.ParseCoding(in.Complex, in.Name)
+		r.query.Codings = []parameters.Coding{c}
+	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
+		r.query.Codings, err = parameters.ParseConcept(in.Complex)
+	case "conceptMap":
+		return false, r.takeMap(in)
+	case "dependency":
+		return false, r.takeDependency(in)
+	default:
+		r.takeOther(in)
+		return false, nil
+	}
+	r.query.Reverse = r.query.Reverse || strings.HasPrefix(in.Name, "target")
+	return true, err
+}
+
+// takeOther reads one parameter that selects concept maps.
+func (r *request) takeOther(in *parameters.Input) {
+	switch in.Name {
+	case "system", "sourceSystem":
+		r.sourceSystem = in.Value
+	case "targetsystem", "targetSystem":
+		r.query.TargetSystem = in.Value
+	case "version":
+		r.version = in.Value
+	case "conceptMapVersion":
+		r.query.Version = in.Value
+	case "source", "sourceScope":
+		r.query.SourceScope = in.Value
+	case "target", "targetScope":
+		r.query.TargetScope = in.Value
+	case "reverse":
+		r.query.Reverse = r.query.Reverse || in.Value == "true"
+	}
+}
+
+func (r *request) takeMap(in *parameters.Input) error {
+	switch {
+	case in.Resource == nil:
+		return outcome.BadRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
+	case r.query.ConceptMap != nil:
+		return outcome.BadRequest("invalid", "the parameter conceptMap may be given only once")
+	}
+	r.query.ConceptMap = in.Resource
+	return nil
+}
+
+// orient decides which system is the code's and which is on the other side. With R5's names, a reverse translation
+// starts from the target's. R4's parameter reverse leaves open whether system remains the code's or is reversed too, so
+// both are tried.
+func (r *request) orient() {
+	own, other := r.sourceSystem, r.query.TargetSystem
+	switch {
+	case !r.query.Reverse:
+	case r.shared.Sent("reverse"):
+		r.query.EitherWay = own != "" && other != ""
+		if r.query.SourceScope != "" || r.query.TargetScope != "" {
+			r.query.SourceScope, r.query.TargetScope = r.query.TargetScope, r.query.SourceScope
+		}
+	case own != "" && other != "":
+		own, other = other, own
+	case own == "":
+		own, other = other, ""
+	}
+	for i := range r.query.Codings {
+		if c := &r.query.Codings[i]; c.System == "" {
+			c.System, c.Version = own, cmp.Or(c.Version, r.version)
+		}
+	}
+	r.query.TargetSystem = other
+	r.query.InTermsOfR5 = !r.shared.Sent("reverse")
+}
+
+// takeDependency reads one parameter dependency, with the names of R4 or R5.
+func (r *request) takeDependency(in *parameters.Input) error {
+	var d Dependency
+	for i := range in.Parts {
+		part := &in.Parts[i]
+		switch part.Name {
+		case "element", "attribute":
+			d.Element = part.Value
+		case "concept", "value":
+			list, err := dependencyValues(part)
+			if err != nil {
+				return err
+			}
+			d.Values = append(d.Values, list...)
+		}
+	}
+	if d.Element == "" {
+		return outcome.BadRequest("required", "each parameter dependency needs the part element")
+	}
+	r.query.Dependencies = append(r.query.Dependencies, d)
+	return nil
+}
+
+// dependencyValues reads the value of a dependency: a CodeableConcept with its text, a Coding, or a primitive.
+func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
+	if in.Complex == nil {
+		return []parameters.Coding{{Code: in.Value}}, nil
+	}
+	codings, err := parameters.ParseConcept(in.Complex)
+	if err != nil {
+		return nil, err
+	}
+	single, err := parameters.ParseCoding(in.Complex, "dependency")
+	if err != nil {
+		return nil, err
+	}
+	var text string
+	if err := fhirjson.ReaderOf(in.Complex).Strings(fhirjson.String{Name: "text", Into: &text}); err != nil {
+		return nil, outcome.BadRequest("structure", "CodeableConcept cannot be read: %v", err)
+	}
+	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
+}
+
+// conversionFactor is the element of a product that says by what to multiply a value to have it in another unit.
+const conversionFactor = "https://github.com/caddy-fhir/caddy-fhir/terminology#conversion-factor"
+
+// conversion is what a code of a code system that can convert is in others of the same.
+type conversion struct {
+	into     *translator
+	expander compose.Expander
+	cs       *definitions.CodeSystem
+	from     codesystem.Concept
+	code     string // of from, as it is asked for
+}
+
+// convert adds the codes of the value set that is asked for, or else those in common use, that measure the same as a
+// coding. It has none if a concept map is named, or another code system or nothing is asked for.
+func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache) error {
+	q, systems := x.asked, &x.library.Systems
+	index := systems.CodeSystem(c.System, c.Version)
+	scope := q.TargetScope
+	if q.Reverse {
+		scope = q.SourceScope
+	}
+	sameSystem := q.TargetSystem == c.System || q.TargetSystem == "" && scope != ""
+	if !sameSystem || index == definitions.None || q.isNamed() || q.ConceptMap != nil {
+		return nil
+	}
+	cs := systems.CodeSystems[index]
+	if cs.Concepts.Converter == nil {
+		return nil
+	}
+	vs, ok := x.library.AnyValueSet(cmp.Or(scope, cs.Common), "")
+	if !ok {
+		return nil
+	}
+	from, ok := cs.Concepts.Locate([]byte(c.Code))
+	if !ok {
+		x.messages = append(x.messages, cs.Concepts.Refuser.Refusal([]byte(c.Code)))
+		return nil
+	}
+	expander := compose.Expander{Library: x.library, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}
+	return (&conversion{into: x, expander: expander, cs: cs, from: from, code: c.Code}).translate(vs)
+}
+
+// conversionSteps is the cost of a conversion for each byte of the two codes.
+const conversionSteps = 20
+
+// translate adds the codes of a value set that measure the same, those of the same meaning first.
+func (x *conversion) translate(vs *definitions.ValueSet) error {
+	list, err := x.expander.Codes(vs)
+	if err != nil {
+		return err
+	}
+	var found []definitions.MapTarget
+	for _, e := range list.Entries {
+		code := x.into.library.Code(e)
+		if err := x.into.spend((len(x.code) + len(code)) * conversionSteps); err != nil {
+			return err
+		}
+		if x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
+			continue
+		}
+		to, ok := x.cs.Concepts.Locate(code)
+		if !ok {
+			continue
+		}
+		if target, ok := x.target(to); ok {
+			found = append(found, target)
+		}
+	}
+	sort.SliceStable(found, func(i, k int) bool {
+		return found[i].Equivalence == "equivalent" && found[k].Equivalence != "equivalent"
+	})
+	group, asked := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
+	for i := range found {
+		e, target := asked, found[i]
+		if x.into.asked.Reverse { // what was found is on the source's side
+			e.Code, e.Display, target.Code, target.Display = target.Code, target.Display, x.code, ""
+		}
+		if err := x.into.add(nil, group, &e, &target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target returns another code with its relation to the one that is asked for, if they measure the same.
+func (x *conversion) target(other codesystem.Concept) (t definitions.MapTarget, ok bool) {
+	from, to := x.from, other
+	if x.into.asked.Reverse {
+		from, to = to, from
+	}
+	factor, equal, ok := x.cs.Concepts.Converter.Convert(from, to)
+	code, display, _ := x.cs.Concepts.Concept(other)
+	t = definitions.MapTarget{Code: string(code), Display: string(display), Equivalence: "relatedto"}
+	if equal {
+		t.Equivalence = "equivalent"
+	}
+	if factor != "" {
+		t.Products = []definitions.MapAttribute{{Property: conversionFactor, Value: factor}}
+	}
+	return t, ok
 }

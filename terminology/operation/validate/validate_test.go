@@ -2,8 +2,10 @@ package validate_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -512,5 +514,213 @@ func TestAllVersions(t *testing.T) {
 		if got := readValidated(t, w.Body.Bytes()); got.result != want {
 			t.Errorf("%s: got %s", query, w.Body)
 		}
+	}
+}
+
+// storedSet is a value set without compose, with the members of its expansion.
+func storedSet(url, expansion string) string {
+	return fmt.Sprintf(`{"resourceType":"ValueSet","id":"stored","url":%q,"status":"active","expansion":{"identifier":"urn:oid:1.2.3","timestamp":"2020-01-02T03:04:05Z",%s}}`, url, expansion)
+}
+
+// pills are entries of a code system that is not here and of one that is here without one of the codes.
+const pills = `"contains":[{"system":"http://x/pills","version":"7","code":"1","display":"Aspirin","designation":[{"language":"de","value":"Kopfwehmittel"}]},
+	{"display":"Others","abstract":true,"contains":[{"system":"http://x/pills","version":"7","code":"2","display":"Ibuprofen","inactive":true},
+		{"system":"http://x/colours","code":"red"},{"system":"http://x/colours","code":"mauve","display":"Mauve"}]}]`
+
+// TestStoredExpansion has value sets that only have an expansion, in files and in requests.
+func TestStoredExpansion(t *testing.T) {
+	const url = "http://x/stored"
+	importing := `{"resourceType":"ValueSet","url":"http://x/importing","compose":{"include":[{"valueSet":["http://x/stored"]}]}}`
+	loaded := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, storedSet(url, pills), importing)}
+	none := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
+	parameters := func(more string) string {
+		return `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":` + storedSet(url, pills) + `}` + more + `]}`
+	}
+	for name, tt := range map[string]struct {
+		h            *api.Handler
+		method, path string
+		body         string
+		want         []string
+	}{
+		"loaded":     {loaded, "GET", "/ValueSet/$expand?url=" + url, "", []string{"1", "2", "red", "mauve"}},
+		"by id":      {loaded, "GET", "/ValueSet/stored/$expand", "", []string{"1", "2", "red", "mauve"}},
+		"filtered":   {loaded, "GET", "/ValueSet/$expand?filter=kopfweh&url=" + url, "", []string{"1"}},
+		"activeOnly": {loaded, "GET", "/ValueSet/$expand?activeOnly=true&url=" + url, "", []string{"1", "red", "mauve"}},
+		"page":       {loaded, "GET", "/ValueSet/$expand?offset=1&count=2&url=" + url, "", []string{"2", "red"}},
+		"imported":   {loaded, "GET", "/ValueSet/$expand?url=http://x/importing", "", []string{"1", "2", "red", "mauve"}},
+		"posted":     {none, "POST", "/ValueSet/$expand", parameters(""), []string{"1", "2", "red", "mauve"}},
+	} {
+		w, got := terminologytest.Call(t, tt.h, tt.method, tt.path, tt.body)
+		codes, expanded := codesIn(got)
+		if w.Code != http.StatusOK || !slices.Equal(codes, tt.want) {
+			t.Errorf("%s: got %d %v, want %v: %s", name, w.Code, codes, tt.want, w.Body)
+		}
+		if name != "imported" && expanded["timestamp"] != "2020-01-02T03:04:05Z" || !strings.Contains(w.Body.String(), `{"name":"used-expansion","valueUri":"urn:oid:1.2.3"}`) {
+			t.Errorf("%s: its origin is not in the answer: %s", name, w.Body)
+		}
+	}
+	for name, tt := range map[string]struct {
+		h      *api.Handler
+		coding string
+		want   string
+	}{
+		"in it":                  {loaded, "system=http://x/pills&code=1", "true"},
+		"not in it":              {loaded, "system=http://x/pills&code=3", "false"},
+		"of a code system here":  {loaded, "system=http://x/colours&code=red", "true"},
+		"another of it":          {loaded, "system=http://x/colours&code=pink", "false"},
+		"imported":               {loaded, "system=http://x/pills&code=1&url=http://x/importing", "true"},
+		"imported and not in it": {loaded, "system=http://x/colours&code=pink&url=http://x/importing", "false"},
+	} {
+		path := "/ValueSet/$validate-code?" + tt.coding
+		if !strings.Contains(path, "url=") {
+			path += "&url=" + url
+		}
+		if w, _ := terminologytest.Call(t, tt.h, "GET", path, ""); !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":`+tt.want+`}`) {
+			t.Errorf("%s: want %s: %s", name, tt.want, w.Body)
+		}
+	}
+	coding := `,{"name":"coding","valueCoding":{"system":"http://x/pills","code":"1"}}`
+	if w, _ := terminologytest.Call(t, none, "POST", "/ValueSet/$validate-code", parameters(coding)); !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
+		t.Errorf("posted: %s", w.Body)
+	}
+}
+
+// codesIn returns the codes of an answer, and its expansion.
+func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
+	expanded, _ = answer["expansion"].(map[string]any)
+	list, _ := expanded["contains"].([]any)
+	for _, entry := range list {
+		codes = append(codes, fmt.Sprint(entry.(map[string]any)["code"]))
+	}
+	return codes, expanded
+}
+
+// TestPartialExpansion has stored expansions that may lack codes: they are no content, and the answer says why.
+func TestPartialExpansion(t *testing.T) {
+	for name, expansion := range map[string]string{
+		"it has 4 of 5 codes":                           `"total":5,` + pills,
+		"it begins at an offset":                        `"offset":4,` + pills,
+		"it was made with the parameter filter":         `"parameter":[{"name":"filter","valueString":"a"}],` + pills,
+		"the parameter count and has no total":          `"parameter":[{"name":"count","valueInteger":4}],` + pills,
+		"it has the extension valueset-toocostly":       `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-toocostly","valueBoolean":true}],` + pills,
+		"it has the extension valueset-unclosed":        `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-unclosed","valueBoolean":true}],` + pills,
+		"an entry has no system":                        `"contains":[{"code":"1"}]`,
+		"has no compose, and its stored expansion is n": `"total":9,` + pills,
+	} {
+		h := &api.Handler{Library: terminologytest.Library(t, storedSet("http://x/stored", expansion))}
+		if w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/stored", ""); w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), name) {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		}
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/stored&system=http://x/pills&code=1", "")
+		if !strings.Contains(w.Body.String(), name) || strings.Contains(w.Body.String(), "could not be found") {
+			t.Errorf("%s: $validate-code: got %d %s", name, w.Code, w.Body)
+		}
+	}
+	complete := &api.Handler{Library: terminologytest.Library(t, storedSet("http://x/stored", `"total":4,"offset":0,"parameter":[{"name":"count","valueInteger":1000}],`+pills))}
+	if w, _ := terminologytest.Call(t, complete, "GET", "/ValueSet/$expand?url=http://x/stored", ""); w.Code != http.StatusOK {
+		t.Errorf("a complete one: got %d %s", w.Code, w.Body)
+	}
+}
+
+// Codes that a value set lists of a code system, or of a version of it, that is not here are in the value set: the
+// expansion has them and says that they are not checked, and $validate-code says the same.
+func TestListedUnchecked(t *testing.T) {
+	list := func(members string) string {
+		return `{"include":[{` + members + `,"concept":[{"code":"a","display":"Alpha","designation":[{"language":"de","value":"Anton"}]},{"code":"b"}]}]}`
+	}
+	h := &api.Handler{Library: terminologytest.Library(t,
+		fixture.VersionedSystem("http://x/here", "1", "complete", "a"), fixture.VersionedSystem("http://x/bare", "1", "not-present", ""), fixture.VersionedSystem("http://x/part", "1", "fragment", "z"),
+		fixture.ValueSet("http://x/gone", list(`"system":"http://x/none"`)), fixture.ValueSet("http://x/version", list(`"system":"http://x/here","version":"7"`)),
+		fixture.ValueSet("http://x/not-present", list(`"system":"http://x/bare"`)), fixture.ValueSet("http://x/fragment", list(`"system":"http://x/part"`)),
+		fixture.ValueSet("http://x/known", list(`"system":"http://x/here"`)), fixture.ValueSet("http://x/imports", `{"include":[{"valueSet":["http://x/gone","http://x/gone"]}]}`),
+		fixture.ValueSet("http://x/whole", `{"include":[{"system":"http://x/here"}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`))}
+	const unknown = "warning not-found UNKNOWN_CODESYSTEM@Coding.system"
+	tests := []struct {
+		name, system string
+		warning      string // warning-unknown-system
+		codes        string
+		issues       []string
+	}{
+		{"gone", "http://x/none", "http://x/none", "a b", []string{unknown}},
+		{"version", "http://x/here", "http://x/here|7", "a b", []string{unknown}},
+		{"not-present", "http://x/bare", "http://x/bare", "a b", []string{unknown}},
+		{"imports", "http://x/none", "http://x/none", "a b", []string{unknown}},
+		{"fragment", "http://x/part", "", "a b", []string{"warning invalid-code UNKNOWN_CODE_IN_FRAGMENT@Coding.code"}},
+		{"known", "http://x/here", "", "a", nil},
+		{"whole", "http://x/here", "http://x/none", "a", nil},
+	}
+	validate := func(url, system, code, more string) validated {
+		coding := `{"name":"coding","valueCoding":{"system":"` + system + `","code":"` + code + `"` + more + `}}`
+		w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(fixture.URI("url", url), coding))
+		return readValidated(t, w.Body.Bytes())
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			url := "http://x/" + test.name
+			got := terminologytest.ExpandWith(t, h, "url", url)
+			terminologytest.WantCodes(t, got, test.codes)
+			var warnings []string
+			for _, p := range got.Parameters() {
+				if warning, ok := strings.CutPrefix(p, "warning-unknown-system="); ok {
+					warnings = append(warnings, warning)
+				}
+			}
+			if strings.Join(warnings, " ") != test.warning {
+				t.Errorf("got warnings %q", warnings)
+			}
+			for _, code := range []string{"a", "b", "c"} {
+				listed := slices.Contains(strings.Fields(test.codes), code)
+				if got := validate(url, test.system, code, ""); got.result != listed || listed && !slices.Equal(got.issues, test.issues) {
+					t.Errorf("%s: got %+v", code, got)
+				}
+			}
+		})
+	}
+	for display, want := range map[string]bool{"Alpha": true, "alpha": true, "Anton": true, "Beta": false} {
+		if got := validate("http://x/gone", "http://x/none", "a", `,"display":"`+display+`"`); got.result != want {
+			t.Errorf("display %s: got %+v", display, got)
+		}
+	}
+	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/gone&system=http://x/none&code=a", "")
+	fixture.WantText(t, w.Body.String(), `{"name":"display","valueString":"Alpha"}`,
+		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set lists, cannot be checked"`)
+}
+
+// Others may have the code system that a listed code could not be checked against: they are asked, and the answer
+// stands where they do not.
+func TestListedUncheckedOthers(t *testing.T) {
+	h := &api.Handler{Others: true, Library: terminologytest.Library(t, fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
+	w := httptest.NewRecorder()
+	err := terminologytest.Answer(h, w, httptest.NewRequest(http.MethodGet, "/ValueSet/$validate-code?url=http://x/lists&system=http://x/gone&code=a", nil))
+	var e *outcome.Error
+	if !errors.As(err, &e) || !slices.Contains(e.Missing, outcome.MissingOf("CodeSystem", "http://x/gone", "2")[0]) {
+		t.Fatalf("got %v", err)
+	}
+	if err := terminologytest.WriteProvisional(w, e); err != nil || !readValidated(t, w.Body.Bytes()).result {
+		t.Errorf("got %v, %s", err, w.Body)
+	}
+}
+
+// That a fragment of a code system has not all of its codes leaves open whether the whole has a code, not whether a value
+// set of other codes does.
+func TestFragmentElsewhere(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", "fragment", "a b"), fixture.VersionedSystem("http://x/here", "1", "complete", "a"),
+		fixture.AllOf("http://x/part"), fixture.AllOf("http://x/here"), fixture.ValueSet("http://x/filtered", `{"include":[{"system":"http://x/part","filter":[{"property":"code","op":"regex","value":"."}]}]}`),
+		fixture.ValueSet("http://x/listed", `{"include":[{"system":"http://x/part","concept":[{"code":"a"}]}]}`),
+		fixture.ValueSet("http://x/but", `{"include":[{"system":"http://x/part"}],"exclude":[{"system":"http://x/part","concept":[{"code":"other"}]}]}`))}
+	for url, want := range map[string]bool{"part-all": true, "here-all": false, "filtered": false, "listed": false, "but": false} {
+		w, _ := terminologytest.Call(t, h, "GET", fmt.Sprintf("/ValueSet/$validate-code?url=http://x/%s&system=http://x/part&code=other", url), "")
+		if got := readValidated(t, w.Body.Bytes()); got.result != want {
+			t.Errorf("%s: got %s", url, w.Body)
+		}
+	}
+}
+
+// The reason for a failed filter is only in the message: other servers return no issue for it.
+func TestMismatchOfSource(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/lengths", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7cm"}]}]}`))}
+	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")
+	if !strings.Contains(w.Body.String(), "Code 7s is not = 7cm; ") || strings.Count(w.Body.String(), `"details"`) != 1 {
+		t.Errorf("got %s", w.Body)
 	}
 }

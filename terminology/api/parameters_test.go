@@ -2,12 +2,17 @@ package api_test
 
 import (
 	"encoding/json"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -292,4 +297,281 @@ func TestMaxGathered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unrelated are parameters that say nothing of the form of an answer, with values that leave no code out.
+var unrelated = [][2]string{
+	{"displayLanguage", "de"}, {"displayLanguage", "x-none, *;q=0"}, {"includeDesignations", "true"}, {"includeDesignations", "false"},
+	{"includeDefinition", "true"}, {"activeOnly", "false"}, {"excludeNotForUI", "false"}, {"excludePostCoordinated", "true"},
+	{"designation", "urn:ietf:bcp:47|de"}, {"property", "hue"}, {"property", "*"}, {"useSupplement", "http://x/notes"}, {"date", "2026-01-01"},
+	{"contextDirection", "incoming"}, {"exclude-system", "http://x/other"}, {"system-version", "http://x/colours|1.0.0"},
+	{"check-system-version", "http://x/colours|1.0.0"}, {"force-system-version", "http://x/colours|1.0.0"}, {"versionsMatch", "false"},
+	{"default-valueset-version", "http://x/other|1"}, {"cache-id", "1"}, {"_", "1700000000"}, {"_pretty", "true"}, {"_elements", "expansion"}, {"filter", " "},
+}
+
+// Whether an answer is a list or a tree, and whether it tells the offset, depends on how it is asked for and on
+// excludeNested alone: a client that adds another parameter must not lose codes at the top.
+func TestFormOfAnswer(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
+	forms := []struct {
+		method, excludeNested string
+		tree, offset          bool
+	}{
+		{"GET", "", false, true}, {"GET", "true", false, true}, {"GET", "false", true, true},
+		{"POST", "", true, false}, {"POST", "true", false, false}, {"POST", "false", true, false},
+	}
+	ask := func(method string, query url.Values) (contains []terminologytest.Entry, offset bool) {
+		t.Helper()
+		path, body := "/ValueSet/$expand?"+query.Encode(), ""
+		if method == "POST" {
+			var sent []string
+			for name, values := range query {
+				value, _ := json.Marshal(values[0])
+				sent = append(sent, `{"name":"`+name+`","valueString":`+string(value)+`}`)
+			}
+			path, body = "/ValueSet/$expand", fixture.Posted(sent...)
+		}
+		w, _ := terminologytest.Call(t, h, method, path, body)
+		var got terminologytest.Expanded
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("%s: got %d %s", path, w.Code, w.Body)
+		}
+		return got.Expansion.Contains, got.Expansion.Offset != nil
+	}
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		form := forms[seed%uint64(len(forms))]
+		query := url.Values{"url": {"http://x/colours/vs"}}
+		if form.excludeNested != "" {
+			query.Set("excludeNested", form.excludeNested)
+		}
+		for range r.IntN(5) {
+			more := unrelated[r.IntN(len(unrelated))]
+			query.Set(more[0], more[1])
+		}
+		contains, offset := ask(form.method, query)
+		want := "any red pink blue"
+		if form.tree {
+			want = "any{red{pink} blue}"
+		}
+		if got := codesOnly(contains); got != want || offset != form.offset {
+			t.Errorf("%s %s: got %s, offset told: %t", form.method, query.Encode(), got, offset)
+		}
+	}
+}
+
+// codesOnly writes an expansion as code{entries within}.
+func codesOnly(contains []terminologytest.Entry) string {
+	var list []string
+	for _, c := range contains {
+		code := c.Code
+		if len(c.Contains) > 0 {
+			code += "{" + codesOnly(c.Contains) + "}"
+		}
+		list = append(list, code)
+	}
+	return strings.Join(list, " ")
+}
+
+// A value set's own parameters do not make a tree of what is asked for by GET either.
+func TestFormByValueSet(t *testing.T) {
+	vs := `{"resourceType":"ValueSet","url":"http://x/own","status":"active","compose":{"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
+		"extension":[{"url":"name","valueCode":"excludeNested"},{"url":"value","valueBoolean":false}]}],"include":[{"system":"http://x/colours"}]}}`
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, vs)}
+	for query, want := range map[string]string{"": "any red pink blue", "&excludeNested=false": "any{red{pink} blue}"} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
+		var got terminologytest.Expanded
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || codesOnly(got.Expansion.Contains) != want {
+			t.Errorf("%s: got %s", query, w.Body)
+		}
+	}
+}
+
+// members returns the names of the members of an answer, in alphabetical order, and the answer itself.
+func members(t *testing.T, h *api.Handler, pairs ...string) (names string, answer map[string]json.RawMessage) {
+	t.Helper()
+	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(pairs...))
+	if err != nil {
+		t.Fatalf("%q: %v", pairs, err)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("%q: %v", pairs, err)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(answer)), " "), answer
+}
+
+const described = `{"resourceType":"ValueSet","id":"v","url":"http://x/v","version":"1","name":"V","title":"A v","status":"active",
+	"experimental":false,"description":"all of it","immutable":true,"compose":{"include":[{"system":"http://x/s","concept":[{"code":"a"},{"code":"b"}]}]}}`
+
+func TestSubset(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, described)}
+	for _, test := range []struct {
+		name  string
+		query []string
+		want  string
+	}{
+		{"everything", nil, "expansion experimental name resourceType status title url version"},
+		{"everything, said so", []string{"_summary", "false"}, "expansion experimental name resourceType status title url version"},
+		{"summary", []string{"_summary", "true"}, "experimental meta name resourceType status title url version"},
+		{"summary of the definition", []string{"_summary", "true", "includeDefinition", "true"}, "experimental id immutable meta name resourceType status title url version"},
+		{"without narrative", []string{"_summary", "data"}, "expansion experimental meta name resourceType status title url version"},
+		{"narrative", []string{"_summary", "text"}, "meta resourceType status"},
+		{"count", []string{"_summary", "count"}, "expansion meta resourceType status"},
+		{"one element", []string{"_elements", "url"}, "meta resourceType status url"},
+		{"several", []string{"_elements", "url, title", "_elements", "ValueSet.expansion.contains"}, "expansion meta resourceType status title url"},
+		{"unknown ones", []string{"_elements", "nothing"}, "meta resourceType status"},
+		{"none", []string{"_elements", ""}, "expansion experimental name resourceType status title url version"},
+		{"of the definition", []string{"_elements", "description,compose", "includeDefinition", "true"}, "compose description id meta resourceType status"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, answer := members(t, h, append([]string{"url", "http://x/v"}, test.query...)...)
+			if got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			if meta, ok := answer["meta"]; ok {
+				fixture.WantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
+			}
+		})
+	}
+}
+
+// How many codes there are can be asked even where there are too many to be had.
+func TestSubsetCount(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, described), Limits: expansion.Limits{Entries: 1}}
+	_, answer := members(t, h, "url", "http://x/v", "_summary", "count")
+	var expansion map[string]any
+	if err := json.Unmarshal(answer["expansion"], &expansion); err != nil {
+		t.Fatal(err)
+	}
+	if names := slices.Sorted(maps.Keys(expansion)); !slices.Equal(names, []string{"identifier", "timestamp", "total"}) || expansion["total"] != 2.0 {
+		t.Errorf("got %v", expansion)
+	}
+}
+
+func TestSubsetRefused(t *testing.T) {
+	l := terminologytest.Library(t, described)
+	for _, pairs := range [][]string{{"_summary", "some"}, {"_summary", ""}, {"_summary", "true", "_elements", "url"}, {"_summary", "true", "_summary", "text"}} {
+		if e := terminologytest.Refused(t, l, append([]string{"url", "http://x/v"}, pairs...)...); e.Status != http.StatusBadRequest {
+			t.Errorf("%q: got %d %s", pairs, e.Status, e.Text)
+		}
+	}
+}
+
+// Each part of an answer has an entity tag of its own.
+func TestSubsetTags(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, described)}
+	seen := make(map[string]string)
+	for _, part := range []string{"", "&_summary=true", "&_summary=data", "&_summary=count", "&_elements=url", "&_elements=url,expansion"} {
+		w, err := terminologytest.Request(h, http.MethodGet, "url=http://x/v"+part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag := w.Header().Get("ETag")
+		if other, ok := seen[tag]; ok || tag == "" {
+			t.Errorf("%q and %q have the same tag %s", part, other, tag)
+		}
+		seen[tag] = part
+	}
+}
+
+// What a request has as well is not even read in the value set, and a blank parameter counts as one.
+func TestRequestGoesBeforeOwnParameters(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		own    []string
+		query  string
+		status int
+		want   string
+	}{
+		{"own filter", []string{"filter", "re"}, "", 200, "red"},
+		{"blank filter", []string{"filter", "re"}, "&filter=", 200, "any red pink blue"},
+		{"filter of spaces", []string{"filter", "re"}, "&filter=%20", 200, "any red pink blue"},
+		{"own date", []string{"date", "2001"}, "", 200, "any red pink blue"},
+		{"invalid count", []string{"count", "few"}, "", 400, ""},
+		{"invalid count, not needed", []string{"count", "few"}, "&count=1", 200, "any"},
+		{"invalid boolean, not needed", []string{"activeOnly", "maybe"}, "&activeOnly=true", 200, "any red blue"},
+		{"invalid rule, not needed", []string{"system-version", "1"}, "&system-version=http://x/y|1", 200, "any red pink blue"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters(test.own...))}
+			w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+test.query, "")
+			var got terminologytest.Expanded
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != test.status || codesOnly(got.Expansion.Contains) != test.want {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestBlankDateGoesBeforeOwn(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("date", "2001-02-03"))}
+	for query, told := range map[string]bool{"": true, "&date=": false} {
+		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
+		if strings.Contains(w.Body.String(), "2001-02-03") != told {
+			t.Errorf("%q: got %s", query, w.Body)
+		}
+	}
+}
+
+// A query of a program has no blank parameters, but those it has go before the value set's own as well.
+func TestQueryGoesBeforeOwnParameters(t *testing.T) {
+	l := terminologytest.Library(t, fixture.Colours, fixture.WithParameters("count", "few", "filter", "re"))
+	q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://x/own"}, Page: expansion.Page{Count: new(3)}}
+	x, err := l.Expand(t.Context(), q)
+	if err != nil || x.Total() != 1 {
+		t.Errorf("got %+v, %v", x, err)
+	}
+}
+
+func TestOwnSubset(t *testing.T) {
+	for _, test := range []struct {
+		own   []string
+		query []string
+		want  string
+	}{
+		{[]string{"_summary", "count"}, nil, "expansion meta resourceType status"},
+		{[]string{"_elements", "url"}, nil, "meta resourceType status url"},
+		{[]string{"_elements", "url"}, []string{"_elements", "name"}, "meta resourceType status"},
+		{[]string{"_summary", "count"}, []string{"_summary", "false"}, "expansion resourceType status url"},
+	} {
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters(test.own...)), Limits: expansion.Limits{Entries: 4}}
+		if got, _ := members(t, h, append([]string{"url", "http://x/own"}, test.query...)...); got != test.want {
+			t.Errorf("%q and %q: got %s", test.own, test.query, got)
+		}
+	}
+}
+
+// A value set that says it wants the total alone has no codes that could be too many.
+func TestOwnSummaryIsNotTooCostly(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
+	if w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/own")); err != nil {
+		t.Errorf("got %v %s", err, w.Body)
+	}
+}
+
+// The filter is looked at before what the request brings along is read.
+func TestFilterIsCheckedFirst(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
+	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
+		{"name":"filter","valueString":"`+strings.Repeat("x", 1001)+`"},{"name":"tx-resource","resource":{"resourceType":"ValueSet","compose":1}}]}`)
+	fixture.WantText(t, w.Body.String(), "the filter may be at most 1000 bytes long")
+}
+
+// moreCodes is a supplement that has another code for a concept.
+const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","status":"active","supplements":"http://x/demanding",
+	"concept":[{"code":"b","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"b1"}]}]}]}`
+
+// Other codes of a concept are echoed, each of them.
+func TestAlternateCodes(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	alternate := func(code string) string {
+		return `"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"` + code + `"}`
+	}
+	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v", "")
+	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
+	if strings.Contains(w.Body.String(), alternate("b1")) {
+		t.Errorf("a supplement that was not asked for: %s", w.Body)
+	}
+	w, _ = terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v&useSupplement=http://x/more", "")
+	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("b1"))
 }

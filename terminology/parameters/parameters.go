@@ -1,0 +1,379 @@
+// Package parameters reads and writes the parameters of operations (R4 §2.30), as a query string or a Parameters resource.
+package parameters
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// Input is one parameter of an operation, from the query string or a Parameters resource.
+type Input struct {
+	Name     string         // of the parameter
+	Value    string         // a primitive value[x], or from the query string
+	Complex  jsontext.Value // any other value[x]
+	Resource jsontext.Value // of a parameter that is one
+	Parts    []Input        // of a parameter that has some
+}
+
+// maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
+const maxInputs, maxPartDepth = 1000, 4
+
+// QueryInputs reads the parameters of a query string in order. Beside an error, it returns those that it understands.
+func QueryInputs(query string) (inputs []Input, err error) {
+	if query == "" {
+		return nil, nil
+	}
+	inputs = make([]Input, 0, min(maxInputs, 1+strings.Count(query, "&")))
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		if len(inputs) == maxInputs {
+			return inputs, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
+		}
+		in, wrong := pairInput(pair)
+		switch {
+		case wrong == nil:
+			inputs = append(inputs, in)
+		case err == nil:
+			err = outcome.BadRequest("invalid", "the query string is malformed: %v", wrong)
+		}
+	}
+	return inputs, err
+}
+
+func pairInput(pair string) (in Input, err error) {
+	if strings.Contains(pair, ";") {
+		return in, errors.New("invalid semicolon separator in query")
+	}
+	name, value, _ := strings.Cut(pair, "=")
+	if in.Name, err = url.QueryUnescape(name); err == nil {
+		in.Value, err = url.QueryUnescape(value)
+	}
+	return in, err
+}
+
+// AddBody adds the parameters of a body to those of a query string: a form, or what [BodyInputs] reads, in JSON or XML.
+func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]Input, error) {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if kind == "application/x-www-form-urlencoded" && err == nil {
+		form, err := QueryInputs(string(body))
+		return append(inputs, form...), err
+	}
+	if strings.Contains(kind, "xml") {
+		if !negotiation.HasXML() {
+			return inputs, &outcome.Error{Status: http.StatusUnsupportedMediaType, Code: "not-supported", Text: "This server reads only JSON: send application/fhir+json."}
+		}
+		if body, err = negotiation.AppendJSON(nil, body); err != nil {
+			return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
+		}
+	}
+	return BodyInputs(inputs, body, bare)
+}
+
+// BodyInputs reads the parameters of a body: a Parameters resource, or another that is the value of the parameter called bare.
+func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
+	kind, err := fhirjson.ResourceType(body)
+	if err != nil {
+		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
+	}
+	if kind != "Parameters" {
+		if bare == "" {
+			return inputs, outcome.BadRequest("structure", "the body must be a Parameters resource, not %s", kind)
+		}
+		return append(inputs, Input{Name: bare, Resource: body}), nil
+	}
+	r := fhirjson.ReaderOf(body)
+	err = r.Object(func(name []byte) error {
+		if string(name) == "parameter" {
+			return appendInputs(&inputs, r, 0)
+		}
+		return r.Skip()
+	})
+	if err == nil && !r.AtEnd() {
+		err = errors.New("there is more after the resource")
+	}
+	if err != nil {
+		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
+	}
+	return inputs, nil
+}
+
+var errTooManyInputs = errors.New("too many parameters, or nested too deep")
+
+// appendInputs reads Parameters.parameter or parameter.part.
+func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
+	return r.Array(func() error {
+		if len(*list) >= maxInputs || depth > maxPartDepth {
+			return errTooManyInputs
+		}
+		var in Input
+		err := r.Object(func(name []byte) error { return in.Member(r, name, depth) })
+		*list = append(*list, in)
+		return err
+	})
+}
+
+// Member reads one member of a parameter that lies so many parts deep.
+func (in *Input) Member(r *fhirjson.Reader, name []byte, depth int) error {
+	switch {
+	case string(name) == "name":
+		return r.ReadString(&in.Name)
+	case string(name) == "resource":
+		return copyObject(r, &in.Resource)
+	case string(name) == "part":
+		return appendInputs(&in.Parts, r, depth+1)
+	case !bytes.HasPrefix(name, []byte("value")):
+		return r.Skip()
+	case r.IsPrimitive():
+		s, err := r.Primitive()
+		in.Value = string(s)
+		return err
+	default:
+		return copyObject(r, &in.Complex)
+	}
+}
+
+func copyObject(r *fhirjson.Reader, into *jsontext.Value) error {
+	value, err := r.Value('{')
+	*into = value.Clone()
+	return err
+}
+
+// Find returns the first parameter with a name, or nil.
+func Find(inputs []Input, name string) *Input {
+	for i := range inputs {
+		if inputs[i].Name == name {
+			return &inputs[i]
+		}
+	}
+	return nil
+}
+
+// Number reads a non-negative integer.
+func Number(in *Input) (*int, error) {
+	// Bounded by 32 bits as FHIR's integer is, so that offset + count cannot overflow.
+	n, err := strconv.ParseUint(in.Value, 10, 31)
+	if errors.Is(err, strconv.ErrRange) {
+		return nil, outcome.BadRequest("invalid", "the parameter %s is too large", in.Name)
+	}
+	if err != nil {
+		return nil, outcome.BadRequest("invalid", "the parameter %s must be a whole number from 0 up", in.Name)
+	}
+	result := int(n)
+	return &result, nil
+}
+
+// Choice is a boolean parameter, which may be absent.
+type Choice uint8
+
+// The values of a [Choice].
+const (
+	// Unset is a parameter that is not given.
+	Unset Choice = iota
+
+	// No is a parameter that is false.
+	No
+
+	// Yes is a parameter that is true.
+	Yes
+)
+
+// Set reads a parameter, which must be true or false.
+func (c *Choice) Set(in *Input) error {
+	switch in.Value {
+	case "true":
+		*c = Yes
+	case "false":
+		*c = No
+	default:
+		return outcome.BadRequest("invalid", "the parameter %s must be true or false", in.Name)
+	}
+	return nil
+}
+
+// Coding is a code of a code system.
+type Coding struct {
+	// System is the url of the code system, and Version its version; empty: not known.
+	System, Version string
+
+	// Code is the code, and Display what is shown of it.
+	Code, Display string
+
+	at string // FHIRPath of the Coding in a request; empty if its parts are parameters of their own
+}
+
+// Place returns the FHIRPath of a part of the coding; empty: of the whole.
+func (c *Coding) Place(part string) string {
+	if c.at != "" && part != "" {
+		return c.at + "." + part
+	}
+	return cmp.Or(c.at, part, "code")
+}
+
+// String returns the coding as messages have it: system|version#code ('display').
+func (c *Coding) String() string {
+	s := outcome.Canonical(c.System, c.Version) + "#" + c.Code
+	if c.Display != "" {
+		s += " ('" + c.Display + "')"
+	}
+	return s
+}
+
+// Append appends the Coding as JSON.
+func (c *Coding) Append(dst []byte) []byte {
+	start := len(dst)
+	dst = fhirjson.AppendMember(dst, "system", c.System)
+	dst = fhirjson.AppendMember(dst, "version", c.Version)
+	dst = fhirjson.AppendMember(dst, "code", c.Code)
+	dst = append(fhirjson.AppendMember(dst, "display", c.Display), '}')
+	dst[start] = '{' // in place of the comma
+	return dst
+}
+
+// ParseCoding reads a Coding that lies at a FHIRPath.
+func ParseCoding(value jsontext.Value, at string) (Coding, error) {
+	c := Coding{at: at}
+	err := fhirjson.ReaderOf(value).Strings(
+		fhirjson.String{Name: "system", Into: &c.System}, fhirjson.String{Name: "version", Into: &c.Version},
+		fhirjson.String{Name: "code", Into: &c.Code}, fhirjson.String{Name: "display", Into: &c.Display},
+	)
+	if err != nil {
+		return c, outcome.BadRequest("structure", "%s cannot be read: %v", at, err)
+	}
+	return c, nil
+}
+
+// maxCodings bounds the codings of a CodeableConcept; more are ignored.
+const maxCodings = 1000
+
+// ParseConcept returns the codings of a CodeableConcept.
+func ParseConcept(value jsontext.Value) ([]Coding, error) {
+	var list []Coding
+	r := fhirjson.ReaderOf(value)
+	err := r.Object(func(name []byte) error {
+		if string(name) != "coding" {
+			return r.Skip()
+		}
+		return r.Array(func() error {
+			raw, err := r.Value('{')
+			if err != nil || len(list) == maxCodings {
+				return err
+			}
+			c, err := ParseCoding(raw.Clone(), fmt.Sprintf("CodeableConcept.coding[%d]", len(list)))
+			list = append(list, c)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, outcome.BadRequest("structure", "CodeableConcept cannot be read: %v", err)
+	}
+	return list, nil
+}
+
+// Designation is a name of a concept.
+type Designation struct {
+	// Language is empty if it is not known.
+	Language string
+
+	// Use has no Code if it is not known.
+	Use Coding
+
+	// Value is the name itself.
+	Value string
+
+	// Source is the canonical of the supplement with the designation; empty: it is the code system's own.
+	Source string
+}
+
+// WriteDesignation writes the parameter designation of $lookup.
+func WriteDesignation(w *Writer, d *Designation) {
+	use := OutPart{}
+	if d.Use.Code != "" {
+		use = OutPart{Name: "use", Kind: "valueCoding", Value: d.Use.Append(nil)}
+	}
+	w.Parts("designation", TextPart("language", "valueCode", d.Language), use,
+		TextPart("value", "valueString", d.Value), TextPart("source", "valueCanonical", d.Source))
+}
+
+// Writer writes a Parameters resource.
+type Writer struct {
+	Dst  []byte // what has been written
+	list fhirjson.Array
+}
+
+// NewWriter begins a resource at the end of dst.
+func NewWriter(dst []byte) *Writer {
+	return &Writer{Dst: append(dst, `{"resourceType":"Parameters"`...), list: fhirjson.Array{Name: "parameter"}}
+}
+
+// End ends the resource and returns it.
+func (w *Writer) End() []byte { return append(w.list.End(w.Dst), '}') }
+
+// Raw writes a parameter whose value or resource is JSON.
+func (w *Writer) Raw(name, kind string, value []byte) {
+	w.Dst = AppendPart(w.list.Next(w.Dst), name, kind, value)
+}
+
+// Text writes a parameter of a string type.
+func (w *Writer) Text(name, kind, value string) {
+	w.Raw(name, kind, fhirjson.AppendString(nil, value))
+}
+
+// Optional writes a parameter of a string type, unless it is empty.
+func (w *Writer) Optional(name, kind, value string) {
+	if value != "" {
+		w.Text(name, kind, value)
+	}
+}
+
+// Boolean writes a boolean.
+func (w *Writer) Boolean(name string, value bool) {
+	w.Raw(name, "valueBoolean", strconv.AppendBool(nil, value))
+}
+
+// Parts writes a parameter with parts.
+func (w *Writer) Parts(name string, parts ...OutPart) {
+	w.Dst = append(append(w.list.Next(w.Dst), `{"name":`...), fhirjson.AppendString(nil, name)...)
+	list := fhirjson.Array{Name: "part"}
+	for _, p := range parts {
+		if p.Value != nil {
+			w.Dst = AppendPart(list.Next(w.Dst), p.Name, p.Kind, p.Value)
+		}
+	}
+	w.Dst = append(list.End(w.Dst), '}')
+}
+
+// OutPart is a part with its value as JSON; a nil value is left out.
+type OutPart struct {
+	Name, Kind string // name, and kind: value[x] or resource
+	Value      []byte // as JSON
+}
+
+// TextPart is a part of a string type, left out if it is empty.
+func TextPart(name, kind, value string) OutPart {
+	if value == "" {
+		return OutPart{}
+	}
+	return OutPart{Name: name, Kind: kind, Value: fhirjson.AppendString(nil, value)}
+}
+
+// AppendPart appends a part with its value, which is JSON.
+func AppendPart(dst []byte, name, kind string, value []byte) []byte {
+	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
+	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')
+	return append(append(dst, value...), '}')
+}
