@@ -3,7 +3,10 @@ package authorize
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-jose/go-jose/v4"
@@ -195,4 +198,135 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	if _, err := w.Write(body); err != nil {
 		d.Logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}
+}
+
+// offer is what decides about what this server announces.
+type offer struct {
+	clients         *client.Registry
+	hasRecords      bool // the FHIR server can be asked
+	authorizePOST   bool
+	launchesFromEHR bool // an EHR may launch, or a person by the launch page
+}
+
+// capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
+// a client would be registered for is there even if none is registered yet.
+var capabilities = []struct {
+	name string
+	has  func(*offer) bool
+}{
+	{"launch-standalone", always},
+	{"launch-ehr", func(o *offer) bool { return o.launchesFromEHR }},
+	{"authorize-post", func(o *offer) bool { return o.authorizePOST }},
+	{"client-public", always},
+	{"client-confidential-symmetric", always},
+	{"client-confidential-asymmetric", always},
+	{"sso-openid-connect", always},
+	{"context-banner", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-style", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-ehr-patient", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-ehr-encounter", func(o *offer) bool { return o.launchesFromEHR }},
+	{"context-standalone-patient", func(o *offer) bool { return o.allows("launch/patient") }},
+	{"context-standalone-encounter", func(o *offer) bool { return o.hasRecords && o.allows("launch/encounter") }},
+	{"permission-offline", func(o *offer) bool { return o.allowsRefresh(client.OfflineAccess) }},
+	{"permission-online", func(o *offer) bool { return o.allowsRefresh(client.OnlineAccess) }},
+	{"permission-patient", func(o *offer) bool { return o.allowsLevel("patient") }},
+	{"permission-user", func(o *offer) bool { return o.allowsLevel("user") }},
+	{"permission-v1", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
+	{"permission-v2", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
+}
+
+func always(*offer) bool { return true }
+
+// capabilityNames are the capabilities of this server.
+func (o *offer) capabilityNames() (names []string) {
+	for _, c := range capabilities {
+		if c.has(o) {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// allows reports whether some client may be granted a scope.
+func (o *offer) allows(scope string) bool {
+	return o.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
+}
+
+func (o *offer) allowsRefresh(scope string) bool {
+	return o.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
+}
+
+func (o *offer) allowsLevel(level string) bool {
+	return o.clients.Any(func(c *client.Client) bool {
+		return slices.ContainsFunc(c.Scopes, func(scope string) bool { return levelOf(scope) == level })
+	})
+}
+
+func hasResourceScope(c *client.Client) bool {
+	return slices.ContainsFunc(c.Scopes, func(scope string) bool { return levelOf(scope) != "" })
+}
+
+// levelOf is whose data a resource scope is about, or empty for other scopes.
+func levelOf(scope string) string {
+	if !strings.Contains(scope, "/") {
+		return ""
+	}
+	resource, _ := smart.ParseResourceScope(scope)
+	return resource.Level
+}
+
+// maxScopes are listed in scopes_supported, which need not be complete (SMART App Launch 2.2,
+// Conformance).
+const maxScopes = 200
+
+// supportedScopes are those that some client may be granted: first those with a meaning of
+// their own, then wildcards, then all others.
+func (o *offer) supportedScopes() []string {
+	scopes := append(slices.Clone(smart.ReservedScopes), "fhirUser")
+	for _, well := range []struct {
+		scope string
+		known bool
+	}{
+		{"launch", o.launchesFromEHR && o.allows("launch")},
+		{"launch/encounter", o.allows("launch/encounter") && (o.hasRecords || o.launchesFromEHR)},
+		{client.OfflineAccess, o.allowsRefresh(client.OfflineAccess)},
+		{client.OnlineAccess, o.allowsRefresh(client.OnlineAccess)},
+	} {
+		if well.known {
+			scopes = append(scopes, well.scope)
+		}
+	}
+	wildcards, others := o.clientScopes()
+	for _, scope := range slices.Concat(wildcards, others) {
+		if len(scopes) < maxScopes && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// clientScopes are the scopes of all clients, and the wildcards of which these are parts:
+// who asks for a wildcard is granted what is listed for the client.
+func (o *offer) clientScopes() (wildcards, others []string) {
+	wild, other := map[string]bool{}, map[string]bool{}
+	o.clients.Any(func(c *client.Client) bool {
+		for _, scope := range c.Scopes {
+			resource, isResource := smart.ParseResourceScope(scope)
+			switch {
+			case hasCondition(scope):
+				continue
+			case isResource:
+				resource.Type, resource.Query = smart.AnyType, ""
+				wild[resource.String()] = true
+			}
+			other[scope] = true
+		}
+		return false // go on to the next client
+	})
+	return slices.Sorted(maps.Keys(wild)), slices.Sorted(maps.Keys(other))
+}
+
+// hasCondition reports whether a scope needs more than to be listed for a client.
+func hasCondition(scope string) bool {
+	return slices.Contains([]string{"launch", "launch/encounter", client.OfflineAccess, client.OnlineAccess}, scope)
 }

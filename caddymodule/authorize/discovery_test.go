@@ -1,8 +1,10 @@
 package authorize_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 func TestDiscovery(t *testing.T) {
@@ -101,5 +105,212 @@ func TestUnknownPath(t *testing.T) {
 			t.Errorf("%s is served", path)
 		}
 		authorizetest.WantStatus(t, authorizetest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
+	}
+}
+
+const smartConfiguration = "/fhir/R4/.well-known/smart-configuration"
+
+// capable is what the server of a test is made with, beside [authorizetest.Config].
+type capable struct {
+	scopes        []string // of the client app
+	authorizePOST bool
+	ehr           bool // there is an EHR that may launch
+}
+
+func (c capable) browser(t *testing.T) *authorizetest.Browser {
+	t.Helper()
+	return authorizetest.NewBrowser(t, authorizetest.New(t, func(config *authorize.Config) {
+		config.AuthorizePOST, config.Records, config.Users[0].FHIRUser = c.authorizePOST, new(authorizetest.FHIRServer), "Patient/ada"
+		app := config.Clients[0]
+		app.Scopes = c.scopes
+		app.ResponseTypes, app.LaunchURI = []string{"code"}, "https://app.example.org/launch"
+		config.Clients = []client.Client{
+			app, {ID: "confidential", Secret: "s3cret", GrantTypes: []string{"client_credentials"}, Scopes: []string{"demo.read"}},
+			{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}},
+			{ID: "ehr", Secret: "ehr-secret-0123456789", LaunchContext: c.ehr},
+		}
+	}))
+}
+
+// answerTo signs alice in to the client app, and returns nil if that is refused its scope.
+func answerTo(b *authorizetest.Browser, scope string) *url.URL {
+	request := authorizetest.Request(url.Values{"scope": {scope}})
+	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+		return nil
+	}
+	return b.Answer(request)
+}
+
+// granted reports whether the client app is granted a scope.
+func granted(scope string) func(*authorizetest.Browser) bool {
+	return func(b *authorizetest.Browser) bool {
+		answer := answerTo(b, scope)
+		return answer != nil && slices.Contains(strings.Fields(b.Redeem(answer).Scope), scope)
+	}
+}
+
+// refreshes reports whether a scope gets a refresh token.
+func refreshes(scope string) func(*authorizetest.Browser) bool {
+	return func(b *authorizetest.Browser) bool {
+		answer := answerTo(b, scope)
+		return answer != nil && b.Redeem(answer).Refresh != ""
+	}
+}
+
+// choosesEncounter reports whether a person is asked for an encounter, which the client gets.
+func choosesEncounter(b *authorizetest.Browser) bool {
+	request := authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})
+	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+		return false
+	}
+	_, sealed := b.OpenForm(b.SignIn(request, "alice", "right"))
+	answer := authorizetest.Location(b.T, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
+	tokens := b.Post("/oauth2/token", authorizetest.CodeForm(answer.Query().Get("code"), nil))
+	return authorizetest.Decode[authorizetest.LaunchResponse](b.T, tokens).Encounter == "v1"
+}
+
+// launchedTokens are those of an app that an EHR launches, or nil if it cannot.
+func launchedTokens(b *authorizetest.Browser) map[string]any {
+	r := b.Post("/oauth2/launch", authorizetest.LaunchForm(nil))
+	if r.StatusCode != http.StatusCreated {
+		return nil
+	}
+	launch, _ := authorizetest.Decode[map[string]any](b.T, r)["launch"].(string)
+	answer := b.Answer(authorizetest.Request(url.Values{"scope": {"launch"}, "launch": {launch}}))
+	return authorizetest.Decode[map[string]any](b.T, b.Post("/oauth2/token", authorizetest.CodeForm(answer.Query().Get("code"), nil)))
+}
+
+// launched reports whether a launched app is told a part of its context.
+func launched(member string) func(*authorizetest.Browser) bool {
+	return func(b *authorizetest.Browser) bool { return launchedTokens(b)[member] != nil }
+}
+
+// served reports whether a path is there, by any method.
+func served(path string) func(*authorizetest.Browser) bool {
+	return func(b *authorizetest.Browser) bool { return b.Get(path).StatusCode != http.StatusNotFound }
+}
+
+var resourceScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "offline_access", "online_access"}
+
+// Each capability is announced if, and only if, it works: on a server with much, and on one with nothing.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		works func(*authorizetest.Browser) bool
+	}{
+		{"launch-standalone", granted("openid")},
+		{"launch-ehr", launched("patient")},
+		{"authorize-post", func(b *authorizetest.Browser) bool {
+			return b.Post("/oauth2/authorize", authorizetest.Request(nil)).StatusCode < http.StatusBadRequest
+		}},
+		{"client-public", granted("openid")},
+		{"client-confidential-symmetric", func(b *authorizetest.Browser) bool {
+			return b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"confidential"}, "client_secret": {"s3cret"}}).Error == "invalid_scope"
+		}},
+		{"client-confidential-asymmetric", func(b *authorizetest.Browser) bool {
+			return authorizetest.TryAssertion(b, "backend", jose.ES384) != "invalid_client"
+		}},
+		{"sso-openid-connect", func(b *authorizetest.Browser) bool {
+			return b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""
+		}},
+		{"context-banner", launched("need_patient_banner")},
+		{"context-style", launched("smart_style_url")},
+		{"context-ehr-patient", launched("patient")},
+		{"context-ehr-encounter", launched("encounter")},
+		{"context-standalone-patient", granted("launch/patient")},
+		{"context-standalone-encounter", choosesEncounter},
+		{"permission-offline", refreshes("offline_access")},
+		{"permission-online", refreshes("online_access")},
+		{"permission-patient", granted("patient/Observation.rs")},
+		{"permission-user", granted("user/Observation.rs")},
+		{"permission-v1", granted("user/Observation.read")},
+		{"permission-v2", granted("user/Observation.rs?category=laboratory")},
+		{"smart-app-state", served("/fhir/R4/Basic")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true, ehr: true}, {}} {
+				b := c.browser(t)
+				m := authorizetest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
+				announced, works := slices.Contains(m.Capabilities, tt.name), tt.works(c.browser(t))
+				if announced != works {
+					t.Errorf("with scopes %q: announced %t, works %t", c.scopes, announced, works)
+				}
+			}
+		})
+	}
+}
+
+// Each scope for resources that is announced is granted.
+func TestScopesSupported(t *testing.T) {
+	t.Parallel()
+	c := capable{scopes: []string{"user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "patient/*.rs", "launch/patient"}}
+	b := c.browser(t)
+	m := authorizetest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
+	for _, want := range []string{"user/*.rs", "user/*.read", "user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "fhirUser", "openid", "launch/patient", "patient/*.rs"} {
+		if !slices.Contains(m.Scopes, want) {
+			t.Errorf("%s is missing in %q", want, m.Scopes)
+		}
+	}
+	for _, scope := range m.Scopes {
+		if strings.Contains(scope, "/") && answerTo(c.browser(t), scope) == nil {
+			t.Errorf("%s is not granted", scope)
+		}
+	}
+}
+
+func TestScopesSupportedAreBounded(t *testing.T) {
+	t.Parallel()
+	c := capable{}
+	for i := range 5000 {
+		c.scopes = append(c.scopes, fmt.Sprintf("user/Observation.rs?code=%d", i), fmt.Sprintf("demo.%d", i))
+	}
+	m := authorizetest.Decode[smart.Configuration](t, c.browser(t).Get(smartConfiguration))
+	if len(m.Scopes) != 200 || !slices.Contains(m.Scopes, "user/*.rs") {
+		t.Errorf("%d scopes: %q", len(m.Scopes), m.Scopes)
+	}
+}
+
+// People's own page is announced where it is served.
+func TestManagementEndpoint(t *testing.T) {
+	t.Parallel()
+	b := capable{}.browser(t)
+	m := authorizetest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
+	if want := served("/oauth2/account")(b); (m.ManagementEndpoint == authorizetest.Issuer+"/oauth2/account") != want {
+		t.Errorf("management_endpoint %q, served %t", m.ManagementEndpoint, want)
+	}
+}
+
+// What SMART App Launch 2.2, Asymmetric Authentication, wants to be announced.
+func TestAsymmetricDiscovery(t *testing.T) {
+	t.Parallel()
+	b := capable{}.browser(t)
+	m := authorizetest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
+	if m.TokenEndpoint == "" || len(m.Scopes) == 0 || !slices.Contains(m.Capabilities, "client-confidential-asymmetric") ||
+		!slices.Contains(m.ClientAuthentication, client.PrivateKeyJWT) {
+		t.Errorf("%+v", m)
+	}
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.ES384} {
+		if !slices.Contains(m.ClientAlgorithms, string(alg)) {
+			t.Errorf("%s is missing in %q", alg, m.ClientAlgorithms)
+		}
+	}
+}
+
+// Launch context is in introspection as in the token response (SMART App Launch 2.2, Token
+// Introspection).
+func TestIntrospectionOfLaunchedToken(t *testing.T) {
+	t.Parallel()
+	b := capable{scopes: resourceScopes, ehr: true}.browser(t)
+	tokens := launchedTokens(b)
+	access, _ := tokens["access_token"].(string)
+	r := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {access}})
+	r.Header.Set("Authorization", "Bearer "+access)
+	got := authorizetest.Decode[map[string]any](t, b.Send(r))
+	for _, name := range []string{"patient", "encounter", "fhirContext", "need_patient_banner", "intent", "smart_style_url", "tenant"} {
+		if got[name] == nil || !reflect.DeepEqual(got[name], tokens[name]) {
+			t.Errorf("%s = %v, in the response %v", name, got[name], tokens[name])
+		}
 	}
 }

@@ -33,17 +33,17 @@
 //	GET, POST /oauth2/login                         signin/page.go, signin/secondfactor.go
 //	GET  /oauth2/login/{idp}                        signin/federation.go    to an identity provider
 //	GET  /oauth2/callback/{idp}                     signin/federation.go    and back
-//	GET, POST /oauth2/select_account                flow/selectaccount.go
+//	GET, POST /oauth2/select_account                flow/signedinpages.go
 //	GET, POST /oauth2/consent                       flow/consent.go
 //	GET, POST /oauth2/account                       account/endpoint.go
 //	GET, POST /oauth2/logout                        flow/logout.go
-//	GET  /oauth2/logo                               page/logo.go            where there is one
+//	GET  /oauth2/logo                               page/branding.go        where there is one
 //	POST /oauth2/token                              token/endpoint.go
-//	POST /oauth2/revoke                             token/revocationendpoint.go
+//	POST /oauth2/revoke                             token/revoker.go
 //	POST /oauth2/introspect                         token/introspection.go
 //	GET, POST /oauth2/userinfo                      token/userinfo.go
 //	GET  /oauth2/client_logo                        flow/clientlogo.go      where clients register themselves
-//	POST /oauth2/backchannel_logout/{idp}           session/backchannellogout.go
+//	POST /oauth2/backchannel_logout/{idp}           session/end.go
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
@@ -52,7 +52,7 @@
 //
 // Features add more: see [Feature].
 //
-// Scripts of other origins may read some of the answers; see cors.go.
+// Scripts of other origins may read some of the answers; see server.go.
 //
 // What can be used once or revoked (codes, pending second factors, revocations) is in
 // [Config.Store]; what must outlive a restart (sessions, refresh tokens, consents) is in
@@ -61,5 +61,5 @@
 //
 // Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
 // the redirect URI is checked, then to the redirect URI (flow/responses.go), and as JSON at
-// the endpoints for clients (endpoint/responder.go).
+// the endpoints for clients (endpoint/endpoint.go).
 package authorize

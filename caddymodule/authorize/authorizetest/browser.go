@@ -2,9 +2,14 @@ package authorizetest
 
 import (
 	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -129,4 +134,149 @@ func altered(values, change url.Values) url.Values {
 		}
 	}
 	return values
+}
+
+// Location is where a redirect (302) leads.
+func Location(t testing.TB, r *http.Response) *url.URL {
+	t.Helper()
+	u, err := r.Location()
+	if err != nil || r.StatusCode != http.StatusFound {
+		t.Fatalf("status %d, Location %v: %s", r.StatusCode, err, Body(t, r))
+	}
+	return u
+}
+
+// Body is the body of an answer.
+func Body(t testing.TB, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Decode decodes a JSON answer.
+func Decode[T any](t testing.TB, r *http.Response) (v T) {
+	t.Helper()
+	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Words are the members of a list of texts, in JSON, with spaces between them.
+func Words(list any) string {
+	var words []string
+	values, _ := list.([]any)
+	for _, w := range values {
+		words = append(words, w.(string))
+	}
+	return strings.Join(words, " ")
+}
+
+// Equal checks a value. Notes say which.
+func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%sgot %v, want %v", noted(notes), got, want)
+	}
+}
+
+// WantStatus checks the status of an answer.
+func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
+	t.Helper()
+	if r.StatusCode != want {
+		t.Errorf("%sstatus %d, want %d; to %q: %s", noted(notes), r.StatusCode, want, r.Header.Get("Location"), Body(t, r))
+	}
+}
+
+// WantCode checks that a browser is sent to a client with a code.
+func WantCode(t testing.TB, u *url.URL, notes ...any) {
+	t.Helper()
+	if u.Query().Get("code") == "" {
+		t.Errorf("%sno code: %s", noted(notes), u)
+	}
+}
+
+// WantError checks that a browser is sent to a client with an error, and without a code.
+func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
+	t.Helper()
+	if u.Query().Get("error") != want || u.Query().Has("code") {
+		t.Errorf("%serror %q is wanted: %s", noted(notes), want, u)
+	}
+}
+
+// WantText checks that a page has some texts.
+func WantText(t testing.TB, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %s: %s", text, page)
+		}
+	}
+}
+
+func noted(notes []any) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintln(notes...)) + ": "
+}
+
+// NoError ends the test if there is an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Form is the form of a page, with the values that it comes with.
+type Form struct {
+	Action string // where the form is sent to. Empty: the page has no form.
+	// Fields are what is sent, checkboxes as if they were checked, but radio buttons only if
+	// they are.
+	Fields url.Values
+}
+
+var (
+	formTag  = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
+	inputTag = regexp.MustCompile(`<input (type="radio")?[^>]*?name="([^"]*)"(?: value="([^"]*)")?( checked)?`)
+)
+
+// ReadForm reads the form of a page, as a browser does.
+func ReadForm(page string) Form {
+	form := Form{Fields: url.Values{}}
+	if tag := formTag.FindStringSubmatch(page); tag != nil {
+		form.Action = html.UnescapeString(tag[1])
+	}
+	for _, input := range inputTag.FindAllStringSubmatch(page, -1) {
+		if isRadio, checked := input[1] != "", input[4] != ""; checked || !isRadio {
+			form.Fields.Set(html.UnescapeString(input[2]), html.UnescapeString(input[3]))
+		}
+	}
+	return form
+}
+
+// Field is what the form of a page sends under a name.
+func Field(t testing.TB, page, name string) string {
+	t.Helper()
+	form := ReadForm(page)
+	if !form.Fields.Has(name) {
+		t.Fatalf("no form with the field %s: %s", name, page)
+	}
+	return form.Fields.Get(name)
+}
+
+// TickedForm is what the form of a consent page sends if nothing is changed.
+func TickedForm(page string) url.Values {
+	form := ReadForm(page).Fields
+	for name := range form {
+		if strings.HasPrefix(name, "may ") && !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), `name="`+name+`" value="yes" checked>`) {
+			form.Del(name)
+		}
+	}
+	form.Set("decision", "allow")
+	return form
 }

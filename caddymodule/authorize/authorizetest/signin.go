@@ -2,12 +2,17 @@ package authorizetest
 
 import (
 	"html"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
 // Request is an authorization request that works; change alters it: a value
@@ -149,4 +154,136 @@ func Guess(t *testing.T, server http.Handler, user, password string) int {
 func NotifyBackchannelLogout(t *testing.T, s http.Handler, token string) *http.Response {
 	t.Helper()
 	return NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
+}
+
+// ByProvider asks to sign in by a provider.
+func ByProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
+
+// Federate asks to sign in by the provider, goes there and back, and returns
+// where the client is sent, if need be from the page for people who may not sign in.
+func Federate(b *Browser, change url.Values) *url.URL {
+	b.T.Helper()
+	q := ByProvider("hospital")
+	maps.Copy(q, change)
+	return Location(b.T, backFromRefusal(b, b.Follow(b.Authorize(Request(q)))))
+}
+
+// backFromRefusal goes back to the app from the page for people who may not sign in.
+func backFromRefusal(b *Browser, r *http.Response) *http.Response {
+	if r.StatusCode != http.StatusForbidden {
+		return r
+	}
+	page := Body(b.T, r)
+	r.Body = io.NopCloser(strings.NewReader(page))
+	form := ReadForm(page).Action
+	if !strings.Contains(form, "?refused=") {
+		return r
+	}
+	return b.Get(form + "&decision=deny")
+}
+
+// FederatedTokens are [Browser.Tokens] by the provider.
+func FederatedTokens(b *Browser, change url.Values) TokenResponse {
+	b.T.Helper()
+	return b.Redeem(Federate(b, change))
+}
+
+// ProviderAnswer goes to the provider and returns where it sends the browser.
+func ProviderAnswer(b *Browser) *url.URL {
+	b.T.Helper()
+	start := FollowOnce(b, b.Authorize(Request(ByProvider("hospital"))))
+	back, err := FollowOnce(b, start).Location()
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return back
+}
+
+// FederatedPerson is Alice of the provider, with all that she can have here.
+type FederatedPerson struct {
+	*Browser
+	Access  string // an access token
+	Renewal string // a refresh token
+	Sub     string // here
+}
+
+// SignInFederated signs Alice in at the provider hospital.
+func SignInFederated(t *testing.T, s http.Handler) *FederatedPerson {
+	t.Helper()
+	b := NewBrowser(t, s)
+	tokens := FederatedTokens(b, OfflineAccess(ByProvider("hospital")))
+	sub, _ := b.Claims(tokens.AccessToken)["sub"].(string)
+	return &FederatedPerson{b, tokens.AccessToken, tokens.Refresh, sub}
+}
+
+// Left returns which credentials still work: "nothing", "all", or "all but the session".
+func (p *FederatedPerson) Left() string {
+	session, access := p.SignedIn(), p.TokenWorks(p.Access)
+	next := p.Refresh(p.Renewal, nil)
+	refresh := next.AccessToken != ""
+	if refresh {
+		p.Access, p.Renewal = next.AccessToken, next.Refresh
+	}
+	switch {
+	case !session && !access && !refresh:
+		return "nothing"
+	case session && access && refresh:
+		return "all"
+	case !session && access && refresh:
+		return "all but the session"
+	}
+	return "something else"
+}
+
+// SendBody sends a request with a body as no browser would.
+func SendBody(t *testing.T, s http.Handler, r *http.Request, body string) *http.Response {
+	t.Helper()
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	return NewBrowser(t, s).Send(r)
+}
+
+// Named gives Alice a user name at the provider.
+func Named(s *providertest.Settings) {
+	s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{
+		"preferred_username": "Alice@Hospital.example", "oid": "0b1", "email": "a.adams@hospital.example", "email_verified": true,
+	}}}
+}
+
+// HospitalSession is the id of Alice's session at the hospital, in attacks by the clinic.
+const HospitalSession = "one"
+
+// Clinic is a second identity provider, with the key clinic, of the server that a test attacks with.
+type Clinic struct {
+	T        *testing.T             // the test of one attack
+	Provider *providertest.Provider // the provider's own server
+	Server   http.Handler           // the attacked authorization server
+}
+
+// CheckForeignProvider checks that a provider that names another provider's person, by any identifier of theirs, ends nothing of
+// that person. The server is configured by change, called with the provider of Alice.
+func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), attacks map[string]func(c Clinic, name string)) {
+	t.Helper()
+	for _, sub := range []string{"", "oid"} { // the claim that is the sub here
+		for attack, run := range attacks {
+			t.Run(strings.TrimSuffix(attack+" sub "+sub, " sub "), func(t *testing.T) {
+				t.Parallel()
+				other := providertest.Start(t)
+				s := NewFederated(t, providertest.Start(t, Named, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", HospitalSession) }),
+					func(idp *people.IdentityProvider, c *authorize.Config) {
+						change(idp, c)
+						idp.Sub = sub
+						second := Hospital(other)
+						second.Key, second.Sub = "clinic", sub
+						c.IdentityProviders = append(c.IdentityProviders, second)
+					})
+				alice := SignInFederated(t, s)
+				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // see Named
+					run(Clinic{t, other, s}, name)
+					if left := alice.Left(); left != "all" {
+						t.Fatalf("%q: left: %s", name, left)
+					}
+				}
+			})
+		}
+	}
 }

@@ -3,21 +3,32 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // ErrNoClientID says that a request does not name its client.
@@ -250,4 +261,190 @@ func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark [
 		return nil
 	}
 	return err
+}
+
+// assertionType is the client_assertion_type of RFC 7523 §2.2.
+const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+// AssertionAlgorithms are those that clients may authenticate with: the two that SMART App
+// Launch 2.2 requires, and common others.
+var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
+
+const (
+	maxAssertionLifetime = 5 * time.Minute  // SMART App Launch 2.2, Asymmetric Authentication
+	assertionLeeway      = 30 * time.Second // for clients' clocks
+)
+
+// assertionHeader leaves out keys, which an attacker could choose.
+type assertionHeader struct {
+	Algorithm jose.SignatureAlgorithm `json:"alg"`
+	Type      string                  `json:"typ"`
+	KeySet    string                  `json:"jku"`
+}
+
+// assertionClaims are those of RFC 7523 §3.
+type assertionClaims struct {
+	Issuer    string           `json:"iss"`
+	Subject   string           `json:"sub"`
+	Audience  jwt.Audience     `json:"aud"`
+	Expiry    *jwt.NumericDate `json:"exp"`
+	NotBefore *jwt.NumericDate `json:"nbf"`
+	IssuedAt  *jwt.NumericDate `json:"iat"`
+	ID        string           `json:"jti"`
+}
+
+// PrivateKeyJWT is the client authentication method of RFC 7523.
+const PrivateKeyJWT = "private_key_jwt"
+
+func invalidAssertion(description string) error {
+	return oauth2.InvalidClient("client_assertion: " + description)
+}
+
+func decodePart(part string, to any) error {
+	decoded, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return strictjson.Unmarshal(decoded, to)
+}
+
+// decodeAssertion decodes an assertion whose signature is not checked yet.
+func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
+	header, claims := new(assertionHeader), new(assertionClaims)
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 || decodePart(parts[0], header) != nil || decodePart(parts[1], claims) != nil {
+		return nil, nil, invalidAssertion("this is no JWT")
+	}
+	return header, claims, nil
+}
+
+// verifyAssertion checks the signature of an assertion by a client's keys.
+func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string) error {
+	_, err := keys.VerifySignature(ctx, raw)
+	if err == nil {
+		return nil
+	}
+	e := oauth2.InvalidClient("client_assertion: the keys of the client cannot be had at its jwks_uri")
+	if errors.Is(err, relyingparty.ErrSignature) || errors.Is(err, relyingparty.ErrUnknownKey) {
+		e.Description = "client_assertion: the signature is not by the registered key with this kid and alg"
+	}
+	e.Err = err
+	return e
+}
+
+// check checks the claims once the signature is verified (RFC 7523 §3). There must be one
+// audience: any other could use the assertion here.
+func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
+	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
+	switch {
+	case c.Issuer != clientID || c.Subject != clientID:
+		return invalidAssertion("iss and sub must both be the client_id")
+	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
+		return invalidAssertion("aud must be the issuer or, unless the client is bound to that, the address of the token endpoint, alone")
+	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
+		return invalidAssertion("exp is missing, or over")
+	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
+		return invalidAssertion("exp must be within five minutes")
+	case late(c.NotBefore) || late(c.IssuedAt):
+		return invalidAssertion("nbf or iat is still to come")
+	case c.ID == "":
+		return invalidAssertion("jti is missing")
+	}
+	return nil
+}
+
+// NewKeys returns the client's public keys, or nil.
+func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*relyingparty.KeySet, error) {
+	switch {
+	case c.JWKSURI != "":
+		return relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Exact: true, Logger: logger})
+	case len(c.JWKS) > 0:
+		return relyingparty.NewInlineKeySet(c.JWKS)
+	}
+	return nil, nil
+}
+
+// checkKeys refuses more than one authentication method, and private keys.
+func (c *Client) checkKeys() (err error) {
+	secret, jwks, uri := c.Secret != "" || c.SecretSHA256 != nil && !c.RequestObjects.KeysOnly, len(c.JWKS) > 0, c.JWKSURI != ""
+	switch {
+	case secret && jwks, secret && uri, jwks && uri:
+		return errors.New("has more than one of secret, jwks and jwks_uri: how it authenticates must be one way alone")
+	case HoldsPrivateKey(c.JWKS):
+		return errors.New("jwks holds a private key: register the public part alone, and make a new key")
+	}
+	if c.AssertionAlgorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(c.AssertionAlgorithm)) {
+		return fmt.Errorf("token_endpoint_auth_signing_alg %q is not one of %q", c.AssertionAlgorithm, AssertionAlgorithms)
+	}
+	if c.Keys == nil {
+		c.Keys, err = c.NewKeys(nil, nil)
+	}
+	return err
+}
+
+// HoldsPrivateKey reports whether a JWK Set has a private or symmetric key, which must not leave its owner.
+func HoldsPrivateKey(jwks []byte) bool {
+	var set struct {
+		Keys []struct {
+			Private   any `json:"d"`
+			Symmetric any `json:"k"`
+		} `json:"keys"`
+	}
+	_ = json.Unmarshal(jwks, &set) // what is no JWKS is for newKeys to refuse
+	for _, key := range set.Keys {
+		if key.Private != nil || key.Symmetric != nil {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	minEntropy    = 128 // bits that cannot be guessed (RFC 6749 §10.10)
+	minCharacters = 8   // different ones, which random text of that length has
+)
+
+// SecretCommand makes a secret of 256 bits.
+const SecretCommand = "openssl rand -hex 32"
+
+// IsGuessable reports whether a secret has too little entropy. It takes every text for
+// random: it detects short secrets, not sentences.
+func IsGuessable(secret string) bool {
+	secret = separators.Replace(secret)
+	seen := map[rune]bool{}
+	for _, c := range secret {
+		seen[c] = true
+	}
+	return len(seen) < minCharacters || float64(utf8.RuneCountInString(secret))*math.Log2(alphabet(secret)) < minEntropy
+}
+
+// separators stand between groups of random characters, as in a UUID.
+var separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
+
+// alphabet returns how many characters a secret seems to be drawn from.
+func alphabet(secret string) (size float64) {
+	letters := 26.0
+	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {
+		letters = 6 // of hexadecimal numbers
+	}
+	for _, kind := range []struct {
+		has  func(rune) bool
+		size float64
+	}{{unicode.IsDigit, 10}, {unicode.IsLower, letters}, {unicode.IsUpper, letters}, {unicode.IsPunct, 20}, {unicode.IsSymbol, 8}} {
+		if strings.ContainsFunc(secret, kind.has) {
+			size += kind.size
+		}
+	}
+	return size
+}
+
+// Digest returns the SHA-256 of a random secret. Random secrets need neither a salt nor a slow hash.
+func Digest(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// SameDigest compares a secret with a digest in constant time.
+func SameDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, Digest(secret)) == 1
 }

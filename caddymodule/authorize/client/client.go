@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -14,6 +17,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // Settings are the configuration of a [Client]. It has no methods, as Caddy modules embed it, and is declared as a struct,
@@ -276,4 +282,276 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 		listening, ok := withoutPort(registered)
 		return ok && listening == asked
 	})
+}
+
+// Complete sets defaults, and refuses a client that would not work or not be safe, or that lists
+// another grant type than these.
+func (c *Client) Complete(grants GrantTypes) error {
+	if err := subject.Check(c.ID); err != nil {
+		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
+	}
+	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {
+		c.ResponseTypes = []string{"code"}
+	}
+	if c.Secret != "" {
+		c.secretDigest, c.guessable = Digest(c.Secret), IsGuessable(c.Secret)
+	} else if c.SecretSHA256 != nil {
+		c.secretDigest = c.SecretSHA256
+	}
+	for _, check := range []func() error{c.checkKeys, c.checkRequestObjects, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
+		if err := check(); err != nil {
+			return fmt.Errorf("client %q: %w", c.ID, err)
+		}
+	}
+	return nil
+}
+
+func (c *Client) checkRequestObjects() error {
+	switch {
+	case !c.RequestObjects.Required:
+		return nil
+	case c.Keys == nil:
+		return errors.New("required request objects must be signed, which needs jwks or jwks_uri")
+	case c.RequestObjects.Algorithm == Unsigned:
+		return errors.New("required request objects must be signed: request_object_signing_alg must not be none")
+	}
+	return nil
+}
+
+func (c *Client) checkRedirectURIs() error {
+	check := CheckRedirectURI
+	if c.Native {
+		check = CheckNativeRedirectURI
+	}
+	for _, uri := range c.RedirectURIs {
+		if err := check(uri); err != nil {
+			return fmt.Errorf("redirect_uri %w", err)
+		}
+	}
+	for _, uri := range c.PostLogoutRedirectURIs {
+		if err := check(uri); err != nil {
+			return fmt.Errorf("post_logout_redirect_uri %w", err)
+		}
+	}
+	if c.LaunchURI != "" {
+		if err := check(c.LaunchURI); err != nil {
+			return fmt.Errorf("launch_uri %w", err)
+		}
+	}
+	if c.BackchannelLogoutURI != "" {
+		return CheckBackchannelLogoutURI(c.BackchannelLogoutURI)
+	}
+	return nil
+}
+
+func (c *Client) checkFlows() error {
+	for _, scope := range c.Scopes {
+		if err := smart.CheckScope(scope); err != nil {
+			return err
+		}
+	}
+	for _, word := range c.Compat {
+		if !slices.Contains(CompatWords, word) {
+			return fmt.Errorf("compat %q is not one of %q", word, CompatWords)
+		}
+	}
+	for _, t := range c.ResponseTypes {
+		if !slices.Contains(ResponseTypes, t) {
+			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
+		}
+	}
+	if alg := jose.SignatureAlgorithm(c.UserinfoAlgorithm); alg != "" && !slices.Contains(keyring.IDTokenAlgorithms, alg) {
+		return fmt.Errorf("userinfo_signed_response_alg %q is not known: use RS256 or ES256", alg)
+	}
+	if alg := c.SigningAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
+		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)
+	}
+	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, c.PKCE) {
+		return fmt.Errorf("pkce %q is not known: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
+	}
+	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
+		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
+	}
+	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
+		return errors.New("a response_type needs a redirect_uri")
+	}
+	switch {
+	case c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR):
+		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
+	case !c.Public():
+	case c.IntrospectAll:
+		return errors.New("introspect needs a secret, jwks or jwks_uri")
+	case c.LaunchContext:
+		return errors.New("launch_context needs a secret, jwks or jwks_uri")
+	}
+	return nil
+}
+
+// The scopes that ask for a refresh token (SMART App Launch 2.2).
+const (
+	OfflineAccess = "offline_access" // outlives the session
+	OnlineAccess  = "online_access"  // ends with it
+)
+
+const maxGrantedScopes = 1000 // cached for each client
+
+// AllowsScope reports whether the client could be granted all of a scope today. It caches the
+// result, which takes longer to compute than the rest of a request.
+func (c *Client) AllowsScope(scope string) bool {
+	if c.granted == nil {
+		return c.allowsScope(scope)
+	}
+	allowed, ok := c.granted.Get(scope)
+	if !ok {
+		allowed = c.allowsScope(scope)
+		c.granted.Put(scope, allowed, 0)
+	}
+	return allowed
+}
+
+func (c *Client) allowsScope(scope string) bool {
+	granted, err := c.GrantScope(scope)
+	return err == nil && slices.Equal(granted, strings.Fields(scope))
+}
+
+// GrantScope returns what the client is granted of a requested scope, which may be less (RFC 6749
+// §3.3). Its error is invalid_scope.
+func (c *Client) GrantScope(asked string) ([]string, error) {
+	lenient := c.HasCompat(IgnoreUnknownScopes)
+	scopes, err := smart.ParseScopes(asked)
+	if err == nil {
+		scopes, err = knownTypes(scopes, lenient)
+	}
+	if err == nil {
+		scopes, err = smart.GrantInPart(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), lenient)
+	}
+	if err != nil {
+		return nil, oauth2.InvalidScope(err)
+	}
+	return scopes, nil
+}
+
+// knownTypes refuses scopes for types that FHIR R4 does not have, or leaves them out.
+func knownTypes(scopes []string, leaveOut bool) (known []string, err error) {
+	for _, scope := range scopes {
+		asked, ok := smart.ParseResourceScope(scope)
+		switch {
+		case !ok || asked.Type == smart.AnyType || interaction.IsType(asked.Type):
+			known = append(known, scope)
+		case !leaveOut:
+			return nil, &smart.UnlistedError{Scope: scope}
+		}
+	}
+	return known, nil
+}
+
+// IsSystemScope reports whether a scope is for clients that act for themselves.
+func IsSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
+
+// CanRefresh reports whether the client can get refresh tokens.
+func (c *Client) CanRefresh() bool {
+	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
+}
+
+// WithoutRefresh removes the scopes that ask for a refresh token, for flows without one
+// (OpenID Connect Core §11).
+func WithoutRefresh(scope []string) []string {
+	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
+		return word == OfflineAccess || word == OnlineAccess
+	})
+}
+
+// GrantSystemScope grants the requested scope. Default: all system scopes of the client.
+func (c *Client) GrantSystemScope(asked string) ([]string, error) {
+	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
+	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)
+	var err error
+	if asked != "" {
+		scope, err = c.GrantScope(asked)
+		scope = slices.DeleteFunc(scope, func(word string) bool { return notSystem(word) && smart.IsDefined(word) })
+	}
+	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, notSystem)) {
+		err = oauth2.InvalidScope(errors.New("client_credentials gives system scopes alone"))
+	}
+	return scope, err
+}
+
+// AuthorizationCode is the grant_type of codes, which every app that registers itself uses.
+const AuthorizationCode = "authorization_code"
+
+// GrantType says which clients may use a grant_type (RFC 6749 §1.3). Its zero value is for none.
+type GrantType struct {
+	Name string // the grant_type
+
+	// Allows reports whether a client may use it at the token endpoint. nil: none may.
+	Allows func(*Client) bool
+
+	// Offered reports whether a client has any use for it, so that discovery and the client's
+	// registration list it. Default: Allows.
+	Offered func(*Client) bool
+
+	// Check refuses a configured client that lists it in [Client].GrantTypes and lacks what it
+	// needs. nil: no configured client may list it.
+	Check func(*Client) error
+
+	Always      bool // discovery lists it whatever clients there are
+	Registrable bool // apps that register themselves may list it
+}
+
+func (g GrantType) offeredTo(c *Client) bool {
+	offered := g.Offered
+	if offered == nil {
+		offered = g.Allows
+	}
+	return offered != nil && offered(c)
+}
+
+// GrantTypes are all that there are. They are made in package token.
+type GrantTypes []GrantType
+
+// Names are those of all.
+func (gs GrantTypes) Names() []string { return gs.names(func(GrantType) bool { return true }) }
+
+// names are those of some.
+func (gs GrantTypes) names(wanted func(GrantType) bool) (names []string) {
+	for _, g := range gs {
+		if wanted(g) {
+			names = append(names, g.Name)
+		}
+	}
+	return names
+}
+
+// AtTokenEndpoint are the names of those that the token endpoint gives tokens for.
+func (gs GrantTypes) AtTokenEndpoint() []string {
+	return gs.names(func(g GrantType) bool { return g.Allows != nil })
+}
+
+// Configurable are the names of those that an operator may list for a client.
+func (gs GrantTypes) Configurable() []string {
+	return gs.names(func(g GrantType) bool { return g.Check != nil })
+}
+
+// Registrable are the names of those that an app may list when it registers itself.
+func (gs GrantTypes) Registrable() []string {
+	return gs.names(func(g GrantType) bool { return g.Registrable })
+}
+
+// RegisteredFor are the names of those that the registration of an app lists.
+func (gs GrantTypes) RegisteredFor(c *Client) []string {
+	return gs.names(func(g GrantType) bool { return g.Registrable && g.offeredTo(c) })
+}
+
+// check refuses a client that lists what it may not, or could not use.
+func (gs GrantTypes) check(c *Client) error {
+	for _, name := range c.GrantTypes {
+		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.Check != nil })
+		if i < 0 {
+			return fmt.Errorf("grant_type %q is not known: use %s", name, strings.Join(gs.Configurable(), " or "))
+		}
+		if err := gs[i].Check(c); err != nil {
+			return fmt.Errorf("grant_type %s %w", name, err)
+		}
+	}
+	return nil
 }

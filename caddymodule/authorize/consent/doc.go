@@ -1,8 +1,7 @@
 // Package consent is about what people allow clients, where they are asked.
 //
-//	choice.go    what a person can give of an item: all of it, or parts (kind.go)
-//	approval.go  what they gave, and what is remembered of it for each patient
-//	consent.go   stores it
+//	choice.go   what a person can give of an item: all of it, or parts
+//	consent.go  what a person gave; stores it for each patient
 //
 // A client asks for items, which are scopes and claims. A person who does not want to give a
 // scope for resources as a whole gives narrower scopes instead, which the asked one covers in

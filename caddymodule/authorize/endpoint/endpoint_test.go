@@ -1,7 +1,13 @@
 package endpoint
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +19,24 @@ func TestEndpointsAreMeasured(t *testing.T) {
 	} {
 		if got := Name(path); got != want || !slices.Contains(Names(), got) {
 			t.Errorf("%s is measured as %q", path, got)
+		}
+	}
+}
+
+// What fails because the client left is no failure of the gateway; what was given up here is one.
+func TestWhoLeftIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for left, level := range map[bool]string{true: "INFO", false: "ERROR"} {
+		var log bytes.Buffer
+		ctx, leave := context.WithCancel(t.Context())
+		if left {
+			leave()
+		}
+		rs := &Responder{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		rs.WriteError(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, Token, nil), context.Canceled)
+		leave()
+		if !strings.Contains(log.String(), "level="+level) {
+			t.Errorf("left: %v; logged %q", left, log.String())
 		}
 	}
 }

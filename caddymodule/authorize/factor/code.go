@@ -1,10 +1,17 @@
 package factor
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // UseCode accepts a code of the person's authenticator app, or a recovery code, once. The
@@ -80,3 +87,92 @@ func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by By) erro
 		return nil
 	})
 }
+
+const (
+	recoveryCodes  = 10
+	recoveryLength = 16 // letters: 80 bits, so that a plain hash suffices
+)
+
+var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // no l, o, 0, 1
+
+// newRecovery replaces the recovery codes, and returns the new ones.
+func (e *Enrolment) newRecovery(user string) (codes []string) {
+	e.Recovery = nil
+	for range recoveryCodes {
+		code := recoveryEncoding.EncodeToString(oauth2.RandomBytes(recoveryLength * 5 / 8))
+		e.Recovery = append(e.Recovery, recoveryHash(user, code))
+		codes = append(codes, code[:4]+"-"+code[4:8]+"-"+code[8:12]+"-"+code[12:])
+	}
+	return codes
+}
+
+// firstRecovery makes recovery codes with the first factor, so that who loses it can still
+// sign in.
+func (e *Enrolment) firstRecovery(user string) []string {
+	if len(e.Recovery) > 0 {
+		return nil
+	}
+	return e.newRecovery(user)
+}
+
+// dropRecovery removes the recovery codes with the last factor.
+func (e *Enrolment) dropRecovery(user *people.User) {
+	if !e.any() && user.TOTPSecret == "" {
+		e.Recovery = nil
+	}
+}
+
+func recoveryHash(user, code string) []byte {
+	sum := sha256.Sum256([]byte("recovery\x00" + user + "\x00" + code))
+	return sum[:]
+}
+
+// recoveryCode is what a typed code is without what people put between its letters; "" if it
+// cannot be a recovery code.
+func recoveryCode(typed string) string {
+	code := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(typed))
+	if len(code) != recoveryLength {
+		return ""
+	}
+	return code
+}
+
+// RenewRecovery replaces a person's recovery codes. They need another factor first.
+func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by By) (codes []string, err error) {
+	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+		if !e.any() && user.TOTPSecret == "" {
+			return ErrUnknown
+		}
+		codes = e.newRecovery(user.ID)
+		return nil
+	})
+	return codes, err
+}
+
+// useRecovery uses up a recovery code; false if it is none of the person's.
+func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used bool, err error) {
+	hash := recoveryHash(user, code)
+	same := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing tells nothing
+	err = fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
+		if used = slices.ContainsFunc(e.Recovery, same); !used {
+			return errUnchanged
+		}
+		e.Recovery = slices.DeleteFunc(e.Recovery, same)
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
+	return used && err == nil, err
+}
+
+// releaseRecovery puts a recovery code back after a sign-in that failed through our fault.
+func (fs *Factors) releaseRecovery(ctx context.Context, user, code string) error {
+	return fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
+		e.Recovery = append(e.Recovery, recoveryHash(user, code))
+		return nil
+	})
+}
+
+// errUnchanged leaves an enrolment as it is.
+var errUnchanged = errors.New("nothing to change")

@@ -1,7 +1,11 @@
 package factor
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"math/big"
 	"net/http"
 	"net/url"
 	"strings"
@@ -9,9 +13,11 @@ import (
 	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -97,4 +103,387 @@ func (o owner) WebAuthnCredentials() []webauthn.Credential {
 		credentials[i] = p.Credential
 	}
 	return credentials
+}
+
+// Ceremony is a challenge that a page hands to the browser. The browser keeps it, sealed, so
+// that one that is never answered takes no memory here.
+type Ceremony struct {
+	Options string // for navigator.credentials, in JSON
+	Sealed  string // comes back with the answer
+}
+
+// begin seals a challenge for this browser and one purpose.
+func (ps *Passkeys) begin(w http.ResponseWriter, r *http.Request, purpose string, options any, session *webauthn.SessionData) (*Ceremony, error) {
+	sealed, err := ps.sealer.SealJSON(w, r, "passkey "+purpose, session)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := json.Marshal(options)
+	return &Ceremony{Options: string(shown), Sealed: sealed}, err
+}
+
+// open opens what begin sealed.
+func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webauthn.SessionData, err error) {
+	err = ps.sealer.UnsealJSON(r, "passkey "+purpose, sealed, ceremonyLifetime, refusePasskey(keyring.ErrUnsealed), &session)
+	return session, err
+}
+
+var errReplayed = errors.New("the challenge was answered before")
+
+// spend uses a challenge up. Call it when the answer is known to be right: wrong ones, which
+// need no key, must not fill the store.
+func (ps *Passkeys) spend(ctx context.Context, user string, session webauthn.SessionData) error {
+	key := challengeKey(session)
+	err := ps.challenges.Do(ctx, append(ps.answers.Adding(user, key), &store.Call{Op: store.Add, Key: key, TTL: spentLifetime})...)
+	if errors.Is(err, store.ErrExists) {
+		return refusePasskey(errReplayed)
+	}
+	return err
+}
+
+func challengeKey(session webauthn.SessionData) string {
+	return store.Key("passkey-challenge", session.Challenge)
+}
+
+// release lets a challenge be answered again if what followed failed through our fault.
+func (ps *Passkeys) release(ctx context.Context, session webauthn.SessionData, err error) {
+	if _, refused := errors.AsType[*oauth2.Error](err); err != nil && !refused {
+		_ = ps.challenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // else it expires
+	}
+}
+
+const signInPurpose = "sign-in"
+
+// BeginSignIn begins a sign-in with a passkey alone: whoever answers says who they are, and
+// their device verifies that.
+func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremony, error) {
+	options, session, err := ps.web.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
+	if err != nil {
+		return nil, err
+	}
+	return ps.begin(w, r, signInPurpose, options.Response, session)
+}
+
+// Answered is a right answer to a challenge.
+type Answered struct {
+	User *people.User // whose passkey it is
+	AMR  []string     // how they proved who they are (RFC 8176)
+}
+
+// SignIn returns who answered the challenge of a sign-in. Beside an error, it returns whose
+// passkey was refused, as far as that is known.
+func (ps *Passkeys) SignIn(r *http.Request, sealed, answer string) (*Answered, error) {
+	session, parsed, err := ps.read(r, signInPurpose, sealed, answer)
+	if err != nil {
+		return new(Answered), err
+	}
+	o, err := ps.byHandle(r.Context(), parsed.Response.UserHandle)
+	if err != nil {
+		return new(Answered), err
+	}
+	_, _, err = ps.web.ValidatePasskeyLogin(func(_, _ []byte) (webauthn.User, error) { return o, nil }, session, parsed)
+	return ps.answered(r.Context(), o.user, session, parsed, err)
+}
+
+var errNoHandle = errors.New("nobody here has this user handle")
+
+// byHandle returns the person with a user handle.
+func (ps *Passkeys) byHandle(ctx context.Context, handle []byte) (owner, error) {
+	id, err := ps.enrolments.Durable.Get(ctx, handleKey(handle))
+	if errors.Is(err, store.ErrNotFound) {
+		err = refusePasskey(errNoHandle)
+	}
+	if err != nil {
+		return owner{}, err
+	}
+	user := ps.directory.User(string(id))
+	if user == nil || user.Disabled {
+		return owner{}, refusePasskey(errNoHandle)
+	}
+	e, err := ps.enrolments.Load(ctx, user.ID)
+	return owner{user, e}, err
+}
+
+func factorPurpose(user string) string { return "second factor " + user }
+
+// BeginSecondFactor begins the second factor of a person with a passkey.
+func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, user *people.User) (*Ceremony, error) {
+	e, err := ps.enrolments.Load(r.Context(), user.ID)
+	if err != nil {
+		return nil, err
+	}
+	options, session, err := ps.web.BeginLogin(owner{user, e})
+	if err != nil {
+		return nil, err
+	}
+	return ps.begin(w, r, factorPurpose(user.ID), options.Response, session)
+}
+
+// SecondFactor checks a person's answer to the challenge of their second factor.
+func (ps *Passkeys) SecondFactor(r *http.Request, user *people.User, sealed, answer string) (*Answered, error) {
+	session, parsed, err := ps.read(r, factorPurpose(user.ID), sealed, answer)
+	if err != nil {
+		return &Answered{User: user}, err
+	}
+	e, err := ps.enrolments.Load(r.Context(), user.ID)
+	if err != nil {
+		return &Answered{User: user}, err
+	}
+	_, err = ps.web.ValidateLogin(owner{user, e}, session, parsed)
+	return ps.answered(r.Context(), user, session, parsed, err)
+}
+
+// read opens a challenge and reads the answer to it.
+func (ps *Passkeys) read(r *http.Request, purpose, sealed, answer string) (session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, err error) {
+	if session, err = ps.open(r, purpose, sealed); err != nil {
+		return session, nil, err
+	}
+	parsed, err = protocol.ParseCredentialRequestResponseBytes([]byte(answer))
+	if err == nil && parsed.Response.CollectedClientData.Origin != ps.origin {
+		err = errOrigin
+	}
+	if err != nil {
+		err = refusePasskey(err)
+	}
+	return session, parsed, err
+}
+
+// answered completes an answer after its check, and uses up the challenge if it was right.
+func (ps *Passkeys) answered(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, wrong error) (*Answered, error) {
+	data := parsed.Response.AuthenticatorData
+	a := &Answered{User: user, AMR: amrOf(data.Flags)}
+	if wrong != nil {
+		return a, refusePasskey(wrong)
+	}
+	if err := ps.spend(ctx, user.ID, session); err != nil {
+		return a, err
+	}
+	err := ps.noteUse(ctx, user.ID, parsed.RawID, data)
+	ps.release(ctx, session, err)
+	return a, err
+}
+
+// ErrCloned refuses a passkey whose counter went back: there is another copy of it.
+var ErrCloned = errors.New("the passkey's counter went back, so there may be a copy of it")
+
+// noteUse stores the counter of a passkey, unless it went back.
+func (ps *Passkeys) noteUse(ctx context.Context, user string, id []byte, data protocol.AuthenticatorData) error {
+	return ps.enrolments.change(ctx, user, func(e *Enrolment) error {
+		i := e.find(id)
+		if i < 0 {
+			return refusePasskey(errNoHandle) // removed meanwhile
+		}
+		p := &e.Passkeys[i]
+		if p.Credential.Authenticator.UpdateCounter(data.Counter); p.Credential.Authenticator.CloneWarning {
+			return refusePasskey(ErrCloned)
+		}
+		p.Credential.Flags = p.Credential.Flags.Update(data.Flags)
+		p.Used = time.Now().UTC()
+		return nil
+	})
+}
+
+// amrOf says how a passkey proved its owner (RFC 8176): by a key that never leaves its
+// hardware, unless it can be backed up, and that its owner touched. If the device verified
+// them too, by a PIN or by what they are, that is a second factor.
+func amrOf(flags protocol.AuthenticatorFlags) []string {
+	amr := []string{"hwk", "user"}
+	if flags.HasBackupEligible() {
+		amr[0] = "swk"
+	}
+	if flags.HasUserVerified() {
+		amr = append(amr, "mfa")
+	}
+	return amr
+}
+
+const (
+	handleSize = 32 // bytes of a user handle
+	maxName    = 60 // runes of a passkey's name
+)
+
+func enrolPurpose(user, sid string) string { return "enrol " + sid + " " + user }
+
+// handleKey is the store's key of whose a user handle is. The handle itself says nothing of
+// the person (Web Authentication §14.6.1).
+func handleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
+
+// BeginEnrolment begins to enrol a passkey in the session with a sid.
+func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user *people.User, sid string) (*Ceremony, error) {
+	e, err := ps.enrolments.Load(r.Context(), user.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.Handle) == 0 {
+		e.Handle = oauth2.RandomBytes(handleSize)
+	}
+	o := owner{user, e}
+	options, session, err := ps.web.BeginRegistration(o, webauthn.WithExclusions(webauthn.Credentials(o.WebAuthnCredentials()).CredentialDescriptors()))
+	if err != nil {
+		return nil, err
+	}
+	return ps.begin(w, r, enrolPurpose(user.ID, sid), options.Response, session)
+}
+
+// Enrol enrols the passkey that answered a challenge. It returns the recovery codes, if these
+// are the person's first.
+func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, answer, name string) (recovery []string, err error) {
+	session, err := ps.open(r, enrolPurpose(user.ID, by.SID), sealed)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
+	if err != nil {
+		return nil, refusePasskey(err)
+	}
+	credential, err := ps.web.CreateCredential(owner{user, &Enrolment{Handle: session.UserID}}, session, parsed)
+	if err != nil {
+		return nil, refusePasskey(err)
+	}
+	if err := ps.check(credential, parsed.Response.CollectedClientData.Origin); err != nil {
+		return nil, refusePasskey(err)
+	}
+	credential.Attestation = webauthn.CredentialAttestation{}
+	if err := ps.spend(r.Context(), user.ID, session); err != nil {
+		return nil, err
+	}
+	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}
+	recovery, err = ps.add(r.Context(), user, by, session.UserID, passkey)
+	ps.release(r.Context(), session, err)
+	return recovery, err
+}
+
+const maxCredentialID = 1023 // bytes (Web Authentication Level 3 §4)
+
+var (
+	errOrigin       = errors.New("the passkey was asked for by a page of another origin")
+	errCredentialID = errors.New("the id of the credential is empty or too long")
+	errRSAKey       = errors.New("the RSA key is shorter than 2048 bits, or none")
+)
+
+// check refuses what nobody could sign in with, and an origin that no browser writes: the
+// library compares it without case.
+func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
+	switch {
+	case origin != ps.origin:
+		return errOrigin
+	case len(c.ID) == 0 || len(c.ID) > maxCredentialID:
+		return errCredentialID
+	}
+	key, err := webauthncose.ParsePublicKey(c.PublicKey)
+	if k, ok := key.(webauthncose.RSAPublicKeyData); ok && err == nil {
+		err = checkRSA(k)
+	}
+	return err
+}
+
+// minRSABits is what Web Authentication's authenticators have at least; crypto/rsa verifies none below 1024.
+const minRSABits = 2048
+
+// checkRSA refuses keys that the library takes as long as they can be read.
+func checkRSA(k webauthncose.RSAPublicKeyData) error {
+	n, e := new(big.Int).SetBytes(k.Modulus), new(big.Int).SetBytes(k.Exponent)
+	if n.BitLen() < minRSABits || n.Bit(0) == 0 || e.Bit(0) == 0 || e.BitLen() < 2 {
+		return errRSAKey
+	}
+	return nil
+}
+
+// inUseKey is the store's key of whether anybody has enrolled a passkey.
+const inUseKey = "passkeys-in-use"
+
+// InUse reports whether anybody has enrolled a passkey: until then none is worth asking for,
+// and the sign-in page needs no script. It stays so.
+func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
+	if ps.inUse.Load() {
+		return true, nil
+	}
+	_, err := ps.enrolments.Durable.Get(ctx, inUseKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		ps.inUse.Store(true)
+	}
+	return err == nil, err
+}
+
+// add stores a passkey, and before that whose its handle is.
+func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []byte, passkey Passkey) (recovery []string, err error) {
+	if err := ps.enrolments.Durable.Put(ctx, inUseKey, nil, lifetime); err != nil {
+		return nil, err
+	}
+	if err := ps.keepHandle(ctx, handle, user.ID); err != nil {
+		return nil, err
+	}
+	err = ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+		if err := e.addPasskey(handle, passkey); err != nil {
+			return err
+		}
+		recovery = e.firstRecovery(user.ID)
+		return nil
+	})
+	return recovery, err
+}
+
+// addPasskey adds a passkey. Another tab may have enrolled the person's first, with another
+// handle, meanwhile.
+func (e *Enrolment) addPasskey(handle []byte, p Passkey) error {
+	switch {
+	case len(e.Handle) > 0 && !bytes.Equal(e.Handle, handle):
+		return ErrEnrolled
+	case len(e.Passkeys) >= maxPasskeys:
+		return ErrTooMany
+	case e.find(p.Credential.ID) >= 0:
+		return ErrEnrolled
+	}
+	e.Handle = handle
+	e.Passkeys = append(e.Passkeys, p)
+	return nil
+}
+
+// keepHandle stores whose a handle is. One without a passkey means nothing.
+func (ps *Passkeys) keepHandle(ctx context.Context, handle []byte, user string) error {
+	err := ps.enrolments.Durable.Add(ctx, handleKey(handle), []byte(user), lifetime)
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// passkeyName is a typed name without control characters, and not too long.
+func passkeyName(typed string) string {
+	name := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(typed, "")), " "))
+	if len(name) > maxName {
+		name = name[:maxName]
+	}
+	if len(name) == 0 {
+		return "Passkey"
+	}
+	return string(name)
+}
+
+// Rename gives a passkey, by the id of its credential, another name.
+func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []byte, name string) error {
+	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+		i := e.find(id)
+		if i < 0 {
+			return ErrUnknown
+		}
+		e.Passkeys[i].Name = passkeyName(name)
+		return nil
+	})
+}
+
+// Remove removes a passkey, by the id of its credential.
+func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by By, id []byte) error {
+	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+		i := e.find(id)
+		if i < 0 {
+			return ErrUnknown
+		}
+		e.Passkeys = append(e.Passkeys[:i], e.Passkeys[i+1:]...)
+		e.dropRecovery(user)
+		return nil
+	})
 }

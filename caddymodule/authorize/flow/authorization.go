@@ -1,12 +1,24 @@
 package flow
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -85,4 +97,251 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 	default:
 		e.authorizer.authorize(w, r, req, signedIn)
 	}
+}
+
+// authorizer makes authorization responses, once the person has signed in.
+type authorizer struct {
+	frame      *signin.Frame
+	requests   *requests
+	responses  *responses
+	accounts   *people.Accounts
+	consenting *consenting
+	launches   *launch.Launches
+	grants     *token.Grants
+	codes      *token.Codes
+	tokens     *token.Issuer
+	stepUp     *signin.StepUp
+	lasting    *signin.Lasting
+}
+
+// check checks a request, and has who signs in for it come back here.
+func (a *authorizer) check(ctx context.Context, query string) (*authorizationRequest, error) {
+	req, err := a.requests.check(ctx, query)
+	if req != nil {
+		req.signIn.Purpose = authorization{a, req}
+	}
+	return req, err
+}
+
+// reopen checks a request again that a browser kept while somebody signed in.
+func (a *authorizer) reopen(ctx context.Context, query string) (*signin.Request, error) {
+	req, err := a.check(ctx, query)
+	return req.toSignIn(), err
+}
+
+// authorization is what people sign in for at the authorization endpoint.
+type authorization struct {
+	authorizer *authorizer
+	request    *authorizationRequest
+}
+
+// Continue implements [signin.Purpose].
+func (a authorization) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	if a.request.signIn.Renewed && a.request.signIn.How.Prompts("select_account") {
+		redirectToPage(a.authorizer.frame, w, r, endpoint.SelectAccount, a.request, signedIn)
+		return
+	}
+	a.authorizer.authorize(w, r, a.request, signedIn)
+}
+
+// Refuse implements [signin.Purpose].
+func (a authorization) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	a.authorizer.responses.redirectError(w, r, a.request, err)
+}
+
+// authorize goes on with a person who has signed in: to a page for what the client is to be
+// launched with, if that has to be asked, and then to the consent.
+func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
+		return
+	}
+	if err := a.limitTo(req, signedIn.User); err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
+	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.Needed(w, r, &req.signIn, signedIn) {
+		return
+	}
+	var err error
+	if req.scope, err = a.lasting.Limit(r.Context(), req.scope, signedIn); err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
+	person := signedIn.User.Person()
+	page := req.missing(person)
+	switch {
+	case !req.launch.isFor(person):
+		a.responses.redirectError(w, r, req, launch.ErrOtherPerson)
+	case !req.signIn.How.IsFor(signedIn.User.ID):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+	case page != "" && req.signIn.How.Prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or a visit"})
+	case page != "":
+		redirectToPage(a.frame, w, r, page, req, signedIn)
+	case !req.dropUnmet(person):
+		a.responses.redirectError(w, r, req, errNoContext)
+	default:
+		a.confirm(w, r, req, signedIn)
+	}
+}
+
+// limitTo leaves of the scope what the person may have.
+func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error {
+	req.scope = a.accounts.ScopeLimits.Narrow(user.Attributes(), req.scope)
+	if len(req.scope) == 0 {
+		return &oauth2.Error{Code: "invalid_scope", Description: "this person may have nothing of the scope"}
+	}
+	return nil
+}
+
+// confirm sends the response to the client, or first asks the person: for consent, or,
+// unless they have just posted one of our forms, to confirm a redirect URI that another app
+// may have taken (RFC 8252 §8.6).
+func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	ask, err := a.consenting.needed(r.Context(), req, signedIn.User)
+	unseen := req.isInterceptable() && r.Method != http.MethodPost
+	switch {
+	case err != nil:
+		a.responses.redirectError(w, r, req, err)
+	case ask && req.signIn.How.Prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, and prompt is none"})
+	case unseen && req.signIn.How.Prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
+	case ask, unseen:
+		redirectToPage(a.frame, w, r, endpoint.Consent, req, signedIn)
+	default:
+		a.respond(w, r, req, signedIn)
+	}
+}
+
+// respond sends the authorization response (RFC 6749 §4.1.2).
+func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	g := req.grant(signedIn, a.frame.Site.SMARTStyle().URL())
+	p, err := a.issue(r.Context(), req, g)
+	a.frame.Trail.Record(r.Context(), audit.Event{
+		Kind: audit.Authorization, Grant: req.target.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
+	})
+	if err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
+	a.responses.send(w, r, req, req.target.mode, p)
+}
+
+// issue makes the parameters of the response. What that stores, and what it uses up, it does
+// last and in one step of each store.
+func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
+	err = store.Retry(ctx, func() error {
+		noting, err := a.grants.Confirm(ctx, g)
+		if err != nil {
+			return err
+		}
+		var issued store.Step
+		if p, issued, err = a.parameters(ctx, req, g); err != nil {
+			return err
+		}
+		return a.commit(ctx, req, noting, issued)
+	})
+	return p, err
+}
+
+// commit stores a grant. If another request of the person's was faster to note what it gives,
+// the error is [store.ErrExists] or [store.ErrChanged].
+func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, steps ...store.Step) error {
+	if req.launch.handle == "" {
+		return req.signIn.MarkUsed(ctx, steps...)
+	}
+	using := a.launches.Using(req.launch.handle)
+	err := req.signIn.MarkUsed(ctx, append(steps, store.In(a.launches.Store, using))...)
+	if errors.Is(using.Err, store.ErrNotFound) {
+		return launch.ErrUnknown
+	}
+	return err
+}
+
+// parameters makes the parameters of the response, and the step that stores what they stand
+// for, if anything.
+func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
+	switch {
+	case req.target.responds("code"):
+		code, issued, err := a.codes.Issue(g)
+		return responseParameters{{"code", code}}, issued, err
+	case req.target.responds("token"):
+		p, err = a.tokenResponse(ctx, req, g)
+	default:
+		p, err = a.idTokenResponse(ctx, g)
+	}
+	return p, issued, err
+}
+
+func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *token.Grant {
+	credential := by.User.Credential()
+	return &token.Grant{
+		Family:         revocation.RandomID(),
+		ClientID:       req.client.ID,
+		RedirectURI:    req.target.redirectURI,
+		RequestedScope: req.asked,
+		Scope:          req.scope,
+		Until:          req.until,
+		User:           by.User.ID,
+		SignedInAt:     by.At,
+		Session:        by.SID,
+		AMR:            by.AMR,
+		Provider:       by.Provider,
+		Subject:        by.Subject,
+		Credential:     credential[:],
+		Generation:     req.client.Generation,
+		CodeChallenge:  req.codeChallenge,
+		Nonce:          req.nonce,
+		Launch:         req.context(by.User.Person(), styleURL),
+		Launcher:       req.launch.launcher(),
+		About:          req.about.Patient,
+		ShortTokens:    req.launch.shortTokens(),
+
+		UserinfoClaims: req.claims.userinfo,
+		IDTokenClaims:  req.claims.idToken,
+	}
+}
+
+// implicitTokenLifetime bounds access tokens that pass through the browser, where histories
+// and logs keep them (RFC 6819 §5.1.5.3).
+const implicitTokenLifetime = time.Hour
+
+// tokenResponse is the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if
+// openid was granted.
+func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
+	t, err := a.tokens.Issue(ctx, g, min(a.tokens.AccessTokenLifetime, implicitTokenLifetime))
+	if err != nil {
+		return nil, err
+	}
+	var p responseParameters
+	p.add("id_token", t.ID)
+	p.add("access_token", t.Access)
+	p.add("token_type", "bearer")
+	if g.Launch != nil {
+		p.add("patient", g.Launch.Patient)
+		p.add("encounter", g.Launch.Encounter)
+	}
+	p.add("expires_in", strconv.FormatInt(int64(t.Lifetime.Seconds()), 10))
+	if g.ScopeText() != req.asked {
+		p.add("scope", g.ScopeText())
+	}
+	return p, nil
+}
+
+// idTokenResponse is the response to response_type id_token (OpenID Connect Core §3.2.2.5).
+// As there is no access token for userinfo, the ID token has the claims of the scope (§5.4).
+func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (responseParameters, error) {
+	user, err := a.accounts.Find(ctx, g.User)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil {
+		return nil, &oauth2.Error{Code: "access_denied", Description: "the user is no longer known"}
+	}
+	g.IDTokenClaims = append(g.IDTokenClaims, people.ClaimsOfScope(g.Scope)...)
+	token, err := a.tokens.IssueIDToken(ctx, g, user, "", time.Now())
+	var p responseParameters
+	p.add("id_token", token)
+	return p, err
 }

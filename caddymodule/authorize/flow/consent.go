@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
@@ -171,4 +173,93 @@ func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a
 		a.Until, err = cp.lasting.until(p.Get(lastingField))
 	}
 	return a, err
+}
+
+// consenting decides who is asked.
+type consenting struct {
+	consents *consent.Consents
+}
+
+// needed reports whether the person must be asked, and otherwise limits the request to
+// what they allowed. The operator vouches for configured clients, so people are asked only if
+// the configuration or the request says so, or if they refused the last time. What they
+// unticked they do not give, whoever asked.
+func (c *consenting) needed(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
+	switch {
+	case req.client.Consent == client.ConsentSkip:
+		return false, nil
+	case req.signIn.How.Prompts("consent"):
+		return true, nil
+	}
+	required := req.client.RequiresConsent()
+	all, err := c.consents.Load(ctx, user.ID, req.client.ID)
+	req.about = req.aboutPatient(user)
+	earlier := all.About(req.about)
+	switch {
+	case err != nil:
+		return true, err
+	case earlier == nil:
+		return required, nil
+	}
+	answer, asked := earlier.Answer(req.items(), !required)
+	return earlier.Declined || !asked || req.limit(answer) != nil, nil
+}
+
+// aboutPatient is what a person's answer counts for.
+func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
+	person := user.Person()
+	patient := req.patient(person)
+	return consent.About{Patient: patient, Own: patient != "" && person.Own() == patient}
+}
+
+const (
+	claimItem = "claim:" // begins an item that is a claim
+	itemField = "may "   // begins the name of an item's checkbox
+)
+
+// items are what a person can allow: scopes, and claims requested by name.
+func (req *authorizationRequest) items() []string {
+	items := slices.Clone(req.scope)
+	ofScope := people.ClaimsOfScope(req.scope)
+	for _, name := range slices.Concat(req.claims.userinfo, req.claims.idToken) {
+		if item := claimItem + name; !slices.Contains(ofScope, name) && !slices.Contains(items, item) {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// limit leaves of the request what the person gives, as SMART App Launch 2.2 permits. Its
+// error means that nothing is left.
+func (req *authorizationRequest) limit(a consent.Answer) error {
+	items := req.items()
+	refused := func(item string) bool { return slices.Contains(items, item) && len(a.Of(item)) == 0 }
+	refusedClaim := func(name string) bool {
+		return refused(claimItem+name) || refused(people.ScopeOf(name))
+	}
+	req.claims.userinfo = slices.DeleteFunc(slices.Clone(req.claims.userinfo), refusedClaim)
+	req.claims.idToken = slices.DeleteFunc(slices.Clone(req.claims.idToken), refusedClaim)
+	req.scope, req.until = givenScope(req.scope, a), a.Until
+	if len(req.scope) == 0 {
+		return signin.ErrDenied
+	}
+	return nil
+}
+
+// givenScope is what was given of a scope, each once.
+func givenScope(scope []string, a consent.Answer) (given []string) {
+	for _, item := range scope {
+		for _, s := range a.Of(item) {
+			if !slices.Contains(given, s) {
+				given = append(given, s)
+			}
+		}
+	}
+	return given
+}
+
+// isFixed reports whether a request makes no sense without an item: who signs in, and which
+// patient it is about.
+func isFixed(item string) bool {
+	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }

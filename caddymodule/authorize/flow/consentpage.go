@@ -1,8 +1,12 @@
 package flow
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
@@ -135,4 +139,219 @@ func (b consentBox) untickedPart(choice *consent.Choice) bool {
 		}
 	}
 	return false
+}
+
+var scopeWords = map[string]*page.Text{
+	"openid":           page.T("Know that it is you who signs in"),
+	"profile":          page.T("Your name and the rest of your profile"),
+	"email":            page.T("Your e-mail address"),
+	"phone":            page.T("Your telephone number"),
+	"address":          page.T("Your postal address"),
+	"groups":           page.T("Which groups you belong to"),
+	"fhirUser":         page.T("Which entry of the health records is you"),
+	"offline_access":   page.T("Keep this access while you are not using it"),
+	"online_access":    page.T("Keep this access for as long as you are signed in"),
+	"launch":           page.T("Know what you had open when you started it"),
+	"launch/patient":   page.T("Know which patient it is about"),
+	"launch/encounter": page.T("Know which visit it is about"),
+}
+
+var claimWords = map[string]*page.Text{
+	"name":                  page.T("Your name"),
+	"given_name":            page.T("Your given name"),
+	"middle_name":           page.T("Your middle name"),
+	"family_name":           page.T("Your family name"),
+	"nickname":              page.T("Your nickname"),
+	"preferred_username":    page.T("Your user name"),
+	"profile":               page.T("Your profile page"),
+	"picture":               page.T("Your picture"),
+	"website":               page.T("Your website"),
+	"gender":                page.T("Your gender"),
+	"birthdate":             page.T("Your date of birth"),
+	"zoneinfo":              page.T("Your time zone"),
+	"locale":                page.T("Your language"),
+	"updated_at":            page.T("When your profile was last changed"),
+	"email":                 page.T("Your e-mail address"),
+	"email_verified":        page.T("Whether your e-mail address was checked"),
+	"phone_number":          page.T("Your telephone number"),
+	"phone_number_verified": page.T("Whether your telephone number was checked"),
+	"address":               page.T("Your postal address"),
+	"groups":                page.T("Which groups you belong to"),
+	"fhirUser":              page.T("Which entry of the health records is you"),
+}
+
+var permissionWords = []struct {
+	is   smart.Permission
+	word *page.Text
+}{
+	{smart.Read, page.T("read")}, {smart.Search, page.T("search")}, {smart.Create, page.T("create")},
+	{smart.Update, page.T("change")}, {smart.Delete, page.T("delete")},
+}
+
+// Describe describes an item of a consent in plain words, to begin with a capital letter.
+func Describe(item string, user *people.User) *page.Text {
+	if claim, ok := strings.CutPrefix(item, claimItem); ok {
+		return cmp.Or(claimWords[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
+	}
+	if text := scopeWords[item]; text != nil {
+		return text
+	}
+	if scope, ok := smart.ParseResourceScope(item); ok {
+		return describeResource(scope, user)
+	}
+	return page.T("the permission “%s”", item)
+}
+
+// describeResource describes a resource scope, to patients as one for their own records.
+func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
+	what, verbs := dataOf(scope), verbs(scope.Permission)
+	switch {
+	case scope.Level == "patient" && strings.HasPrefix(user.FHIRUser, "Patient/"):
+		return page.T("%s your %s", verbs, what)
+	case scope.Level == "patient":
+		return page.T("%s the patient's %s", verbs, what)
+	}
+	return page.T("%s %s of everybody you have access to", verbs, what)
+}
+
+// dataOf describes the kind of data that a resource scope is for.
+func dataOf(scope smart.ResourceScope) *page.Text {
+	if text := partWords[consent.CategoryOf(scope)]; text != nil {
+		return text
+	}
+	text := partWords[scope.Type]
+	if text == nil {
+		text = page.T("records of type %s", spaced(scope.Type))
+	}
+	if scope.Query != "" {
+		text = page.T("%s (only %s)", text, strings.ReplaceAll(scope.Query, "&", ", "))
+	}
+	return text
+}
+
+// verbs describes a permission, such as "read and search".
+func verbs(p smart.Permission) *page.Text {
+	var words []*page.Text
+	for _, v := range permissionWords {
+		if p&v.is != 0 {
+			words = append(words, v.word)
+		}
+	}
+	return page.And(words...)
+}
+
+// spaced separates the words of a type's name.
+func spaced(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// partWords are for types, for names that consent.Choice has for several of them, and for
+// categories.
+var partWords = map[string]*page.Text{
+	smart.AnyType:           page.T("health records of every kind"),
+	"AllergyIntolerance":    page.T("allergies"),
+	"Appointment":           page.T("appointments"),
+	"CarePlan":              page.T("care plans"),
+	"CareTeam":              page.T("care teams"),
+	"Condition":             page.T("conditions and diagnoses"),
+	"Coverage":              page.T("insurance"),
+	"Device":                page.T("devices and implants"),
+	"DiagnosticReport":      page.T("diagnostic reports"),
+	"DocumentReference":     page.T("documents"),
+	"Encounter":             page.T("visits and hospital stays"),
+	"FamilyMemberHistory":   page.T("family history"),
+	"Goal":                  page.T("goals"),
+	"Immunization":          page.T("immunizations"),
+	"Location":              page.T("places of care"),
+	"Medication":            page.T("medicines"),
+	"MedicationDispense":    page.T("dispensed medicines"),
+	"MedicationRequest":     page.T("prescriptions"),
+	"Observation":           page.T("observations, such as lab results and vital signs"),
+	"Organization":          page.T("hospitals, practices and other organizations"),
+	"Patient":               page.T("personal details, such as name and date of birth"),
+	"Practitioner":          page.T("doctors, nurses and other professionals"),
+	"PractitionerRole":      page.T("where professionals work, and as what"),
+	"Procedure":             page.T("procedures"),
+	"Provenance":            page.T("who recorded what, and when"),
+	"QuestionnaireResponse": page.T("answers to questionnaires"),
+	"ServiceRequest":        page.T("orders and referrals"),
+	"Specimen":              page.T("specimens"),
+
+	"documents":  page.T("documents"),
+	"insurance":  page.T("insurance and bills"),
+	"medicines":  page.T("medicines and prescriptions"),
+	"personal":   page.T("personal details, such as name and date of birth"),
+	"plans":      page.T("care plans, goals and care teams"),
+	"procedures": page.T("procedures, orders and referrals"),
+	"providers":  page.T("professionals and places of care"),
+	"reports":    page.T("diagnostic reports, images and specimens"),
+	"visits":     page.T("visits, hospital stays and appointments"),
+
+	"clinical-test":       page.T("results of clinical tests"),
+	"encounter-diagnosis": page.T("diagnoses of visits"),
+	"health-concern":      page.T("health concerns"),
+	"laboratory":          page.T("lab results"),
+	"problem-list-item":   page.T("problem list"),
+	"sdoh":                page.T("living conditions, such as housing and food"),
+	"social-history":      page.T("habits and social history, such as smoking"),
+	"survey":              page.T("results of surveys and assessments"),
+	"vital-signs":         page.T("vital signs, such as blood pressure"),
+}
+
+// lastingField is the field for how long offline_access is given, in days. Without a value it
+// is for as long as the configuration lets it last.
+const lastingField = "days"
+
+const day = 24 * time.Hour
+
+// lasting is for how long people can give offline_access.
+type lasting struct {
+	max time.Duration // the configuration's
+}
+
+// days are the shorter times to choose among.
+func (l lasting) days() (days []int) {
+	for _, n := range []int{90, 30, 1} {
+		if time.Duration(n)*day < l.max {
+			days = append(days, n)
+		}
+	}
+	return days
+}
+
+// until returns when what is given now ends; zero for the longest time.
+func (l lasting) until(chosen string) (time.Time, error) {
+	if chosen == "" {
+		return time.Time{}, nil
+	}
+	for _, n := range l.days() {
+		if chosen == strconv.Itoa(n) {
+			return time.Now().Add(time.Duration(n) * day).UTC(), nil
+		}
+	}
+	return time.Time{}, errNoDecision
+}
+
+// onPage returns what the page offers, the longest time first.
+func (l lasting) onPage() []page.ConsentTime {
+	times := []page.ConsentTime{{Text: page.T("Until I end it, %s at most", inWords(l.max)), Ticked: true}}
+	for _, n := range l.days() {
+		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: inWords(time.Duration(n) * day)})
+	}
+	return times
+}
+
+// inWords rounds down to days, or else up to hours.
+func inWords(d time.Duration) *page.Text {
+	if d >= day {
+		return page.Plural("%d day", "%d days", int(d/day))
+	}
+	return page.Plural("%d hour", "%d hours", int((d+time.Hour-1)/time.Hour))
 }

@@ -13,25 +13,18 @@
 // Between sign-in and consent, "authorized" finds what the client is launched with. Where
 // that has to be asked, pages for the patient and the encounter come before the consent's.
 //
-//	flow.go             the endpoints, by path, and what they need
-//	authorization.go    the authorization endpoint: authorize, or sign in first
-//	request.go          an authorization request; responsetype.go where its response goes,
-//	                    claimsrequest.go the claims that it names
-//	check.go            checks it; a feature opens request objects (RFC 9101)
-//	pushed.go           pushed requests (RFC 9126, pushedrequest.go); sealedpush.go those of
-//	                    public clients
-//	launchcontext.go    what the client is launched with; neededcontext.go what of it has to be
-//	                    asked, and which scopes it allows
-//	authorizer.go       makes the authorization response, or asks the person first
-//	responses.go        sends it (responseparameters.go), or an error: by query, fragment or form
-//	signedinpages.go    pages for a person who is signed in, whose requests wait (waiting.go):
-//	                    selectaccount.go, picker.go (the patient and the encounter), consent.go
-//	consenting.go       whether a person is asked for consent, and to what (items.go)
-//	consentpage.go      what the consent page offers, in words (describe.go, describekind.go),
-//	                    and for how long (lasting.go)
-//	launchendpoint.go   EHRs register what they launch an app with
-//	clientlogo.go       logos of registered clients
-//	logout.go           signing out, here and at the identity provider
+//	flow.go            the endpoints, by path, and what they need
+//	request.go         reads and checks an authorization request; a feature opens request objects (RFC 9101)
+//	pushed.go          pushed requests (RFC 9126), also those of public clients
+//	authorization.go   the authorization endpoint: sign in, ask the person, or authorize
+//	launchcontext.go   what the client is launched with, and the pages on which a person picks it
+//	launchendpoint.go  EHRs register what they launch an app with
+//	signedinpages.go   pages for a person who is signed in, whose requests wait; choosing an account
+//	consent.go         whether a person is asked for consent, and to what
+//	consentpage.go     what the consent page offers, in words, and for how long
+//	responses.go       sends the authorization response or an error: by query, fragment or form
+//	clientlogo.go      logos of registered clients
+//	logout.go          signing out, here and at the identity provider
 //
 // Pages for a person who is signed in are bound to the session, beside the browser. When a page's
 // form returns, its request is checked again, against the current configuration.

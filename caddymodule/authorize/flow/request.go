@@ -1,12 +1,28 @@
 package flow
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3,
@@ -59,4 +75,438 @@ func (req *authorizationRequest) toSignIn() *signin.Request {
 		return nil
 	}
 	return &req.signIn
+}
+
+// requests checks authorization requests.
+type requests struct {
+	fhirBase string
+	accounts *people.Accounts
+	clients  *client.Registry
+	verifier *token.Verifier
+	launches *launch.Launches
+	open     OpenRequest // may be nil
+}
+
+// check reads a request from its query. If it returns no request, the error must be shown,
+// not redirected (RFC 6749 §4.1.2.1).
+func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
+	p, malformed := oauth2.QueryParameters(query)
+	q.clients.Note(ctx, p.Get("client_id"))
+	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
+	p, refused := q.openObject(ctx, p)
+	req, err := q.destination(ctx, p)
+	switch {
+	case err != nil && refused != nil: // the redirect URI may be in the object alone
+		return nil, refused
+	case err != nil:
+		return nil, err
+	}
+	req.inObject = inObject
+	req.signIn.Query = p.Keep(RequestParameters...)
+	if err := q.fill(ctx, req, p, refused); err != nil {
+		return req, err
+	}
+	return req, malformed
+}
+
+// OpenRequest returns the parameters of a client's request, which has request or request_uri, with those of its request object
+// in their places (OpenID Connect Core §6.3.3, RFC 9101 §6.3). If it refuses the object, it returns with the error the
+// parameters by which that is to be sent. It returns no request or request_uri without an error.
+type OpenRequest func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error)
+
+// openObject opens the request object of a request, if it has one.
+func (q *requests) openObject(ctx context.Context, p oauth2.Parameters) (oauth2.Parameters, error) {
+	if p.Get("request") == "" && p.Get("request_uri") == "" {
+		return p, nil
+	}
+	c, err := q.clients.Find(ctx, p.Get("client_id"))
+	switch {
+	case c == nil || err != nil:
+		return p, err
+	case q.open == nil:
+		return p, NotSupported(p)
+	}
+	return q.open(ctx, c, p)
+}
+
+// NotSupported returns the error of a request with a request object where none is accepted (OpenID Connect Core §3.1.2.6, §6).
+func NotSupported(p oauth2.Parameters) error {
+	if p.Get("request") != "" {
+		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
+	}
+	return &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
+}
+
+// destination finds the client and the redirect URI.
+func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
+	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
+		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
+	}
+	client, err := q.clients.Find(ctx, p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
+	}
+	uri := p.Get("redirect_uri")
+	if !client.AllowsRedirectURI(uri) {
+		audit.NoteRedirect(ctx, uri, client.RedirectURIs)
+		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+	}
+	return &authorizationRequest{
+		client: client, target: responseTarget{redirectURI: uri},
+		signIn: signin.Request{To: signin.Destination{
+			ClientID: client.ID, Title: client.Title(), Links: appLinks(client), Providers: client.IdentityProviders, ACR: client.ACR, Address: uri,
+		}},
+	}, nil
+}
+
+// fill checks everything else, state first, because errors carry it; also that the request object
+// was refused.
+func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, refused error) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
+		req.target.state = states[0]
+	}
+	req.target.chooseModes(req.client, p)
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused
+	}
+	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
+		checkResponseType, checkResponseMode, checkPKCE, q.checkAudience, checkScope, checkState,
+		q.checkProvider, checkNonce, checkImplicit, checkHow, checkClaims,
+	} {
+		if err := check(req, p); err != nil {
+			return err
+		}
+	}
+	if err := q.checkHint(ctx, req, p); err != nil {
+		return err
+	}
+	return q.checkLaunch(ctx, req, p)
+}
+
+func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.nonce = p.Get("nonce"); !utf8.ValidString(req.nonce) {
+		return oauth2.InvalidRequest("nonce must be UTF-8, as the ID token is")
+	}
+	return nil
+}
+
+// checkProvider refuses a provider that the client does not allow.
+func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
+	req.signIn.How.IdentityProvider = p.Get("identity_provider")
+	if req.signIn.How.IdentityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
+		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
+	}
+	return nil
+}
+
+// checkPKCE accepts S256 alone: plain does not protect from those who can read the request.
+func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
+	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
+	switch {
+	case challenge == "" && method == "":
+		if req.client.RequiresPKCE() && req.target.responseType == "code" {
+			return oauth2.InvalidRequest("this client must send a code_challenge")
+		}
+		return nil
+	case method == "":
+		return oauth2.InvalidRequest("code_challenge needs code_challenge_method")
+	case method != "S256":
+		return oauth2.InvalidRequest("code_challenge_method must be S256")
+	case challenge == "":
+		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
+	case !oauth2.ValidChallenge(challenge):
+		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+	}
+	req.codeChallenge = challenge
+	return nil
+}
+
+// checkAudience refuses a token for another FHIR server. SMART apps name theirs (SMART App
+// Launch 2.2, aud); a mismatch reveals a counterfeit server.
+func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
+	aud := p.Get("aud")
+	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
+		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
+	}
+	return token.CheckResource(p, q.fhirBase)
+}
+
+func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.asked = p.Get("scope"); req.asked == "" {
+		req.asked = "openid"
+	}
+	if req.scope, err = req.client.GrantScope(req.asked); err != nil {
+		return err
+	}
+	if req.target.responseType != "code" {
+		req.scope = client.WithoutRefresh(req.scope)
+	}
+	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
+	if len(req.scope) == 0 { // a token has at least one (RFC 6749 §3.3)
+		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
+	}
+	req.signIn.To.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
+	return nil
+}
+
+// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64, unless the
+// client has the option to send it.
+func checkState(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.client.HasCompat(client.JSONState) {
+		return nil
+	}
+	decoded, err := url.QueryUnescape(p.Get("state"))
+	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
+		return oauth2.InvalidRequest("state must not be JSON; send it as Base64")
+	}
+	return nil
+}
+
+func isJSON(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
+}
+
+func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.target.checkType(req.client, p)
+}
+
+func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.target.checkMode(p)
+}
+
+// checkImplicit requires a nonce for ID tokens that pass through the browser, where they
+// could be replayed (OpenID Connect Core §3.2.2.1).
+func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
+	switch {
+	case !req.target.responds("id_token"):
+		return nil
+	case !slices.Contains(req.scope, "openid"):
+		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
+	case req.nonce == "":
+		return oauth2.InvalidRequest("response_type id_token needs a nonce")
+	}
+	return nil
+}
+
+// checkHow reads the parameters on how to sign in (OpenID Connect Core §3.1.2.1).
+func checkHow(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
+
+func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)
+}
+
+// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core §3.1.2.1).
+// If the hint's key no longer exists, people must sign in again.
+func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := q.verifier.Hint(ctx, raw)
+	switch {
+	case errors.Is(err, keyring.ErrUnknownKey):
+		req.signIn.How.Anew = true
+		return nil
+	case errors.Is(err, token.ErrInvalidHint), err == nil && claims.Audience != req.client.ID:
+		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
+	case err != nil:
+		return err
+	}
+	return req.signIn.How.RestrictTo([]any{claims.Subject})
+}
+
+// checkLaunch finds what the parameter launch stands for. It is used up with the response.
+func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
+		return nil
+	}
+	req.launch.registered, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
+	if err == nil {
+		err = req.launch.registered.SimulatedError()
+	}
+	if err == nil && req.launch.registered.User != "" && req.signIn.How.Subjects == nil {
+		err = req.signIn.How.RestrictTo([]any{req.launch.registered.User})
+	}
+	return err
+}
+
+// appLinks are what an app shows of itself.
+func appLinks(c *client.Client) page.AppLinks {
+	links := page.AppLinks{Client: c.Title(), Policy: c.Links.Policy, Terms: c.Links.Terms}
+	if c.Links.Logo != "" {
+		links.Logo = page.LogoOf(c.ID)
+	}
+	return links
+}
+
+// The response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1,
+// OAuth 2.0 Form Post Response Mode §2).
+const (
+	ModeQuery    = "query"
+	ModeFragment = "fragment"
+	ModeFormPost = "form_post"
+)
+
+// responseTarget is where the response goes, and how.
+type responseTarget struct {
+	redirectURI, responseType, state string
+	mode, errorMode                  string // response modes
+}
+
+// readResponseType sorts the words of a response_type, whose order has no meaning (RFC 6749
+// §3.1.1).
+func readResponseType(asked string) string {
+	words := strings.Split(asked, " ")
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+func defaultMode(responseType string) string {
+	if responseType == "code" {
+		return ModeQuery
+	}
+	return ModeFragment
+}
+
+// chooseModes chooses the modes of the response and of errors. The interface wants errors in
+// the query for both code and token. If the request names a response_mode, or the response
+// type is not the interface's, they go where the response would (OpenID Connect Core
+// §3.2.2.6).
+func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
+	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
+	t.errorMode, t.mode = ModeQuery, defaultMode(responseType)
+	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(t.redirectURI) {
+		t.mode, t.errorMode = ModeFormPost, ModeFormPost
+		return
+	}
+	known := slices.Contains(client.ResponseTypes, responseType)
+	own := strings.Contains(responseType, "id_token") && c.AllowsResponseType(responseType)
+	if known && t.mode == ModeFragment && (asked == ModeFragment || own) {
+		t.errorMode = ModeFragment
+	}
+}
+
+func (t *responseTarget) checkType(c *client.Client, p oauth2.Parameters) error {
+	asked := readResponseType(p.Get("response_type"))
+	switch {
+	case asked == "":
+		return oauth2.InvalidRequest("response_type is missing")
+	case c.AllowsResponseType(asked):
+		t.responseType = asked
+		return nil
+	case asked == "code" || asked == "token":
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+	}
+	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
+}
+
+// checkMode refuses a mode that would reveal tokens to servers and logs, or a code to
+// scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+func (t *responseTarget) checkMode(p oauth2.Parameters) error {
+	usual := defaultMode(t.responseType)
+	switch asked := p.Get("response_mode"); asked {
+	case "", usual:
+		return nil
+	case ModeFormPost:
+		if client.IsPrivateUse(t.redirectURI) {
+			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
+		}
+		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form would change it
+			return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+		}
+		return nil
+	}
+	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
+}
+
+// responds reports whether the response type has a word.
+func (t *responseTarget) responds(word string) bool {
+	return slices.Contains(strings.Fields(t.responseType), word)
+}
+
+// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we do
+// not have are omitted, even essential ones.
+type claimRequest struct {
+	Essential bool  `json:"essential"`
+	Value     any   `json:"value"`
+	Values    []any `json:"values"`
+}
+
+// wanted returns the acceptable values, or nil if any is.
+func (c *claimRequest) wanted() []any {
+	switch {
+	case c == nil:
+		return nil
+	case c.Value != nil:
+		return []any{c.Value}
+	}
+	return c.Values
+}
+
+func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
+
+var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
+
+// requestedClaims are the claims that a request names (OpenID Connect Core §5.5).
+type requestedClaims struct {
+	userinfo, idToken []string
+}
+
+// read reads the parameter claims: those that the client may have, and who has to sign in.
+func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.Parameters) error {
+	if parameter == "" {
+		return nil
+	}
+	var asked map[string]json.RawMessage
+	if strictjson.Unmarshal([]byte(parameter), &asked) != nil || asked == nil {
+		return errBadClaims
+	}
+	for member, names := range map[string]*[]string{"userinfo": &cs.userinfo, "id_token": &cs.idToken} {
+		if asked[member] == nil {
+			continue
+		}
+		var claims map[string]*claimRequest
+		if strictjson.Unmarshal(asked[member], &claims) != nil || claims == nil {
+			return errBadClaims
+		}
+		var err error
+		if *names, err = readClaims(claims, c, how); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readClaims collects the requested claims that the client may have, and reads who has to
+// sign in.
+func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.Parameters) (names []string, err error) {
+	for name, claim := range claims {
+		wanted := claim.wanted()
+		switch {
+		case name == "sub" && wanted != nil:
+			err = how.RestrictTo(wanted)
+		case name == "acr":
+			err = how.WantACR(wanted, claim.isEssential())
+		case mayClaim(c, name):
+			names = append(names, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// mayClaim reports whether the client may request a claim, because it may request its scope.
+func mayClaim(c *client.Client, claim string) bool {
+	scope := people.ScopeOf(claim)
+	return scope != "" && (slices.Contains(smart.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))
 }

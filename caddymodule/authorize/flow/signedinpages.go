@@ -2,8 +2,10 @@ package flow
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
@@ -102,5 +104,60 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 		default:
 			page.submit(w, r, req, signedIn, p)
 		}
+	}
+}
+
+// redirectToPage sends the browser to a page for the person who is signed in. The page
+// is bound to the session too, so that nobody who signs in later can answer for them.
+func redirectToPage(frame *signin.Frame, w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedIn) {
+	frame.RedirectToPage(w, r, &req.signIn, page, page, signedIn.SID+" "+req.launch.picked.encode()+" "+req.signIn.Query)
+}
+
+// waiting is what a page for a person who is signed in brings back.
+type waiting struct {
+	sid    string // of the session that it was shown in
+	picked picked
+	query  string // of the request
+}
+
+// readWaiting opens what [redirectToPage] sealed.
+func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (waiting, error) {
+	text, err := frame.Unseal(r, page, sealed)
+	if err != nil {
+		return waiting{}, err
+	}
+	sid, text, _ := strings.Cut(text, " ")
+	picked, query, _ := strings.Cut(text, " ")
+	return waiting{sid, readPicked(picked), query}, nil
+}
+
+// errNoDecision says that a page's form was not sent by one of its buttons.
+var errNoDecision = oauth2.StartAgain("Use the buttons of the page. Go back to the app and start from there again.")
+
+// accountChoice answers prompt=select_account (OpenID Connect Core §3.1.2.1), and requests for somebody else than who is signed
+// in. A browser has only one account signed in, so the choice is between that and another.
+type accountChoice struct {
+	frame      *signin.Frame
+	signIn     *signin.SignIn
+	authorizer *authorizer
+}
+
+func (c *accountChoice) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	c.frame.Show(w, r, &req.signIn, page.View{Template: "selectaccount", Data: page.SelectAccount{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
+	}}, c.signIn.EndSessionEndpoint(r, signedIn))
+}
+
+func (c *accountChoice) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	how, decision := req.signIn.How, p.Get("decision")
+	switch {
+	case decision == "continue" && (how.Prompts("login") || how.TooOld(signedIn.Age, answerTime) || !how.IsFor(signedIn.User.ID)):
+		c.signIn.BeginAgain(w, r, &req.signIn)
+	case decision == "continue":
+		c.authorizer.authorize(w, r, req, signedIn)
+	case decision == "other":
+		c.signIn.BeginAsAnother(w, r, &req.signIn, signedIn)
+	default:
+		c.frame.ShowError(w, r, errNoDecision)
 	}
 }

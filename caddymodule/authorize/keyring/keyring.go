@@ -1,12 +1,14 @@
 package keyring
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -273,4 +275,227 @@ func (k *Keyring) Info() []Info {
 		info[i] = Info{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds())}
 	}
 	return info
+}
+
+var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
+
+// due reports whether an algorithm has no key, or only one past its lifetime, or whether the
+// storage lost keys.
+func (s *keySet) due() bool {
+	return len(s.lost) > 0 || slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
+		return time.Since(s.newest(alg)) >= lifetime
+	})
+}
+
+// retired reports whether a key was replaced so long ago that nothing it signed is valid.
+func (s *keySet) retired(k storedKey, now time.Time) bool {
+	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
+		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
+			now.Sub(next.Created) >= publishLead+Retention
+	})
+}
+
+// lacking returns the keys in use that are missing but not retired: somebody replaced the
+// stored keys, or they were lost.
+func (s *keySet) lacking(inUse *keySet) (missing []storedKey) {
+	if inUse == nil {
+		return nil
+	}
+	for _, key := range inUse.keys {
+		if _, there := s.byID(key.JWK.KeyID); !there && !s.retired(key, time.Now()) && !s.hasEnded(key) {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}
+
+func (s *keySet) hasEnded(key storedKey) bool {
+	return slices.ContainsFunc(s.ended, func(k storedKey) bool { return k.JWK.KeyID == key.JWK.KeyID })
+}
+
+// renewed returns the keys without the retired, with the lost, and with new ones where due; and, as
+// long as gateways may have them in memory, those that an operator retired.
+func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
+	ended := slices.DeleteFunc(slices.Clone(s.ended), func(k storedKey) bool { return now.Sub(k.Ended) > Retention })
+	s = &keySet{keys: slices.Concat(s.keys, s.lost)}
+	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
+	for _, alg := range keyAlgorithms {
+		if now.Sub(s.newest(alg)) < lifetime {
+			continue
+		}
+		key, err := generateKey(alg, now)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return append(keys, ended...), nil
+}
+
+// maxKeys is how many keys of one algorithm there may be for a key to be added by Rotate.
+const maxKeys = 8
+
+// ErrManyKeys says that the keys were rotated too often: those who fetch them would be sent ever
+// more.
+var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay published for a day after they are replaced; try again tomorrow", maxKeys)
+
+// Rotate adds a key for each algorithm of tokens. They are published at once, and sign an hour later; those
+// that they replace stay published until nothing that they signed is valid. No token ends.
+func (k *Keyring) Rotate(ctx context.Context) error {
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	set, err := k.replace(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
+	if errors.Is(err, ErrManyKeys) {
+		return ErrManyKeys
+	}
+	if err == nil {
+		k.inUse.set.Store(set)
+		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+	}
+	return err
+}
+
+// rotated returns the keys without the retired, with the lost, and with a new one for each
+// algorithm of tokens.
+func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
+	keys, err := s.renewed(now)
+	if err != nil {
+		return nil, err
+	}
+	for _, alg := range IDTokenAlgorithms {
+		same := func(k storedKey) bool { return k.JWK.Algorithm == string(alg) && k.Ended.IsZero() }
+		if len(slices.DeleteFunc(slices.Clone(keys), func(k storedKey) bool { return !same(k) })) >= maxKeys {
+			return nil, ErrManyKeys
+		}
+		key, err := generateKey(alg, now)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// Retire ends a key at once, and every token that it signed, or returns [ErrUnknownKey]. If there is no other for
+// its algorithm, a new one takes its place.
+func (k *Keyring) Retire(ctx context.Context, kid string) error {
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	set, err := k.replace(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
+	if err == nil {
+		k.inUse.set.Store(set)
+		k.logger.Warn("retired a key, as the operator asked: what it signed is void", "stored", k.location(), "kid", kid)
+	}
+	return err
+}
+
+// without returns the keys with one of them ended.
+func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
+	key, there := s.byID(kid)
+	if !there {
+		return nil, ErrUnknownKey
+	}
+	key.Ended = now
+	if public := key.JWK.Public(); public.Valid() {
+		key.JWK = public
+	}
+	left := &keySet{lost: s.lost, ended: append(slices.Clone(s.ended), key)}
+	left.keys = slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return k.JWK.KeyID == kid })
+	return left.renewed(now)
+}
+
+// watching is how often the stored keys are looked at, by a gateway that shares them.
+const watching = time.Second
+
+// watch looks at the keys of a keyring where they are stored.
+type watch struct{ keyring *Keyring }
+
+// Watch looks at the keys of an authentic storage until ctx ends: those that other gateways
+// made are used as soon as they are stored, and those that the storage lost are put back before
+// they are missed. It leaves any other storage alone.
+func (k *Keyring) Watch(ctx context.Context) {
+	if k.storage.IsAuthentic() {
+		watch{k}.run(ctx)
+	}
+}
+
+func (w watch) run(ctx context.Context) {
+	tick := time.NewTicker(watching)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.look(ctx)
+		}
+	}
+}
+
+// look reads the keys again if they are not stored as they were read. What fails is noted, and
+// tried again with the next look.
+func (w watch) look(ctx context.Context) {
+	w.keyring.inUse.mu.Lock()
+	defer w.keyring.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := w.lookAtSet(ctx)
+	if err == nil {
+		err = w.keyring.storageKeys.look(ctx)
+	}
+	w.keyring.noteProblem(err)
+}
+
+// lookAtSet requires mu.
+func (w watch) lookAtSet(ctx context.Context) error {
+	document, err := w.keyring.storage.Load(ctx, w.keyring.name)
+	if old := w.keyring.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
+		return nil
+	}
+	set, err := w.keyring.read(ctx)
+	if err == nil {
+		w.keyring.inUse.set.Store(set)
+	}
+	return err
+}
+
+// health is what is known of the stored keys.
+type health struct {
+	problem atomic.Pointer[problem] // nil: they are those in use
+}
+
+// problem is why the stored keys are not those in use.
+type problem struct {
+	err      error
+	reported time.Time
+}
+
+// Problem says why the stored keys are not those in use, or could not be read; nil if all is
+// well. It does not read the storage.
+func (k *Keyring) Problem() error {
+	if p := k.inUse.health.problem.Load(); p != nil {
+		return p.err
+	}
+	return nil
+}
+
+// note keeps a problem, or that there is none, and reports whether to tell the operator: at
+// first, and then as often as the keys would be read without being watched. Call it by one
+// goroutine at a time.
+func (h *health) note(err error) (tell bool) {
+	if err == nil {
+		h.problem.Store(nil)
+		return false
+	}
+	p := &problem{err, time.Now()}
+	last := h.problem.Load()
+	if tell = last == nil || time.Since(last.reported) >= refresh; !tell {
+		p.reported = last.reported
+	}
+	h.problem.Store(p)
+	return tell
 }

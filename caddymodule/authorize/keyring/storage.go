@@ -2,10 +2,20 @@ package keyring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Storage is where a [Keyring] keeps its keys.
@@ -66,3 +76,240 @@ func (l Locked) Location(key string) string {
 }
 
 var _ Storage = Locked{}
+
+// storageKeyring holds the storage keys of one issuer. It reads them on first use.
+type storageKeyring struct {
+	storage Storage
+	name    string
+	inUse   *storageKeysInUse
+}
+
+// storageKeysInUse are the storage keys in memory.
+type storageKeysInUse struct {
+	mu   sync.Mutex // held while reading the storage
+	keys atomic.Pointer[storageKeys]
+}
+
+// storageKeyName is where the storage keys are, beside the other keys.
+func storageKeyName(name string) string { return strings.TrimSuffix(name, ".json") + "-stored.json" }
+
+// Names are those of all values that a [Keyring] of a name keeps in its storage.
+func Names(name string) []string { return []string{name, storageKeyName(name)} }
+
+// SealStored implements [Storing]. The form is <key id>.<base64url>.
+func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (string, error) {
+	keys, err := k.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return keys.seal(text, binding)
+}
+
+// UnsealStored implements [Storing]. It does not ask for the time: a clock that was wrong must
+// not keep people from signing in.
+func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding string) (string, error) {
+	keys, err := k.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	kid, box, _ := strings.Cut(sealed, ".")
+	for _, key := range keys.all() {
+		if kid != key.JWK.KeyID {
+			continue
+		}
+		sealer, err := key.sealer()
+		if err != nil {
+			return "", err
+		}
+		return sealer.Open(box, binding)
+	}
+	return "", ErrUnsealed
+}
+
+// get returns the storage keys, and makes one on first need.
+func (k *storageKeyring) get(ctx context.Context) (*storageKeys, error) {
+	if keys := k.inUse.keys.Load(); keys != nil {
+		return keys, nil
+	}
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	return k.refresh(ctx)
+}
+
+// look reads the storage keys again, if any are in use.
+func (k *storageKeyring) look(ctx context.Context) error {
+	if k.inUse.keys.Load() == nil {
+		return nil
+	}
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	_, err := k.refresh(ctx)
+	return err
+}
+
+// refresh reads the storage keys again. It requires mu.
+func (k *storageKeyring) refresh(ctx context.Context) (*storageKeys, error) {
+	keys, err := k.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the key of what is stored, %s: %w", k.name, err)
+	}
+	k.inUse.keys.Store(keys)
+	return keys, nil
+}
+
+// read loads the storage keys. If there is none it makes one, unless another gateway has just
+// done so; if those in use are missing, it puts them back.
+func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
+	inUse := k.inUse.keys.Load()
+	document, err := k.storage.Load(ctx, k.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil && inUse != nil && bytes.Equal(document, inUse.document) {
+		return inUse, nil
+	}
+	keys, err := parseStorageKeys(document)
+	if err != nil || keys.hasAll(inUse) {
+		return keys, err
+	}
+	document, err = k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
+		return joinStorageKeys(document, inUse)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseStorageKeys(document)
+}
+
+var _ Storing = (*storageKeyring)(nil)
+
+// The storage key seals what is stored for longer than the other keys live, such as people's
+// second factors. It is never replaced, and has a file of its own beside theirs: an earlier
+// version, which does not know it, would retire it. There are several if the store lost it, and
+// another gateway made one before it was put back.
+
+// storageKeys are the storage keys, and their form in the storage.
+type storageKeys struct {
+	storedKey             // seals: the oldest
+	Others    []storedKey `json:"others,omitempty"` // open what they sealed
+
+	document []byte // that was read
+}
+
+func (k *storageKeys) all() []storedKey { return append([]storedKey{k.storedKey}, k.Others...) }
+
+// joined returns these keys and others, in the same order whoever joins them.
+func (k *storageKeys) joined(others []storedKey) *storageKeys {
+	all := append(k.all(), others...)
+	slices.SortFunc(all, func(a, b storedKey) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.JWK.KeyID, b.JWK.KeyID))
+	})
+	all = slices.CompactFunc(all, func(a, b storedKey) bool { return a.JWK.KeyID == b.JWK.KeyID })
+	return &storageKeys{storedKey: all[0], Others: all[1:]}
+}
+
+// hasAll reports whether there are keys, and those in use are among them.
+func (k *storageKeys) hasAll(inUse *storageKeys) bool {
+	return k != nil && (inUse == nil || len(k.joined(inUse.all()).Others) == len(k.Others))
+}
+
+// parseStorageKeys reads a document of storage keys; nil if there is none.
+func parseStorageKeys(document []byte) (*storageKeys, error) {
+	if document == nil {
+		return nil, nil
+	}
+	keys := &storageKeys{document: document}
+	if err := json.Unmarshal(document, keys); err != nil {
+		return nil, err
+	}
+	for _, key := range keys.all() {
+		if _, err := key.secret(); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// joinStorageKeys returns a document with the storage keys in use, or with a new one if there
+// are none at all.
+func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
+	keys, err := parseStorageKeys(document)
+	switch {
+	case err != nil || keys.hasAll(inUse):
+		return document, err
+	case keys != nil:
+		return json.Marshal(keys.joined(inUse.all()))
+	case inUse != nil:
+		return json.Marshal(inUse)
+	}
+	key, err := generateKey(sealAlgorithm, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(key)
+}
+
+// SharedKeys are keys that an operator gives to several gateways. The first one seals, and
+// any of them opens.
+type SharedKeys []*Sealer
+
+const (
+	minSharedKey     = 32 // bytes
+	sharedKeyCommand = "openssl rand -base64 32"
+)
+
+// NewSharedKeys returns keys for a purpose, made of secrets, each of which is base64 of at
+// least 32 random bytes. Keys for another purpose open nothing of this one's.
+func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
+	if len(secrets) == 0 {
+		return nil, errors.New("there must be a secret")
+	}
+	var keys SharedKeys
+	for _, secret := range secrets {
+		random, err := decodeSecret(secret)
+		if err != nil || len(random) < minSharedKey {
+			return nil, fmt.Errorf("must be base64 of %d random bytes or more; make one with: %s", minSharedKey, sharedKeyCommand)
+		}
+		derived, err := hkdf.Key(sha256.New, random, nil, "caddy-fhir "+purpose, 32)
+		if err != nil {
+			return nil, err
+		}
+		key, err := NewSealer(derived)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// decodeSecret reads base64 in either alphabet, padded or not.
+func decodeSecret(secret string) ([]byte, error) {
+	secret = strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "").Replace(strings.TrimSpace(secret))
+	return base64.RawStdEncoding.DecodeString(secret)
+}
+
+// Seal seals as [Sealer.Seal] does.
+func (k SharedKeys) Seal(text, binding string) string { return k[0].Seal(text, binding) }
+
+// Unseal opens as [Sealer.Unseal] does.
+func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text string, err error) {
+	for _, key := range k {
+		if text, err = key.Unseal(sealed, binding, maxAge); err == nil {
+			return text, nil
+		}
+	}
+	return "", err
+}
+
+// Open opens as [Sealer.Open] does, and also returns which key sealed the text.
+func (k SharedKeys) Open(sealed, binding string) (text string, by int, err error) {
+	for i, key := range k {
+		if text, err = key.Open(sealed, binding); err == nil {
+			return text, i, nil
+		}
+	}
+	return "", 0, err
+}

@@ -1,10 +1,17 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Context is what an app is launched with, as in token responses (SMART App Launch 2.2,
@@ -70,4 +77,202 @@ func checkStyleURL(text string) error {
 func (c *Context) IsEmpty() bool {
 	return c == nil || c.Patient == "" && c.Encounter == "" && len(c.FHIRContext) == 0 && c.NeedPatientBanner == nil &&
 		c.Intent == "" && c.SMARTStyleURL == "" && c.Tenant == ""
+}
+
+// Reference is an entry of fhirContext (SMART App Launch 2.2, "fhirContext"). It has at least
+// one of Reference, Canonical and Identifier.
+type Reference struct {
+	Reference  string      `json:"reference,omitempty"`  // relative, such as ImagingStudy/123
+	Canonical  string      `json:"canonical,omitempty"`  // an address, perhaps with a version
+	Identifier *Identifier `json:"identifier,omitempty"` // by which others know it
+	Type       string      `json:"type,omitempty"`       // of the resource
+	Role       string      `json:"role,omitempty"`       // an absolute URI, or one that SMART defines
+}
+
+// Identifier is the part of FHIR's Identifier that finds a resource.
+type Identifier struct {
+	System string `json:"system,omitempty"` // a URI
+	Value  string `json:"value"`            // unique within System
+}
+
+// roles are those that SMART App Launch 2.2 defines, which alone may be relative.
+var roles = []string{"launch"}
+
+func (r Reference) check() error {
+	switch {
+	case r.Reference == "" && r.Canonical == "" && r.Identifier == nil:
+		return errors.New("needs a reference, a canonical or an identifier")
+	case r.Identifier != nil && r.Identifier.Value == "":
+		return errors.New("identifier needs a value")
+	}
+	for _, check := range []func() error{r.checkReference, r.checkCanonical, r.checkRole, r.checkLength} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReference also refuses the types that have parameters of their own, unless a role says
+// what else they are there for.
+func (r Reference) checkReference() error {
+	if r.Reference == "" {
+		return nil
+	}
+	resourceType, resource, _ := strings.Cut(r.Reference, "/")
+	switch {
+	case !isType(resourceType) || !IsID(resource):
+		return fmt.Errorf("reference %q must be a type and an id, such as ImagingStudy/123", r.Reference)
+	case (resourceType == "Patient" || resourceType == "Encounter") && (r.Role == "" || r.Role == "launch"):
+		return fmt.Errorf("%s belongs into the parameter %s, or needs a role", resourceType, strings.ToLower(resourceType))
+	case r.Type != "" && r.Type != resourceType:
+		return fmt.Errorf("type %s is not that of the reference", r.Type)
+	}
+	return nil
+}
+
+func (r Reference) checkCanonical() error {
+	if r.Canonical != "" && !isAbsolute(r.Canonical) {
+		return fmt.Errorf("canonical %q must be absolute", r.Canonical)
+	}
+	return nil
+}
+
+func (r Reference) checkRole() error {
+	if r.Role != "" && !slices.Contains(roles, r.Role) && !isAbsolute(r.Role) {
+		return fmt.Errorf("role %q must be an absolute URI or one of %q", r.Role, roles)
+	}
+	return nil
+}
+
+func (r Reference) checkLength() error {
+	texts := []string{r.Reference, r.Canonical, r.Type, r.Role}
+	if r.Identifier != nil {
+		texts = append(texts, r.Identifier.System, r.Identifier.Value)
+	}
+	if slices.ContainsFunc(texts, func(text string) bool { return len(text) > maxURL }) {
+		return fmt.Errorf("a text is longer than %d bytes", maxURL)
+	}
+	if r.Type != "" && !isType(r.Type) {
+		return fmt.Errorf("type %q is no resource type", r.Type)
+	}
+	return nil
+}
+
+func isAbsolute(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != ""
+}
+
+// isType reports whether a text has the form of a resource type.
+func isType(text string) bool {
+	if text == "" || len(text) > 64 || text[0] < 'A' || text[0] > 'Z' {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
+}
+
+// Lifetime is how long a registered launch can be used: the time that an app takes to open,
+// and a person to sign in.
+const Lifetime = 10 * time.Minute
+
+// Registered is a context that an EHR registered, for one app and one person.
+type Registered struct {
+	Context
+	Launcher string `json:"launcher"`            // the client that registered it; empty for the launch page, where the person chooses
+	ClientID string `json:"client_id"`           // the app that it is for
+	User     string `json:"user,omitempty"`      // the sub of the person, or
+	FHIRUser string `json:"fhir_user,omitempty"` // the reference to them
+
+	// Simulated is what is to go wrong, so that the app can be tried with it: the name of one of
+	// [Simulated]; or "". Launches of clients have none.
+	Simulated string `json:"simulated,omitempty"`
+}
+
+// ShortToken is the name of what goes wrong after the authorization response: access tokens end
+// within seconds.
+const ShortToken = "short_token"
+
+// Simulated are the errors that a launch can have, by name: that of the authorization response, or
+// nil for [ShortToken].
+var Simulated = map[string]*oauth2.Error{
+	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", Shown: true},
+	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", Shown: true},
+	"old_launch":    ErrUnknown,
+	ShortToken:      nil,
+}
+
+// SimulatedError is the error that the authorization response is to have, or nil.
+func (l *Registered) SimulatedError() error {
+	if e := Simulated[l.Simulated]; e != nil {
+		return e
+	}
+	return nil
+}
+
+// IsFor reports whether a person may use a launch.
+func (l *Registered) IsFor(sub, fhirUser string) bool {
+	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
+}
+
+// ErrUnknown says that a launch is wrong, was used, is too old, or belongs to another app:
+// which of these, nobody but its owner should learn.
+var ErrUnknown = &oauth2.Error{
+	Code:        "invalid_request",
+	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
+	Shown:       true,
+}
+
+// ErrOtherPerson says that a launch is for another person than the one who signed in.
+var ErrOtherPerson = &oauth2.Error{
+	Code:        "invalid_request",
+	Description: "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
+	Shown:       true,
+}
+
+// maxLaunches is how many launches for one person, by one client, can wait at a time. The oldest
+// of more end.
+const maxLaunches = 100
+
+// Launches keeps what EHRs registered.
+type Launches struct {
+	Store  store.Store // for [Lifetime]
+	recent *store.Latest
+}
+
+// NewLaunches returns the launches in a store.
+func NewLaunches(in store.Store) *Launches {
+	return &Launches{Store: in, recent: store.NewLatest(maxLaunches, Lifetime)}
+}
+
+func key(handle string) string { return store.Key("launch", handle) }
+
+// Register stores a launch, and returns the handle that the app is to send as launch.
+func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error) {
+	value, err := store.ToJSON(l)
+	if err != nil {
+		return "", err
+	}
+	handle := oauth2.RandomToken()
+	whose := strings.Join([]string{l.Launcher, l.User, l.FHIRUser}, "\x00")
+	calls := append(ls.recent.Adding(whose, key(handle)), &store.Call{Op: store.Add, Key: key(handle), Value: value, TTL: Lifetime})
+	return handle, ls.Store.Do(ctx, calls...)
+}
+
+// Find returns the launch of a handle for an app. Its error is [ErrUnknown].
+func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registered, error) {
+	l, err := store.GetJSON[Registered](ctx, ls.Store, key(handle))
+	switch {
+	case err != nil:
+		return nil, err
+	case l == nil || l.ClientID != clientID:
+		return nil, ErrUnknown
+	}
+	return l, nil
+}
+
+// Using returns the call that uses a launch up. Of several at once exactly one succeeds; it
+// fails with [store.ErrNotFound] in the others, which stands for [ErrUnknown].
+func (ls *Launches) Using(handle string) *store.Call {
+	return &store.Call{Op: store.Take, Key: key(handle)}
 }

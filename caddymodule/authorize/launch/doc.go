@@ -5,13 +5,7 @@
 // the app hands its handle back as the parameter launch. Otherwise it is found from who has
 // signed in: a patient's own record, or one that is picked.
 //
-//	context.go     Context, and what may be in it
-//	reference.go   one entry of fhirContext
-//	registered.go  Launches: contexts that an EHR registered, used once
-//	records.go     Records: how the FHIR server is asked with a person's own rights
-//	patients.go    Patients: whose records a person may choose among
-//	patient.go     what a page shows of a patient
-//	encounters.go  Encounters: the visits of a patient
-//	personsearch.go  Searcher: which resource is a person's own, by what their identity provider says
-//	personquery.go   one such search
+//	context.go       [Context] and its references; [Launches]: contexts that an EHR registered, used once
+//	patients.go      [Patients]: whose records a person may choose among; [Encounters]; asking the FHIR server with a person's own rights
+//	personsearch.go  [Searcher]: which resource is a person's own, by what their identity provider says
 package launch

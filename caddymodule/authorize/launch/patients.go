@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -277,4 +278,243 @@ func (ps *Patients) StillHas(ctx context.Context, person Person, patient string)
 	}
 	ids, err := ps.actsFor(ctx, person)
 	return slices.Contains(ids, patient), err
+}
+
+// Patient is what a page shows of a patient, to tell people apart.
+type Patient struct {
+	ID         string // of the resource
+	Name       string // as written, or its parts
+	BirthDate  string // YYYY-MM-DD, or less
+	Gender     string // administrative: male, female, other, unknown
+	Identifier string // the first that is in use, such as a medical record number
+	Address    string // in one line
+}
+
+type patientResource struct {
+	ResourceType string `json:"resourceType"`
+	ID           string `json:"id"`
+	Name         []struct {
+		Use, Text, Family string
+		Given             []string
+	} `json:"name"`
+	BirthDate  string `json:"birthDate"`
+	Gender     string `json:"gender"`
+	Identifier []struct {
+		Use, Value string
+	} `json:"identifier"`
+	Address []struct {
+		Text       string   `json:"text"`
+		Line       []string `json:"line"`
+		City       string   `json:"city"`
+		PostalCode string   `json:"postalCode"`
+	} `json:"address"`
+}
+
+// patient returns what is shown; false if a resource is no Patient that can be picked.
+func (p *patientResource) patient() (Patient, bool) {
+	shown := Patient{ID: p.ID, Name: p.name(), BirthDate: p.BirthDate, Gender: p.Gender}
+	for _, i := range p.Identifier {
+		if i.Use != "old" && i.Value != "" {
+			shown.Identifier = i.Value
+			break
+		}
+	}
+	for _, a := range p.Address {
+		lines := strings.Join(append(a.Line, strings.TrimSpace(a.PostalCode+" "+a.City)), ", ")
+		shown.Address = strings.Trim(cmp.Or(a.Text, lines), ", ")
+		break
+	}
+	return shown.bounded(), p.ResourceType == "Patient" && IsID(p.ID)
+}
+
+// name is the official name, or else the first that is in use.
+func (p *patientResource) name() (name string) {
+	for _, n := range p.Name {
+		full := cmp.Or(n.Text, strings.TrimSpace(strings.Join(n.Given, " ")+" "+n.Family))
+		switch {
+		case full == "" || n.Use == "old":
+		case n.Use == "official":
+			return full
+		default:
+			name = cmp.Or(name, full)
+		}
+	}
+	return name
+}
+
+// bounded cuts what a page could not show.
+func (p Patient) bounded() Patient {
+	cut(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
+	return p
+}
+
+// cut shortens texts that no page has room for.
+func cut(texts ...*string) {
+	for _, text := range texts {
+		if runes := []rune(*text); len(runes) > maxText {
+			*text = string(runes[:maxText]) + "…"
+		}
+	}
+}
+
+// Encounter is what a page shows of a visit.
+type Encounter struct {
+	ID     string // of the resource
+	Start  string // a date or time as in FHIR; may be empty
+	Status string // such as finished
+	Kind   string // its type or class, in words; may be empty
+	Place  string // where it was; may be empty
+}
+
+type encounterResource struct {
+	ResourceType string `json:"resourceType"`
+	ID           string `json:"id"`
+	Status       string `json:"status"`
+	Class        struct {
+		Code, Display string
+	} `json:"class"`
+	Type []struct {
+		Text   string
+		Coding []struct{ Display string }
+	} `json:"type"`
+	Subject         struct{ Reference string }
+	Period          struct{ Start string }
+	ServiceProvider struct{ Display string }
+}
+
+func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool) {
+	shown := Encounter{ID: e.ID, Start: e.Period.Start, Status: e.Status, Kind: cmp.Or(e.Class.Display, e.Class.Code), Place: e.ServiceProvider.Display}
+	for _, t := range e.Type {
+		display := t.Text
+		for _, c := range t.Coding {
+			display = cmp.Or(display, c.Display)
+		}
+		shown.Kind = cmp.Or(display, shown.Kind)
+	}
+	cut(&shown.Start, &shown.Status, &shown.Kind, &shown.Place)
+	ofPatient := strings.TrimPrefix(e.Subject.Reference, fhirBase+"/") == "Patient/"+patient
+	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && ofPatient
+}
+
+// Encounters returns the latest visits of a patient whom a person may choose, at most
+// [MaxShown], and whether there are more.
+func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, more bool, err error) {
+	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxShown)}}
+	var found bundle[encounterResource]
+	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter", query, &found); err != nil {
+		return nil, false, err
+	}
+	resources, more := found.resources(MaxShown)
+	for _, r := range resources {
+		if e, ok := r.encounter(ps.FHIRBase, patient); ok {
+			list = append(list, e)
+		}
+	}
+	return list, more, nil
+}
+
+// CheckEncounter returns [ErrNoRecord] if an encounter is not the patient's.
+func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, id string) error {
+	if !IsID(id) {
+		return ErrNoRecord
+	}
+	var found encounterResource
+	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter/"+id, nil, &found); err != nil {
+		return err
+	}
+	if _, ok := found.encounter(ps.FHIRBase, patient); !ok || found.ID != id {
+		return ErrNoRecord
+	}
+	return nil
+}
+
+// Records asks the FHIR server, as a gateway does for a client: nothing comes out that the
+// scopes of who asks do not cover.
+type Records interface {
+	// Get returns the body of a read or search, such as Patient?name=ada. Its error is
+	// [ErrNoRecord] if the answer is that there is no such resource, or that it may not be
+	// seen.
+	Get(ctx context.Context, by Reader, path string, query url.Values) ([]byte, error)
+}
+
+// Reader is in whose name records are asked for, as in an access token.
+type Reader struct {
+	Subject  string // the sub
+	FHIRUser string // the person's own resource, absolute
+	Scope    string // SMART scopes
+	Patient  string // the patient that patient/ scopes are bound to
+
+	tokenclaim.Attributes
+}
+
+// ErrNoRecord says that a resource does not exist, or may not be seen: nobody can tell which.
+var ErrNoRecord = errors.New("no such record, or none that the person may see")
+
+// read reads a resource or a Bundle into value.
+func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
+	if records == nil {
+		return errors.New("no FHIR server to ask")
+	}
+	body, err := records.Get(ctx, by, path, query)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	if err := json.Unmarshal(body, value); err != nil {
+		return fmt.Errorf("reading the answer to %s: %w", path, err)
+	}
+	return checkType(path, body)
+}
+
+// checkType refuses an answer that is neither the resource that was read nor, of a search, a
+// Bundle: null is not nobody.
+func checkType(path string, body []byte) error {
+	want := "Bundle"
+	if resourceType, _, ok := strings.Cut(path, "/"); ok {
+		want = resourceType
+	}
+	var answer struct {
+		ResourceType string `json:"resourceType"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.ResourceType != want {
+		return fmt.Errorf("the answer to %s is no %s", path, want)
+	}
+	return nil
+}
+
+// bundle is a searchset of resources of one kind.
+type bundle[T any] struct {
+	ResourceType string `json:"resourceType"`
+	Entry        []struct {
+		Resource readable[T] `json:"resource"`
+	} `json:"entry"`
+	Link []struct {
+		Relation string `json:"relation"`
+	} `json:"link"`
+}
+
+// readable is a resource, or nothing if it cannot be read: one that is malformed must not
+// keep people from the others.
+type readable[T any] struct{ value T }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *readable[T]) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &r.value); err != nil {
+		r.value = *new(T)
+	}
+	return nil
+}
+
+// resources returns those of a bundle, at most as many as a page shows, and whether there are
+// more.
+func (b *bundle[T]) resources(most int) (found []T, more bool) {
+	for _, e := range b.Entry {
+		if len(found) == most {
+			return found, true
+		}
+		found = append(found, e.Resource.value)
+	}
+	for _, l := range b.Link {
+		more = more || l.Relation == "next"
+	}
+	return found, more
 }

@@ -1,9 +1,14 @@
 package lockout
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"math"
+	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Limiter counts failed attempts in a [store.Store] and delays further ones. With a
@@ -102,4 +109,208 @@ func (s *reservations) lastSeen(counters []counter) [][]byte {
 		held[i], _ = s.seen.Get(c.key)
 	}
 	return held
+}
+
+// Policy says how failed attempts delay further ones. Nobody is locked out for good: each
+// failure beyond the free ones doubles the wait, from one second up to MaxWait. The defaults
+// allow about a hundred guesses a day for an account, from any number of computers.
+//
+// A browser in which a person signed in before has its own count for their account (see
+// [browser.Devices]), and all such browsers together another, so that others' failures do not
+// keep the owner out. Gateways that share
+// a store count together.
+type Policy struct {
+	// Off turns counting off, if something in front of this server does it.
+	Off bool
+
+	// Failures is after how many failures in a row an account must wait, and after how many
+	// wrong secrets a client in one network. Default: 10.
+	Failures int
+
+	// AddressFailures is after how many failures, for any accounts, an IP address (IPv6: its
+	// /64) must wait; wrong client secrets are counted apart. A right password does not
+	// reset the count: the attacker may have an account. Default: ten times Failures.
+	AddressFailures int
+
+	// MaxWait is the longest wait. Default: 15 min; at most 24 h.
+	MaxWait time.Duration
+}
+
+// Defaults and bounds of [Policy].
+const (
+	defaultFailures = 10
+	defaultMaxWait  = 15 * time.Minute
+	longestWait     = 24 * time.Hour
+
+	// countRetention is how long a count is kept after its last wait.
+	countRetention = 24 * time.Hour
+)
+
+// Complete sets the defaults, and reports what is wrong with the policy.
+func (l *Policy) Complete() error {
+	l.Failures = cmp.Or(l.Failures, defaultFailures)
+	l.AddressFailures = cmp.Or(l.AddressFailures, 10*l.Failures)
+	l.MaxWait = cmp.Or(l.MaxWait, defaultMaxWait)
+	if l.Failures < 0 || l.AddressFailures < 0 {
+		return errors.New("lockout: failures must be above 0")
+	}
+	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, longestWait)
+}
+
+// Attempt calls check, or returns a [WaitError] if one of the counters must wait. The error
+// wrong counts as a failure; any other is not counted.
+func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
+	if l.Off {
+		return check()
+	}
+	end, err := l.reserve(ctx, counters)
+	if err != nil {
+		return err
+	}
+	outcome := undecided
+	defer func() {
+		if late := end(outcome); late != nil {
+			err = late
+		}
+	}()
+	err = check()
+	outcome = outcomeOf(err, wrong)
+	return err
+}
+
+func outcomeOf(err, wrong error) outcome {
+	switch {
+	case err == nil:
+		return succeeded
+	case errors.Is(err, wrong):
+		return failed
+	}
+	return undecided
+}
+
+// settle counts an attempt that ended with err, which is returned, or refuses it. It need
+// not be reserved: it is admitted and counted in one step.
+func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
+	if l.Off {
+		return err
+	}
+	refused := l.change(ctx, counters, func(c counter, t *tally) error {
+		now := store.Now(l.Store)
+		if err := l.wait(t, now); err != nil {
+			return err
+		}
+		t.count(c, outcomeOf(err, err), l.MaxWait, now)
+		return nil
+	})
+	if errors.Is(refused, store.ErrFull) { // filling the store must not disable the limit
+		l.notCounted(ctx, outcomeOf(err, err), refused)
+		return err
+	}
+	if refused != nil {
+		return QueueError(refused)
+	}
+	return err
+}
+
+// AttemptSecret counts an attempt that ended with err, and returns err, or a refusal after
+// too many failures. They are counted by network, for this client or registration and for
+// all, so that failures elsewhere stop nobody. Nor do those of the same network stop a
+// secret that cannot be guessed. A success cancels its own client's failures, not the
+// network's.
+func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
+	if err == nil && !guessable {
+		return nil
+	}
+	counters, failed := l.secretCounters(r.Context(), whose)
+	if failed != nil {
+		return failed
+	}
+	err = l.settle(r.Context(), counters, err)
+	if wait, ok := errors.AsType[*WaitError](err); ok {
+		err = &oauth2.Error{
+			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
+			Description: "too many wrong secrets came from your network", Err: wait,
+		}
+		l.Trail.RecordRefusal(r, audit.Event{Kind: audit.Lockout, Err: err})
+	}
+	return err
+}
+
+func (l *Limiter) secretCounters(ctx context.Context, whose string) ([]counter, error) {
+	network := fairqueue.Network(audit.ClientAddress(ctx))
+	name := whose + "\x00" + network
+	pair, err1 := l.newCounter(ctx, secret, name, name, l.Failures)
+	address, err2 := l.newCounter(ctx, secret+"-address", network, "", l.AddressFailures)
+	return []counter{pair, address}, errors.Join(err1, err2)
+}
+
+const (
+	// QueueTimeout is how long a password waits in each of two queues: behind other attempts
+	// at the same account, and to be compared. After that, any answer is better than a
+	// browser that seems to hang.
+	QueueTimeout = 10 * time.Second
+
+	// BusyWait is when to try again after a [BusyError].
+	BusyWait = 5 * time.Second
+)
+
+// QueueError turns an error of a queue into a [BusyError], unless the browser has
+// disconnected.
+func QueueError(err error) error {
+	if errors.Is(err, fairqueue.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
+		return busy(err)
+	}
+	return err
+}
+
+// BusyError refuses an attempt because there are too many others.
+type BusyError struct{ error }
+
+func busy(cause error) *oauth2.Error {
+	return &oauth2.Error{
+		Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
+		Description: "too many people are signing in right now", Err: BusyError{cause},
+	}
+}
+
+// WaitError refuses an attempt without making it.
+type WaitError struct {
+	Wait time.Duration // until the next attempt
+}
+
+// Error implements error.
+func (e *WaitError) Error() string { return "wait " + inWords(e.Wait) }
+
+// RetryAfter returns how long to wait after a refusal; 0 if waiting does not help.
+func RetryAfter(err error) time.Duration {
+	var wait *WaitError
+	switch {
+	case errors.As(err, &wait):
+		return wait.Wait
+	case errors.As(err, new(BusyError)):
+		return BusyWait
+	}
+	return 0
+}
+
+// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3).
+func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+}
+
+func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+
+// inWords rounds up, so that nobody tries again too early.
+func inWords(wait time.Duration) string {
+	seconds := wholeSeconds(wait)
+	switch minutes := (seconds + 59) / 60; {
+	case seconds == 1:
+		return "a second"
+	case seconds < 60:
+		return strconv.Itoa(seconds) + " seconds"
+	case minutes == 1:
+		return "a minute"
+	default:
+		return strconv.Itoa(minutes) + " minutes"
+	}
 }

@@ -2,18 +2,26 @@ package lockout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -276,4 +284,172 @@ func (s *reservations) start() {
 		s.turns[i], s.tries[i] = semaphore.NewWeighted(1), map[string][]try{}
 	}
 	s.seen.MaxEntries = maxSeen
+}
+
+// tally is how many attempts of a counter failed, and until when it must wait.
+type tally struct {
+	Failures int          `json:"failures"`
+	Until    time.Time    `json:"until,omitzero"`
+	Owners   []ownerTally `json:"owners,omitempty"` // the latest
+	Tries    []try        `json:"tries,omitempty"`  // under way, if several gateways share the store
+}
+
+// try is an attempt that a gateway may be making.
+type try struct {
+	ID    string    `json:"id"`
+	Until time.Time `json:"until"` // after which it tells nobody what came of it
+}
+
+// ownerTally is one owner's share of a tally.
+type ownerTally struct {
+	Owner    string `json:"owner"`
+	Failures int    `json:"failures"`
+}
+
+// maxOwners bounds a tally in a flood of names. Failures of a dropped owner are never
+// forgiven.
+const maxOwners = 8
+
+// counter is what failures are counted under.
+type counter struct {
+	key    string // in the store
+	bucket uint16
+	limit  int    // how many failures are free
+	owner  string // whose success cancels their failures; "" for nobody's
+}
+
+// stripes is how many groups of counters there are, of each of which one changes at a time in this process.
+const stripes = 64
+
+// outcome is that of an attempt.
+type outcome int
+
+const (
+	undecided outcome = iota // not made, or failed for another reason than a wrong secret
+	succeeded
+	failed
+)
+
+func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
+
+// count counts an attempt of a counter.
+func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) {
+	switch o {
+	case failed:
+		t.fail(c.owner, c.limit, most, now)
+	case succeeded:
+		t.forgive(c.owner)
+	}
+}
+
+// fail counts a failure; the first limit of them are free.
+func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time) {
+	t.Failures++
+	if over := t.Failures - limit; over >= 0 {
+		t.Until = now.Add(min(most, time.Second<<min(over, 20)))
+	}
+	if owner == "" {
+		return
+	}
+	if i := t.owner(owner); i >= 0 {
+		t.Owners[i].Failures++
+		return
+	}
+	t.Owners = append(t.Owners, ownerTally{owner, 1})
+	t.Owners = t.Owners[max(0, len(t.Owners)-maxOwners):]
+}
+
+// forgive cancels an owner's failures, and reports whether there were any.
+func (t *tally) forgive(owner string) bool {
+	i := t.owner(owner)
+	if i < 0 {
+		return false
+	}
+	t.Failures -= t.Owners[i].Failures
+	t.Owners = slices.Delete(t.Owners, i, i+1)
+	return true
+}
+
+func (t *tally) owner(owner string) int {
+	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
+}
+
+// begin adds a try.
+func (t *tally) begin(id string, until time.Time) { t.Tries = append(t.Tries, try{id, until}) }
+
+// end removes a try, and reports whether it was there.
+func (t *tally) end(id string) bool {
+	before := len(t.Tries)
+	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return u.ID == id })
+	return len(t.Tries) < before
+}
+
+// expire removes the tries of gateways that have gone.
+func (t *tally) expire(now time.Time) {
+	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
+}
+
+func (c counter) stripe() int { return int(c.bucket) % stripes }
+
+// counterBuckets is how many counters of a kind there are. Names and addresses share them by
+// hash, whether or not the user exists: no flood of names takes more room, and counting does
+// not tell which names exist. Those that share one may have to wait earlier. The hash is
+// keyed, so that nobody can choose an address that shares a hospital's.
+const counterBuckets = 1 << 14
+
+func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
+	sum, err := l.Keys.MAC(ctx, kind+"\x00"+name)
+	if err != nil {
+		return counter{}, err
+	}
+	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
+	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
+	if owner != "" {
+		sum, err = l.Keys.MAC(ctx, "owner\x00"+owner)
+		c.owner = base64.RawURLEncoding.EncodeToString(sum[:min(len(sum), 9)])
+	}
+	return c, err
+}
+
+// The kinds of secret that can be guessed.
+const (
+	Password = "password"
+	Code     = "code"
+	secret   = "secret" // a client's, or the token of a registration
+)
+
+// devicesLimit is how many times the failures of one browser those of all may be in which the
+// person signed in before: several cookies are worth little more than one.
+const devicesLimit = 2
+
+// Counters returns what an attempt counts under, and whether the browser is one in which the
+// owner of the account signed in before: then it is the browser, and all such browsers
+// together, or else the account and the address. A success cancels the failures of the account
+// (if there is none, of the name) only, in this browser: other accounts under the same
+// counter, or other spellings of the name, may be an attacker's own.
+func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
+	ctx := r.Context()
+	name = CanonicalName(name)
+	owner := cmp.Or(account, name)
+	device, err := l.Devices.Knowing(r, account)
+	if err != nil {
+		return nil, false, err
+	}
+	if device != "" {
+		own, err1 := l.newCounter(ctx, kind+"-device", device+"\x00"+name, device+"\x00"+owner, l.Failures)
+		all, err2 := l.newCounter(ctx, kind+"-devices", name, device+"\x00"+owner, devicesLimit*l.Failures)
+		return []counter{own, all}, true, errors.Join(err1, err2)
+	}
+	counted, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
+	address, err2 := l.newCounter(ctx, "address", fairqueue.Network(audit.ClientAddress(ctx)), "", l.AddressFailures)
+	return []counter{counted, address}, false, errors.Join(err1, err2)
+}
+
+const maxName = 256 // bytes of a typed name that count
+
+// CanonicalName is the same for all spellings that look like one name, so that another
+// spelling gains no further attempts. Sign-in itself compares names exactly.
+func CanonicalName(name string) string {
+	name = name[:min(len(name), maxName)]
+	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
 }

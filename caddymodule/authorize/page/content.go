@@ -1,6 +1,7 @@
 package page
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -142,4 +143,193 @@ func (a AppLinks) Images() string {
 		return ""
 	}
 	return "'self'"
+}
+
+// Account is what templates/account.html shows: a page of one's own.
+type Account struct {
+	Request  string           // sealed
+	Person   Person           // whose page it is
+	Done     *Text            // what they have just done; nil for nothing
+	Apps     []AccountApp     // with access in their name
+	Sessions []AccountSession // of theirs
+	Factors  AccountFactors   // of theirs
+}
+
+// AccountApp is an app that has access.
+type AccountApp struct {
+	ID    string  // the client_id
+	Name  string  // its title
+	Since *Text   // when it was given access
+	Used  *Text   // when it last used it; nil if unknown
+	Keeps *Text   // until when it has it
+	Scope []*Text // what to
+
+	Records []AccountRecords // whose they are that it has access to
+}
+
+// AccountRecords are those of a patient that an app has access to.
+type AccountRecords struct {
+	Whose *Text  // in words
+	Since *Text  // when access was given
+	Until string // the date when it ends; "" for the end of the session
+}
+
+// AccountSession is a browser in which somebody is signed in.
+type AccountSession struct {
+	ID      string // the sid
+	Device  *Text  // browser and system
+	Since   *Text  // when they signed in
+	By      string // the identity provider, or ""
+	Network string // the network of the address
+	Current bool   // it is this one
+}
+
+// AccountFactors are a person's second factors.
+type AccountFactors struct {
+	Local      bool             // they have them here
+	Provider   string           // where else they sign in; "" if that is unknown
+	Configured bool             // an authenticator app that cannot be removed here
+	App        *Text            // when they enrolled one; nil for none
+	Recovery   int              // codes that are left
+	Any        bool             // there is a factor
+	CanPasskey bool             // this site can have passkeys
+	Passkeys   []AccountPasskey // oldest first
+}
+
+// AccountPasskey is a passkey.
+type AccountPasskey struct {
+	ID    string // of the credential
+	Name  string // as the person calls it
+	Added *Text  // when
+	Used  *Text  // when it was last used; nil for never
+}
+
+// AppSetup is what templates/appsetup.html shows: how to enrol an authenticator app.
+type AppSetup struct {
+	Request string        // sealed
+	Setup   string        // the new key, sealed
+	QR      template.URL  // the key as a picture
+	Secret  string        // the key in letters
+	Wrong   bool          // the last code was
+	Wait    time.Duration // until the next attempt
+}
+
+// PasskeySetup is what templates/passkeysetup.html shows.
+type PasskeySetup struct {
+	Request string   // sealed
+	Name    string   // what it could be called
+	Passkey *Passkey // the challenge
+	Wrong   bool     // the last answer was
+}
+
+// RecoveryCodes is what templates/recoverycodes.html shows, once.
+type RecoveryCodes struct {
+	Codes []string // in the order in which they were made
+	Done  *Text    // what brought them
+}
+
+// Consent is what templates/consent.html shows.
+type Consent struct {
+	Client  string         // the client's title
+	Links   AppLinks       // that the client registered
+	Request string         // sealed
+	To      string         // the host of the redirect URI
+	Person  Person         // who is asked
+	Unknown bool           // the client registered itself
+	Patient ConsentPatient // whom the client is opened for
+	Fixed   []*Text        // what cannot be unticked
+	Groups  []ConsentGroup // what can
+}
+
+// ConsentPatient is whom a client is opened for; zero for nobody, or for who is asked.
+type ConsentPatient struct {
+	ID        string // of the resource
+	Name      string // "" if it is unknown
+	BirthDate string // as in FHIR; may be empty
+}
+
+// ConsentGroup is a group of checkboxes.
+type ConsentGroup struct {
+	Legend *Text         // what they have in common
+	Items  []ConsentItem // in their order
+}
+
+// ConsentItem is a checkbox, with those by which less of the same can be given.
+type ConsentItem struct {
+	Name        string        // of the form's field
+	Text        *Text         // what is allowed
+	Detail      *Text         // what can be done with it; may be nil
+	Ticked      bool          // to begin with
+	Limited     bool          // not all below it is ticked
+	Permissions []ConsentItem // reading and writing apart
+	Parts       []ConsentItem // by kind of data
+	Times       []ConsentTime // for how long
+}
+
+// ConsentTime is a time to choose.
+type ConsentTime struct {
+	Value  string // of the form's field
+	Text   *Text  // such as "30 days"
+	Ticked bool   // to begin with
+}
+
+// SelectPatient is what templates/selectpatient.html shows.
+type SelectPatient struct {
+	Client     string        // the client's title
+	Request    string        // sealed
+	Problem    ChoiceProblem // with the choice, or with what is offered
+	Searchable bool          // by the following
+	Name       string        // as typed
+	BirthDate  string        // as typed
+	Identifier string        // as typed
+	Patients   []Patient     // to choose among
+	More       bool          // others match too
+}
+
+// Patient is a patient to choose. All fields but ID may be "".
+type Patient struct {
+	ID         string // of the resource
+	Name       string // in full
+	BirthDate  string // as FHIR writes it
+	Identifier string // such as a medical record number
+	Address    string // in one line
+	Gender     *Text  // administrative
+}
+
+// SelectEncounter is what templates/selectencounter.html shows.
+type SelectEncounter struct {
+	Client     string        // the client's title
+	Request    string        // sealed
+	Problem    ChoiceProblem // with the choice, or with what is offered
+	Patient    string        // the name; may be ""
+	Encounters []Encounter   // to choose among, the latest first
+	More       bool          // there are earlier ones
+}
+
+// Encounter is a visit to choose. All fields but ID may be "".
+type Encounter struct {
+	ID    string // of the resource
+	Kind  string // its type or class
+	Start string // as FHIR writes it
+	Place string // the organization's name
+}
+
+// ChoiceProblem is why a page to choose on is shown again, or empty.
+type ChoiceProblem struct {
+	Unseen bool // what was chosen may not be
+	Down   bool // the FHIR server does not answer
+}
+
+// Gender is the word for a code of FHIR's AdministrativeGender; nil for unknown, which needs
+// none.
+func Gender(code string) *Text {
+	switch code {
+	case "female":
+		return T("female")
+	case "male":
+		return T("male")
+	case "other":
+		return T("other gender")
+	}
+	return nil
 }

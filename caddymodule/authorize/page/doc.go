@@ -2,15 +2,11 @@
 // the policy by which browsers show them. It does not know what the pages are for: flow and
 // others hand it data.
 //
-//	site.go        Site, and View: one page as it is to be shown
+//	site.go        Site, and View: one page as it is to be shown; the Content-Security-Policy; the style for launched apps
 //	content.go     what each template shows, and ShowMessage for what needs no form
-//	policy.go      the Content-Security-Policy
-//	smartstyle.go  the look, for the apps that an EHR launches
-//	text.go        texts made in Go: T, Plural, And, Problem
-//	language.go    the languages, and which of them a request is answered in
-//	translation.go a text or a date in one of them
-//	branding.go    a site's name, logo (logo.go) and color (color.go)
-//	templates.go   the parsed templates, in each language; assets.go has the files, and AddFiles for those of features
+//	translation.go texts made in Go: T, Plural, And, Problem; the languages; a text or a date in one of them
+//	branding.go    a site's name, logo and color
+//	templates.go   the templates: their files, AddFiles for those of features, and how they are parsed in each language
 //
 // # A new page
 //

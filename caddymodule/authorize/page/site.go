@@ -3,12 +3,18 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -94,4 +100,124 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	if _, err := body.WriteTo(w); err != nil {
 		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}
+}
+
+// Policy is what a page may do beyond showing text, as sources of the
+// Content-Security-Policy. No page may load anything else, run an unknown script, or be
+// framed by a site that is not named (RFC 9700 §4.16).
+type Policy struct {
+	Ancestors  string // who may frame it. Default: nobody.
+	FormAction string // where forms may lead. Default: nowhere.
+	Images     string // such as "data:". Default: none.
+	Connect    string // what scripts may ask, such as "'self'". Default: nothing.
+}
+
+// ancestor is the origin of a page around ours: CSP 3 §2.3.1, without wildcards.
+var ancestor = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
+
+// CheckAncestor refuses what is no origin that may frame a page.
+func CheckAncestor(origin string) error {
+	if !ancestor.MatchString(origin) {
+		return fmt.Errorf("frame_ancestors: %q is no origin such as https://ehr.example.org: https, in lower case, with nothing after host and port", origin)
+	}
+	return nil
+}
+
+func (p Policy) header(style, script string) string {
+	header := "default-src 'none'; base-uri 'none'; frame-ancestors " + cmp.Or(p.Ancestors, "'none'") + "; style-src " + hashSource(style)
+	add := func(directive, sources string) {
+		if sources != "" {
+			header += "; " + directive + " " + sources
+		}
+	}
+	add("img-src", strings.TrimSpace(p.Images))
+	add("connect-src", p.Connect)
+	if p.FormAction == "" {
+		p.FormAction = "'none'"
+	}
+	add("form-action", p.FormAction)
+	if script != "" {
+		add("script-src", hashSource(script))
+	}
+	return header
+}
+
+func hashSource(text string) string {
+	hash := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
+}
+
+// FormAction returns the sources for forms that lead here and on to addresses. If one is another
+// server's, Chromium applies the policy to every redirect that follows: to the client, to an
+// identity provider, and on to any https address. Plain http is for loopback alone, and listed; a policy can
+// name neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
+func FormAction(addresses ...string) string {
+	allowed, leadsOut := "", false
+	for _, address := range addresses {
+		u, err := url.Parse(address)
+		leadsOut = leadsOut || err != nil || u.Scheme != ""
+		switch {
+		case err != nil || u.Scheme == "https" || u.Scheme == "":
+		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
+			allowed += " http://" + u.Host
+		default:
+			allowed += " " + u.Scheme + ":"
+		}
+	}
+	if leadsOut {
+		allowed = " https:" + allowed
+	}
+	return "'self'" + allowed
+}
+
+// SMARTStyle is the look of the pages for the apps that an EHR launches (SMART App Launch 2.2,
+// "Styling"): that of the light scheme, as there is only one.
+type SMARTStyle struct {
+	issuer, version string
+	body            []byte
+}
+
+// smartStyle has the members that SMART names. Dimensions are in pixels.
+type smartStyle struct {
+	Background    string `json:"color_background"`
+	Error         string `json:"color_error"`
+	Highlight     string `json:"color_highlight"`
+	ModalBackdrop string `json:"color_modal_backdrop"`
+	Success       string `json:"color_success"`
+	Text          string `json:"color_text"`
+	BorderRadius  string `json:"dim_border_radius"`
+	FontSize      string `json:"dim_font_size"`
+	SpacingSize   string `json:"dim_spacing_size"`
+	BodyFont      string `json:"font_family_body"`
+	HeadingFont   string `json:"font_family_heading"`
+}
+
+const fonts = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+// newSMARTStyle is made of the branding, and otherwise of the values of style.css.
+func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
+	accent, err := parseColor(cmp.Or(b.Color, "0b5c8a"))
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(smartStyle{
+		Background: "#f2f5f7", Error: "#a3140a", Highlight: accent.shade(light, textContrast).String(),
+		ModalBackdrop: "#14212b", Success: "#1b6e3c", Text: "#14212b",
+		BorderRadius: "8px", FontSize: "16px", SpacingSize: "20px", BodyFont: fonts, HeadingFont: fonts,
+	})
+	sum := sha256.Sum256(body)
+	return &SMARTStyle{issuer, base64.RawURLEncoding.EncodeToString(sum[:6]), body}, err
+}
+
+// URL is where the style is. It is another one whenever the style is, as apps may keep it for
+// good.
+func (s *SMARTStyle) URL() string { return s.issuer + endpoint.SMARTStyle + "?v=" + s.version }
+
+// ServeHTTP implements [http.Handler].
+func (s *SMARTStyle) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=86400")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(s.body) // the client may have gone
 }

@@ -9,11 +9,15 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // translation is a language and its texts, by their English, plurals by that of the other
@@ -141,3 +145,105 @@ func (l *translation) date(text string) string {
 	}
 	return text
 }
+
+// maxLocales bounds what is read of ui_locales and Accept-Language.
+const maxLocales = 500
+
+// languages are those of the pages, the first for people who want none of them.
+var (
+	english   = &translation{tag: language.English}
+	languages = append([]*translation{english}, readTranslations()...)
+	matcher   = newMatcher()
+)
+
+// Languages returns the pages' languages, for ui_locales_supported (OpenID Connect
+// Discovery §3).
+func Languages() (tags []string) {
+	for _, l := range languages {
+		tags = append(tags, l.tag.String())
+	}
+	return tags
+}
+
+func newMatcher() language.Matcher {
+	var tags []language.Tag
+	for _, l := range languages {
+		tags = append(tags, l.tag)
+	}
+	return language.NewMatcher(tags)
+}
+
+// languageOf chooses a language by ui_locales (OpenID Connect Core §3.1.2.1), or else by
+// Accept-Language. A request that was refused may have its locales in its query only.
+func languageOf(r *http.Request, locales string) *translation {
+	locales = cmp.Or(locales, r.URL.Query().Get("ui_locales"))
+	for _, wanted := range [][]language.Tag{parseLocales(locales), acceptedLanguages(r)} {
+		if _, i, confidence := matcher.Match(wanted...); len(wanted) > 0 && confidence > language.No {
+			return languages[i]
+		}
+	}
+	return english
+}
+
+// parseLocales reads tags in order of preference, with spaces between them. What is no tag is
+// passed over.
+func parseLocales(locales string) (tags []language.Tag) {
+	if len(locales) > maxLocales {
+		return nil
+	}
+	for locale := range strings.FieldsSeq(locales) {
+		if tag, err := language.Parse(locale); err == nil {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+func acceptedLanguages(r *http.Request) []language.Tag {
+	header := strings.Join(r.Header.Values("Accept-Language"), ",")
+	if len(header) > maxLocales {
+		return nil
+	}
+	tags, _, err := language.ParseAcceptLanguage(header)
+	if err != nil {
+		return nil
+	}
+	return tags
+}
+
+// String returns the text in English.
+func (x *Text) String() string { return fmt.Sprint(english.translate(x)) }
+
+// Text is a text in English, which pages show in the person's language. A nil Text is none.
+type Text struct {
+	format, plural string
+	args           []any
+	number         int // if there is a plural
+}
+
+// T returns a text. Its arguments are those of [fmt.Sprintf], and may be texts too.
+func T(format string, args ...any) *Text { return &Text{format: format, args: args} }
+
+// Plural returns the text for a number, which is the only argument of both forms.
+func Plural(one, other string, number int) *Text {
+	return &Text{format: one, plural: other, number: number, args: []any{number}}
+}
+
+// And lists texts, such as "read, search and create". It returns nil for none.
+func And(items ...*Text) *Text {
+	if len(items) == 0 {
+		return nil
+	}
+	last := len(items) - 1
+	if last == 0 {
+		return items[0]
+	}
+	list := items[0]
+	for _, item := range items[1:last] {
+		list = T("%s, %s", list, item)
+	}
+	return T("%s and %s", list, items[last])
+}
+
+// Problem returns what an error tells the person ([oauth2.StartAgain]).
+func Problem(e *oauth2.Error) *Text { return &Text{format: e.Description} }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -16,6 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // storedAccount is a federated person, kept as long as sessions, codes and tokens refer to
@@ -243,4 +246,376 @@ func (s *storedAccount) isNamed(name string) bool {
 // describe returns who the person is at their provider.
 func (s *storedAccount) describe() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.Subject, UserName: cmp.Or(s.names()...)}
+}
+
+// Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
+// were removed or disabled, or their provider was removed or does not allow them.
+func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
+	switch user := a.Directory.User(id); {
+	case user != nil && user.Disabled:
+		return nil, nil
+	case user != nil:
+		return user, nil
+	}
+	stored, err := a.allowedAccount(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil {
+		return nil, a.Directory.known(ctx)
+	}
+	stored.User.username, stored.User.Groups, stored.User.provider = stored.Username, stored.Groups, stored.Provider
+	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored)
+	return &stored.User, nil
+}
+
+// allowedAccount returns a stored account; nil if the provider no longer lets it in.
+func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	stored, err := a.storedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	if a.Clients != nil && a.Clients.Configured(id) != nil { // since then: see takeSub
+		return nil, nil
+	}
+	p := a.Providers[stored.Provider]
+	if p == nil || p.subIssuer() != stored.Issuer || !p.allows(stored.identity()) {
+		return nil, nil
+	}
+	return stored, nil
+}
+
+// Admit returns the user that a provider's identity signs in as: the linked local user, or
+// else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
+// identity is stored in both cases, for rules that are configured later. If an app needs to know
+// who the person is at the FHIR server, they are not let in as long as that cannot be asked.
+func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
+	audit.FromContext(ctx).Person = p.account(id).describe()
+	local := a.linked(p, id)
+	if local != nil {
+		audit.FromContext(ctx).User = local.ID
+	}
+	if err := admit(ctx, a, p, &id, local); err != nil {
+		return nil, err
+	}
+	found, err := a.resource(ctx, p, &id)
+	if err != nil && needsFHIRUser {
+		return nil, err
+	}
+	stored := p.account(id)
+	stored.Found = found
+	if err := a.put(ctx, id.user.ID, stored); err != nil || local != nil {
+		return local, err
+	}
+	id.user.FHIRUser = p.fhirUser(stored)
+	return &id.user, nil
+}
+
+// account is what is stored of an identity.
+func (p *Provider) account(id identity) *storedAccount {
+	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
+}
+
+// admit applies the rules to a person, and chooses the sub. A linked account goes by that of
+// the local user, and stays under the hash.
+func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
+	switch {
+	case !p.allows(*id):
+		return deny(ctx, a, p, *id, p.whyRefused(*id))
+	case local != nil && local.Disabled:
+		return deny(ctx, a, p, *id, errDisabledHere)
+	case local != nil || p.Sub == "":
+		return nil
+	}
+	err := takeSub(ctx, a, id)
+	if errors.Is(err, errUnfitSub) {
+		return deny(ctx, a, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
+	}
+	return err
+}
+
+// fhirUser is the FHIR resource of a person: as configured, or as the provider claims if
+// that claim is mapped, or as was found if that is still searched for.
+func (p *Provider) fhirUser(a *storedAccount) string {
+	var claimed, found string
+	if p.Claims["fhirUser"] != "" {
+		claimed = a.User.FHIRUser
+	}
+	if a.Found != nil && slices.Contains(p.FHIRUserSearch, a.Found.By.PersonSearch) {
+		found = a.Found.Reference
+	}
+	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
+}
+
+// Unlinked reports whether a local user could no longer sign in as a provider's subject: the
+// provider was removed or replaced, does not let them in, or is linked to somebody else.
+func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
+	if provider == "" || a.Directory.User(user.ID) == nil {
+		return false, nil
+	}
+	p := a.Providers[provider]
+	if p == nil {
+		return true, nil
+	}
+	return a.UnlinkedAccount(ctx, user, p, accountID(p.subIssuer(), subject))
+}
+
+// UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
+func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
+	stored, err := a.allowedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return true, err
+	}
+	return !p.links(stored.identity(), user), nil
+}
+
+// LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
+func (a *Accounts) LinkedAccount(user, provider, subject string) string {
+	p := a.Providers[provider]
+	if p == nil || a.Directory.User(user) == nil {
+		return ""
+	}
+	return accountID(p.subIssuer(), subject)
+}
+
+// resource checks who the provider says that the person is at the FHIR server, and returns what a search finds, if
+// there is one.
+func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
+	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
+	if name := id.user.username; name != "" && !isName(name) {
+		logger.WarnContext(ctx, "the user name of a person has control characters: nobody finds them by it")
+	}
+	if len(id.user.Unread) > 0 {
+		logger.WarnContext(ctx, "claims of a person are too long, of another form, or elsewhere, and cannot be read: rules that ask for them deny, or allow nothing", "claims", id.user.Unread)
+	}
+	claim := p.Claims["fhirUser"]
+	switch {
+	case id.user.FHIRUser != "":
+		a.checkFHIRUser(ctx, claim, &id.user, logger)
+	case p.FHIRUsers[id.subject] != "":
+	case len(p.FHIRUserSearch) > 0:
+		stored, err := a.storedAccount(ctx, id.user.ID)
+		if err != nil {
+			return nil, err
+		}
+		return a.Searcher.Find(ctx, id.searches, id.user.Person(), cmp.Or(stored, new(storedAccount)).Found, a.now(), logger)
+	case claim != "":
+		logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "claim", claim)
+	}
+	return nil, nil
+}
+
+// checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
+// person there.
+func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
+	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
+	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
+		logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "claim", claim, "value", reference)
+		user.FHIRUser = ""
+	}
+}
+
+// subOwner is whose a claimed sub is.
+type subOwner struct {
+	Issuer  string    `json:"issuer"`
+	Subject string    `json:"subject"`
+	Until   time.Time `json:"until"`
+
+	Released time.Time `json:"released,omitzero"` // since when another person may get it, if so
+}
+
+const (
+	// ownership is longer than anything that is granted lasts, from the last sign-in.
+	ownership = 2 * 366 * 24 * time.Hour
+
+	// renewal is how old the record of an owner becomes before a sign-in renews it.
+	renewal = 30 * 24 * time.Hour
+
+	// settling is longer than a sign-in takes: one that is under way when a sub is released is over before another
+	// person gets it.
+	settling = 5 * time.Minute
+)
+
+// errUnfitSub says that what a provider claims cannot be the sub of this person.
+var errUnfitSub = errors.New("what the idp sent for the sub")
+
+func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
+
+// takeSub makes what the provider claims the sub of a person who signs in, or returns [errUnfitSub].
+func takeSub(ctx context.Context, a *Accounts, id *identity) error {
+	if err := checkSub(id.sub); err != nil {
+		return err
+	}
+	if a.Directory.User(id.sub) != nil {
+		return unfitSub("is the name of a user here")
+	}
+	app, err := a.Clients.Find(ctx, id.sub)
+	switch {
+	case err != nil:
+		return err
+	case app != nil:
+		return unfitSub("is the client_id of an app")
+	}
+	if err = ownSub(ctx, a, id); err == nil {
+		id.user.ID = id.sub
+	}
+	return err
+}
+
+func checkSub(sub string) error {
+	if sub == "" {
+		return unfitSub("is missing or no text")
+	}
+	if err := subject.CheckConfigured(sub); err != nil {
+		return unfitSub(err.Error())
+	}
+	if strings.Contains(sub, " ") {
+		return unfitSub("contains a space")
+	}
+	return nil
+}
+
+// ownSub records whose a claimed sub is, before the account is stored. It stays theirs when their account has expired, as
+// apps have records under it.
+func ownSub(ctx context.Context, a *Accounts, id *identity) error {
+	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
+		owner, err := store.FromJSON[subOwner](read)
+		until := a.now().Add(ownership).Truncate(time.Second)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("reading whose a sub is: %w", err)
+		case owner == nil:
+		case owner.Issuer != id.issuer || owner.Subject != id.subject:
+			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(settling)) {
+				return nil, unfitSub("is another person's already")
+			}
+			if err := handOver(ctx, a, id.sub); err != nil {
+				return nil, err
+			}
+		case !owner.Released.IsZero(): // it stays theirs
+		case until.Sub(owner.Until) < renewal:
+			return nil, nil
+		}
+		return store.ToJSON(subOwner{Issuer: id.issuer, Subject: id.subject, Until: until})
+	})
+}
+
+// handOver ends all that was given under a sub before another person gets it.
+func handOver(ctx context.Context, a *Accounts, sub string) error {
+	err := a.EndPerson(ctx, sub, "another person of an identity provider gets the sub, which was released")
+	if err != nil {
+		return err
+	}
+	return a.Forget(ctx, sub)
+}
+
+// ReleaseSub lets another person get a sub that a provider claimed, and reports whether there is an owner. If the owner
+// signs in before that, it stays theirs.
+func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
+	err = store.Alter(ctx, a.Durable, store.Key("sub-owner", sub), ownership, func(read []byte) ([]byte, error) {
+		owner, err := store.FromJSON[subOwner](read)
+		if owned = owner != nil; !owned || err != nil || !owner.Released.IsZero() {
+			return nil, err
+		}
+		owner.Released = a.now()
+		return store.ToJSON(owner)
+	})
+	return owned, err
+}
+
+// checkLink returns an error if another user has the same verified address and a provider links by it, which would be
+// ambiguous.
+func (d *Directory) checkLink(u *User) error {
+	if !d.linked || !u.EmailVerified || u.Email == "" {
+		return nil
+	}
+	for _, id := range d.addresses.Get(lowered(u.Email)) {
+		if d.User(id).EmailVerified {
+			return fmt.Errorf("users %q and %q have the same verified e-mail address, and an idp links by it", id, u.ID)
+		}
+	}
+	return nil
+}
+
+// linked returns the local user of a person, or nil. A disabled user is returned too: the
+// person must not get an account of their own then.
+func (a *Accounts) linked(p *Provider, id identity) *User {
+	for _, user := range a.Directory.addresses.Get(lowered(id.verifiedEmail())) {
+		if user := a.Directory.User(user); p.links(id, user) {
+			return user
+		}
+	}
+	return nil
+}
+
+// links reports whether a person of the provider is a local user. That is true of at most
+// one ([Directory.Add]).
+func (p *Provider) links(id identity, user *User) bool {
+	address := id.verifiedEmail()
+	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)
+}
+
+var errDisabledHere = errors.New("the user here whom they are linked to is disabled")
+
+// Refusal is [ErrNotAllowed] with the reason, which is for the audit trail alone.
+func Refusal(why error) error {
+	refusal := *ErrNotAllowed
+	refusal.Err = why
+	return &refusal
+}
+
+// ErrNotForgotten says that a person was refused, and keeps what they were given, because the store failed.
+var ErrNotForgotten = errors.New("the account could not be deleted")
+
+// deny refuses a person, and deletes the accounts that the same provider admitted before, which ends their sessions and
+// tokens. The identity must be of an ID token just verified, so that only the provider can do this. An account that
+// another idp of the same issuer admitted last is left alone.
+func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
+	found, err := Finder{a}.BySubject(ctx, p, id.subject)
+	for _, known := range found {
+		if audit.FromContext(ctx).User == "" {
+			audit.FromContext(ctx).User = known.ID
+		}
+		if known.Provider == p.Key {
+			err = errors.Join(err, a.Forget(ctx, known.ID))
+		}
+	}
+	if err != nil {
+		why = fmt.Errorf("%w; %w: %w", why, ErrNotForgotten, err)
+	}
+	return Refusal(why)
+}
+
+// Forget deletes an account, which ends what depends on it until the person signs in again.
+func (a *Accounts) Forget(ctx context.Context, id string) error {
+	// The kept one first: the other would be restored from it.
+	return store.Do(
+		ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id}),
+		store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id)}),
+	)
+}
+
+// whyRefused says how a person misses each rule, without the claims themselves.
+func (p *Provider) whyRefused(id identity) error {
+	var missed []string
+	for _, rule := range p.Allow {
+		missed = append(missed, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.misses(rule)))
+	}
+	return errors.New(strings.Join(missed, "; "))
+}
+
+func (id identity) misses(rule AllowRule) string {
+	switch {
+	case rule.isOnGroup() && slices.Contains(id.user.Unread, tokenclaim.Groups):
+		return "the groups that the idp sent cannot be read"
+	case rule.isOnGroup() && len(id.groups) == 0:
+		return "the idp sent no groups"
+	case rule.isOnGroup():
+		return "not in this group"
+	case id.user.Email == "":
+		return "the idp sent no e-mail address"
+	case id.verifiedEmail() == "":
+		return "the e-mail address is not verified"
+	}
+	return "another e-mail address"
 }

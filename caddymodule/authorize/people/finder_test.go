@@ -1,73 +1,243 @@
-package people
+package people_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// An account is found for the provider of its issuer alone: also if the index of another issuer leads to it, because its sub
-// was that issuer's person's before, and if both know the same subject and name.
-func TestFinderOfAnotherIssuer(t *testing.T) {
+// personAt is somebody at the provider.
+func personAt(subject string, claims ...any) providertest.Person {
+	p := providertest.Person{Subject: subject, Claims: map[string]any{}}
+	for pair := range slices.Chunk(claims, 2) {
+		p.Claims[pair[0].(string)] = pair[1]
+	}
+	return p
+}
+
+// signInAs signs somebody in by the provider, in a browser of their own, and returns their tokens' sub.
+func signInAs(t *testing.T, s *authorize.Server, p *providertest.Provider, person providertest.Person) string {
+	t.Helper()
+	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{person} })
+	return subjectOf(t, s)
+}
+
+// An operator ends what somebody has by any name that means nobody else.
+func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
-	const sub, subject, name = "e1", "1", "ann"
-	clinic := &Provider{IdentityProvider: IdentityProvider{Key: "clinic", Issuer: "https://clinic.example"}}
-	accounts := newAccounts(hospital)
-	accounts.Providers[clinic.Key] = clinic
-	for _, p := range []*Provider{clinic, hospital} { // has it now
-		if err := accounts.put(t.Context(), sub, &storedAccount{Provider: p.Key, Issuer: p.Issuer, Subject: subject, Username: name, User: User{ID: sub}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := Finder{accounts}
-	first := func(ctx context.Context, p *Provider, name string) ([]Known, error) {
-		return f.FirstNamed(ctx, p, name, time.Time{})
-	}
-	for _, tt := range []struct {
-		name string
-		find func(context.Context, *Provider, string) ([]Known, error)
-		term string
-	}{
-		{"by subject", f.BySubject, subject},
-		{"by id: the subject", f.ByID, subject},
-		{"by id: the sub", f.ByID, sub},
-		{"by name", f.ByName, name},
-		{"by name: the sub", f.ByName, sub},
-		{"by first name", first, name},
+	p := providertest.Start(t)
+	kept := store.NewMemory(0, 0)
+	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		c.Store = kept
+		c.Users[1].Email = "bob@home.example"
+	})
+	ward := "ward@hospital.example"
+	subs := map[string]string{"alice": "alice", "bob": "bob"}
+	for _, person := range []providertest.Person{
+		personAt("Ann", "preferred_username", "Ann.Lee", "email", ward, "email_verified", true),
+		personAt("ben", "preferred_username", "ben", "email", ward, "email_verified", true),
+		personAt("cho", "email", "ann.lee", "email_verified", true, "preferred_username", "cho"),
+		personAt("dan", "preferred_username", "alice", "email", "dan@hospital.example"),
+		personAt("eve", "preferred_username", "BOB"),
 	} {
-		if found, err := tt.find(t.Context(), clinic, tt.term); len(found) != 0 || err != nil {
-			t.Errorf("%s: the clinic finds %+v, %v", tt.name, found, err)
+		subs[person.Subject] = signInAs(t, s, p, person)
+	}
+	signInAs(t, s, p, personAt("ben", "preferred_username", "Benjamin", "email", ward, "email_verified", true)) // is renamed
+	for _, tt := range []struct{ term, want string }{
+		{"hospital:Ann", "Ann"}, {"hospital:ann", ""}, {"hospital:", ""}, {"clinic:Ann", ""},
+		{"Ann.Lee", "Ann"}, {"ANN.LEE", "Ann"}, {"Ann.Le", ""}, {"Ann", ""},
+		{"benjamin", "ben"}, {"ben", ""}, {ward, "Ann ben"}, {"WARD@hospital.example", "Ann ben"},
+		{"dan@hospital.example", ""}, // not verified
+		{"alice", "alice dan"}, {"Alice", "alice dan"}, {"local:alice", "alice"}, {"hospital:dan", "dan"}, {"local:Alice", ""}, {"bob@home.example", "bob"}, {"Bob", "bob eve"},
+		{subs["Ann"], "Ann"}, {strings.ToUpper(subs["Ann"]), ""},
+	} {
+		for _, user := range []string{"Ann", "ben", "dan", "eve"} {
+			if list, err := s.Sessions(t.Context(), subs[user]); err != nil || len(list) == 0 {
+				t.Fatalf("%s has no session: %v", user, err)
+			}
 		}
-		if found, err := tt.find(t.Context(), hospital, tt.term); len(found) != 1 || err != nil {
-			t.Errorf("%s: the hospital finds %+v, %v", tt.name, found, err)
+		found, err := s.Sessions(t.Context(), tt.term)
+		var got []string
+		for _, session := range found {
+			got = append(got, session.User)
+		}
+		want := []string{}
+		for name := range strings.FieldsSeq(tt.want) {
+			want = append(want, subs[name])
+		}
+		slices.Sort(want)
+		switch {
+		case len(want) > 1:
+			if !errors.Is(err, people.ErrAmbiguous) || len(lines(err)) != len(want)+1 {
+				t.Errorf("%s: %v, want %q", tt.term, err, want)
+			}
+			for _, line := range lines(err)[1:] {
+				if term, _, _ := strings.Cut(line, ","); !slices.ContainsFunc(want, func(sub string) bool { return strings.HasSuffix(line, ", sub "+sub) }) || !meansOne(t, s, term) {
+					t.Errorf("%s: %q", tt.term, line)
+				}
+			}
+		case err != nil, len(want) == 1 && want[0] != "alice" && want[0] != "bob" && !slices.Contains(got, want[0]), len(want) == 0 && len(got) > 0:
+			t.Errorf("%s: %q, %v, want %q", tt.term, got, err, want)
+		}
+	}
+	if n, err := s.EndSessions(t.Context(), "hospital:Ann"); n != 1 || err != nil {
+		t.Errorf("%d ended, %v", n, err)
+	}
+	if ended, err := s.RevokeGrants(t.Context(), "Benjamin", ""); ended.Sessions != 2 || err != nil {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	if _, _, err := s.ResetFactors(t.Context(), ward); !errors.Is(err, people.ErrAmbiguous) {
+		t.Errorf("%v", err)
+	}
+}
+
+func lines(err error) []string { return strings.Split(fmt.Sprint(err), "\n") }
+
+// meansOne reports whether a term means one person, who is known.
+func meansOne(t *testing.T, s *authorize.Server, term string) bool {
+	t.Helper()
+	person, err := s.Meant(t.Context(), term)
+	return err == nil && strings.HasPrefix(person, term+", ")
+}
+
+// Nobody is missed because somebody here has the same name: the operator learns who there is, and ends what the one has who is
+// meant.
+func TestRevokeOfNamesakes(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, nil)
+	sub := signInAs(t, s, p, personAt("4711", "preferred_username", "alice"))
+	for _, term := range []string{"alice", "ALICE"} {
+		_, err := s.RevokeGrants(t.Context(), term, "")
+		want := []string{"hospital:4711, user name \"alice\", sub " + sub, "local:alice, sub alice"}
+		got := lines(err)[1:]
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %q", term, err, want)
+		}
+	}
+	if ended, err := s.RevokeGrants(t.Context(), "hospital:4711", ""); ended.Sessions == 0 || err != nil {
+		t.Errorf("%+v, %v", ended, err)
+	}
+}
+
+// One name leads to all who have it, however many there are: none pushes another out.
+func TestNamesakes(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	s := authorizetest.NewFederated(t, p, nil)
+	subs := map[string]bool{}
+	for i := range 25 {
+		subs[signInAs(t, s, p, personAt(fmt.Sprint(i), "preferred_username", "ward"))] = true
+	}
+	_, err := s.Sessions(t.Context(), "ward")
+	for sub := range subs {
+		if !errors.Is(err, people.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+			t.Errorf("%s: %v", sub, err)
 		}
 	}
 }
 
-// A name or subject that an account had before does not lead to it any more, unless the search is for who had it first.
-func TestFinderOfFormerNames(t *testing.T) {
+// What one provider calls its people hides nobody of another, nor is a name taken for a subject.
+func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
-	p, accounts := hospital, newAccounts(hospital)
-	for _, s := range []storedAccount{{Subject: "1", Username: "ann"}, {Subject: "2", Username: "anna"}} { // the same person, with another subject
-		s.Provider, s.Issuer, s.User.ID = p.Key, p.Issuer, "e1"
-		if err := accounts.put(t.Context(), "e1", &s); err != nil {
-			t.Fatal(err)
+	p, public := providertest.Start(t), providertest.Start(t)
+	kept := store.NewMemory(0, 0)
+	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		other := authorizetest.Hospital(public)
+		other.Key, idp.Sub, c.Store = "public", "oid", kept
+		c.IdentityProviders = append(c.IdentityProviders, other)
+	})
+	sub := signInAs(t, s, p, personAt("ann", "oid", "0b1", "preferred_username", "ward"))
+	for i := range 25 {
+		public.Change(func(s *providertest.Settings) {
+			s.People = []providertest.Person{personAt(fmt.Sprint(i), "preferred_username", []string{"ward", p.Issuer + "\x00ann"}[i%2])}
+		})
+		authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.ByProvider("public"))
+	}
+	if list, err := s.Sessions(t.Context(), "hospital:ann"); len(list) != 1 || err != nil {
+		t.Errorf("by subject: %+v, %v", list, err)
+	}
+	for _, key := range []string{store.Key("person", "name\x00"+p.Issuer+"\x00ward"), store.Key("person", "subject\x00"+p.Issuer+"\x00ann")} {
+		if value, err := kept.Get(t.Context(), key); err != nil || strings.Count(string(value), `"id":`) != 1 || !strings.Contains(string(value), sub) {
+			t.Errorf("%s, %v", value, err)
 		}
 	}
-	f := Finder{accounts}
+	if _, err := s.Sessions(t.Context(), "ward"); !errors.Is(err, people.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+		t.Errorf("by name: %v", err)
+	}
+}
+
+// Events and sessions say who somebody is at the provider, and a refusal says why, to the trail alone.
+func TestTrailNamesPerson(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
-		find func(context.Context, *Provider, string) ([]Known, error)
-		term string
-		want int
-	}{{f.BySubject, "1", 0}, {f.BySubject, "2", 1}, {f.ByName, "ann", 0}, {f.ByName, "anna", 1}, {f.ByID, "1", 0}, {f.ByID, "2", 1}} {
-		if found, err := tt.find(t.Context(), p, tt.term); len(found) != tt.want || err != nil {
-			t.Errorf("%s: %+v, %v", tt.term, found, err)
-		}
-	}
-	if found, err := f.FirstNamed(t.Context(), p, "ann", time.Time{}); len(found) != 1 || err != nil {
-		t.Errorf("first: %+v, %v", found, err)
-	}
-	if found, err := f.FirstNamed(t.Context(), p, "ann", time.Now().Add(time.Hour)); len(found) != 0 || err != nil {
-		t.Errorf("first since later: %+v, %v", found, err)
+		name     string
+		person   providertest.Person
+		change   func(*people.IdentityProvider, *authorize.Config)
+		userName string
+		reason   string
+	}{
+		{"user name", personAt("s", "preferred_username", "Ann", "email", "a@x.example", "email_verified", true), nil, "Ann", ""},
+		{"address", personAt("s", "email", "a@x.example", "email_verified", true), nil, "a@x.example", ""},
+		{"address that is not verified", personAt("s", "email", "a@x.example"), nil, "", ""},
+		{"no groups", personAt("s", "preferred_username", "Ann"), allowing("group", "clinicians"), "Ann", "allow group clinicians: the idp sent no groups"},
+		{"other groups", personAt("s", "groups", "secret"), allowing("group", "clinicians"), "", "allow group clinicians: not in this group"},
+		{"no address", personAt("s"), allowing("email", "*@x.example"), "", "allow email *@x.example: the idp sent no e-mail address"},
+		{"address not verified", personAt("s", "email", "a@x.example"), allowing("email", "*@x.example"), "", "allow email *@x.example: the e-mail address is not verified"},
+		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), allowing("email", "b@y.example"), "a@y.example", "allow email b@y.example: another e-mail address"},
+		{"disabled here", personAt("s", "email", "alice@example.org", "email_verified", true), func(idp *people.IdentityProvider, c *authorize.Config) {
+			idp.LinkEmail, c.Users[0].Disabled = true, true
+		}, "alice@example.org", "the user here whom they are linked to is disabled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var events []audit.Event
+			p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{tt.person} })
+			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
+				if tt.change != nil {
+					tt.change(idp, c)
+				}
+			})
+			b := authorizetest.NewBrowser(t, s)
+			back := authorizetest.Federate(b, nil)
+			want := audit.Person{Provider: "hospital", Subject: "s", UserName: tt.userName}
+			if tt.reason == "" {
+				b.Redeem(back)
+				list, err := s.Sessions(t.Context(), "")
+				if err != nil || len(list) != 1 || list[0].Provider != "hospital" || list[0].Subject != "s" || list[0].UserName != tt.userName {
+					t.Errorf("%+v, %v", list, err)
+				}
+			} else if text := back.String(); !strings.Contains(text, "access_denied") || strings.Contains(text, "description") {
+				t.Errorf("the app is told %s", text)
+			}
+			if len(events) == 0 || tt.reason == "" && len(events) < 3 {
+				t.Fatalf("%+v", events)
+			}
+			for _, e := range events {
+				if e.Person != want {
+					t.Errorf("%s: %+v", e.Kind, e.Person)
+				}
+				var line strings.Builder
+				e.Log(t.Context(), slog.New(slog.NewTextHandler(&line, nil)))
+				if !strings.Contains(line.String(), tt.reason) || strings.Contains(line.String(), "user_name=") != (tt.userName != "") || strings.Contains(line.String(), "secret") {
+					t.Errorf("logged %s", &line)
+				}
+				if tt.reason != "" {
+					break // what follows is what the app was told
+				}
+			}
+		})
 	}
 }

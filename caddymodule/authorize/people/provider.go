@@ -2,6 +2,9 @@ package people
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -10,11 +13,14 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
@@ -252,4 +258,311 @@ func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
 		err = errors.Join(err, check(one))
 	}
 	return err
+}
+
+// identity is what a provider says of a person, in our claims.
+type identity struct {
+	issuer, subject string
+	sub             string // the claim for ours, where the provider has one
+	user            User
+	groups          []string
+	searches        []launch.PersonQuery
+}
+
+// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
+// email_verified of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
+func (p *Provider) Identity(from *relyingparty.Identity) identity {
+	text := func(name string) string { return claimText(name, p.claim(from, name)) }
+	verified, _ := p.claim(from, "email_verified").(bool)
+	sub, _ := from.Claims[p.Sub].(string)
+	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
+	groups, whole := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.Groups], tokenclaim.Groups))
+	id.groups = groups
+	id.user = User{
+		ID: accountID(id.issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
+		Claims: p.furtherClaims(from), Groups: id.groups, provider: p.Key,
+	}
+	id.user.TokenClaims, id.user.Unread = p.tokenClaims(from)
+	if !whole {
+		id.user.Unread = append(id.user.Unread, tokenclaim.Groups)
+	}
+	if p.Claims["fhirUser"] != "" {
+		id.user.FHIRUser = text("fhirUser")
+	}
+	if p.Claims["patient"] != "" {
+		ids, _ := tokenclaim.List(p.claim(from, "patient"))
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !launch.IsID(id) })
+		id.user.Patients = ids[:min(len(ids), maxPatients)]
+	}
+	if id.user.FHIRUser == "" && p.FHIRUsers[from.Subject] == "" {
+		id.searches = launch.Queries(p.FHIRUserSearch, from.Claims, id.verifiedEmail(), id.user.Claims["birthdate"])
+	}
+	return id
+}
+
+// Label is what pages call a provider's person, whether they may sign in or not.
+func (p *Provider) Label(from *relyingparty.Identity) Label {
+	id := p.Identity(from)
+	return id.user.Label()
+}
+
+// claim is the provider's claim for one of ours. If email or phone_number is mapped to
+// another claim, the provider's email_verified is not about that, and must be mapped too.
+func (p *Provider) claim(from *relyingparty.Identity, name string) any {
+	if mapped := p.Claims[name]; mapped != "" {
+		return tokenclaim.Find(from.Claims, mapped)
+	}
+	about, verifies := strings.CutSuffix(name, "_verified")
+	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
+		return nil
+	}
+	return from.Claims[name]
+}
+
+const (
+	maxClaim    = 1 << 10 // bytes
+	maxPatients = 50      // that one person may choose among
+)
+
+// claimText is a claim as a text; "" if it is too long, or not of its type in OpenID Connect
+// Core §5.1.
+func claimText(name string, claim any) (text string) {
+	switch v := claim.(type) {
+	case bool:
+		if name == "phone_number_verified" {
+			return strconv.FormatBool(v)
+		}
+	case json.Number:
+		if seconds, err := v.Float64(); name == "updated_at" && err == nil {
+			return strconv.FormatFloat(seconds, 'f', 0, 64)
+		}
+	case string:
+		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaim {
+			return v
+		}
+	}
+	return ""
+}
+
+// furtherClaims returns the claims for [User].Claims.
+func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string {
+	var claims map[string]string
+	take := func(name string, claim any) {
+		text := claimText(name, claim)
+		if text == "" || CheckClaim(name, text) != nil {
+			return
+		}
+		if claims == nil {
+			claims = map[string]string{}
+		}
+		claims[name] = text
+	}
+	for _, name := range plainClaims {
+		take(name, p.claim(from, name))
+	}
+	address, _ := p.claim(from, "address").(map[string]any)
+	for member, v := range address {
+		take("address."+member, v)
+	}
+	return claims
+}
+
+// Bounds of a claim of [IdentityProvider].TokenClaims, which is read for each request.
+const (
+	maxTokenClaim  = 4 << 10 // bytes
+	maxClaimValues = 200
+)
+
+// tokenClaims are the further claims that are kept of a person. Those that are too long are left out
+// as a whole: part of a list could mean more than all of it.
+func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][]string, unread []string) {
+	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
+		values, whole := tokenclaim.Read(from.Claims, p.TokenClaims[ours])
+		switch {
+		case !whole || len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaim:
+			unread = append(unread, ours)
+		case len(values) > 0:
+			if claims == nil {
+				claims = map[string][]string{}
+			}
+			claims[ours] = values
+		}
+	}
+	return claims, unread
+}
+
+// accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
+// Core §5.7). No local user or client can have it ([subject.IsHash]).
+func accountID(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func (p *Provider) allows(id identity) bool {
+	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
+}
+
+func (id identity) matches(rule AllowRule) bool {
+	if rule.isOnGroup() {
+		return slices.Contains(id.groups, rule.Value)
+	}
+	address := id.verifiedEmail()
+	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
+		return address != "" && emailDomain(address) == lowered(domain)
+	}
+	return address != "" && lowered(address) == lowered(rule.Value)
+}
+
+// verifiedEmail is the person's address if it is verified, and has one domain, whoever reads it; else "".
+func (id identity) verifiedEmail() string {
+	if !id.user.EmailVerified || emailDomain(id.user.Email) == "" {
+		return ""
+	}
+	return id.user.Email
+}
+
+// multiFactor is the amr of two factors (RFC 8176 §2).
+const multiFactor = "mfa"
+
+// factorKinds are the methods that an amr may name (RFC 8176 §2), by the kind of factor that each
+// is. Two of one kind are one factor. ngcmfa is Microsoft's word for mfa.
+var factorKinds = map[string][]string{
+	"knowledge":  {multiFactor, "ngcmfa", "pwd", "pin", "kba"},
+	"possession": {multiFactor, "ngcmfa", "otp", "sms", "tel", "hwk", "swk", "sc"},
+	"inherence":  {"face", "fpt", "iris", "retina", "vbm"},
+}
+
+// CheckMappedACR returns an error if a provider's acr cannot stand for a class. None stands for a
+// phishing-resistant sign-in: we did not see the key.
+func CheckMappedACR(theirs, class string) error {
+	if strings.ContainsFunc(theirs, unicode.IsSpace) {
+		return fmt.Errorf("acr_map %q: an acr has no spaces", theirs)
+	}
+	if class != oauth2.ACRSingleFactor && class != oauth2.ACRMultiFactor {
+		return fmt.Errorf("acr_map %s to %q: use %s or %s", theirs, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
+	}
+	return nil
+}
+
+// ACRMap has the class of sign-in here for what a provider says in its acr.
+type ACRMap map[string]string
+
+// Words are the provider's words for a class, or nil.
+func (m ACRMap) Words(class string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
+}
+
+// AMR is how a person signed in at the provider (RFC 8176), by its claims, of which one is its acr. It
+// has mfa exactly if that were two factors: as the map says, or else by two methods of different kinds.
+func (m ACRMap) AMR(claims map[string]any, acr string) []string {
+	amr, _ := tokenclaim.List(claims["amr"])
+	two := twoFactors(amr)
+	if class := m.class(claims[cmp.Or(acr, "acr")]); class != "" {
+		two = class == oauth2.ACRMultiFactor
+	}
+	amr = slices.DeleteFunc(amr, func(method string) bool { return method == multiFactor && !two })
+	if two && !slices.Contains(amr, multiFactor) {
+		amr = append(amr, multiFactor)
+	}
+	return amr
+}
+
+// class is the strongest class for what the provider says; "" for none.
+func (m ACRMap) class(claim any) (class string) {
+	values, _ := tokenclaim.List(claim)
+	for _, theirs := range values {
+		if ours := m[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
+			class = ours
+		}
+	}
+	return class
+}
+
+func twoFactors(amr []string) bool {
+	kinds := 0
+	for _, methods := range factorKinds {
+		if slices.ContainsFunc(amr, func(method string) bool { return slices.Contains(methods, method) }) {
+			kinds++
+		}
+	}
+	return kinds > 1
+}
+
+// CheckEmail returns an error if a text is not an e-mail address.
+func CheckEmail(address string) error {
+	if emailDomain(address) == "" {
+		return fmt.Errorf("%q is not an e-mail address", address)
+	}
+	return nil
+}
+
+// emailDomain is the domain of an address in lower case; "" if it is not valid.
+func emailDomain(address string) string {
+	user, domain, _ := strings.Cut(address, "@")
+	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
+		return ""
+	}
+	return lowered(domain)
+}
+
+// lowered puts only ASCII letters into lower case (RFC 4343 §3): by Unicode's rules, İ would
+// become i and ſ equal s, and somebody else's domain or mailbox pass for ours.
+func lowered(address string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, address)
+}
+
+// Ways are the ways to sign in for a client.
+type Ways struct {
+	Local     bool        // by a password here
+	Providers []*Provider // in the order of the client's list
+}
+
+// Ways returns the ways in a client's list of keys. If the list is empty, it returns all, in
+// the order of the configuration.
+func (a *Accounts) Ways(keys []string) Ways {
+	if len(keys) == 0 {
+		keys = append([]string{Local}, a.ProviderKeys...)
+	}
+	var ways Ways
+	for _, key := range keys {
+		if p := a.Providers[key]; p != nil {
+			ways.Providers = append(ways.Providers, p)
+		}
+	}
+	ways.Local = slices.Contains(keys, Local) && a.Directory.Len() > 0
+	return ways
+}
+
+// Has reports whether one can sign in by the provider with a key, or by a password here if
+// the key is "" or [Local].
+func (w Ways) Has(key string) bool {
+	if key == "" || key == Local {
+		return w.Local
+	}
+	return slices.ContainsFunc(w.Providers, func(p *Provider) bool { return p.Key == key })
+}
+
+// ByDomain returns the provider for the domain of an e-mail address, or nil.
+func (w Ways) ByDomain(address string) *Provider {
+	domain := emailDomain(address)
+	for _, p := range w.Providers {
+		if domain != "" && slices.Contains(p.Domains, domain) {
+			return p
+		}
+	}
+	return nil
+}
+
+// Issuers are those of the identity providers, in the order of the configuration.
+func (a *Accounts) Issuers() (issuers []string) {
+	for _, key := range a.ProviderKeys {
+		issuers = append(issuers, a.Providers[key].Issuer)
+	}
+	return issuers
 }

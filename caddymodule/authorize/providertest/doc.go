@@ -11,11 +11,11 @@
 //	p.Fail(authorizetest.Token, authorizetest.Silent)        // connections, answers: fault.go
 //	p.Drop(t, authorizetest.Token)                           // SYNs: blackhole_linux.go
 //	p.Change(func(s *authorizetest.Settings) {
-//		s.IDToken = authorizetest.WrongNonce                 // ID tokens: tamper.go
+//		s.IDToken = authorizetest.WrongNonce                 // ID tokens: fault.go
 //		s.Metadata["userinfo_endpoint"] = nil                // discovery
 //	})
 //
-// Its endpoints are in endpoints.go, flow.go and discovery.go.
+// Its endpoints are in provider.go and flow.go.
 //
 // [Authenticator] is a passkey in software: authenticator.go.
 //

@@ -2,17 +2,22 @@ package providertest
 
 import (
 	"context"
+	"crypto"
 	"crypto/tls"
 	"io"
+	"io/fs"
 	"log"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // Endpoint is an endpoint of the provider, by its path.
@@ -206,4 +211,145 @@ type issued struct {
 type grant struct {
 	person                        Person
 	redirectURI, nonce, challenge string
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := Endpoint(r.URL.Path)
+	// Also needed for faults: only after the body does the server notice that
+	// a client has gone.
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	p.requests[e] = append(p.requests[e], Request{Method: r.Method, Header: r.Header.Clone(), Form: r.Form})
+	fault := p.faults[e]
+	p.mu.Unlock()
+	if fault != nil {
+		fault(w, r)
+		return
+	}
+	serve := map[Endpoint]http.HandlerFunc{
+		Discovery: p.discovery, Keys: p.keys, Authorization: p.authorize,
+		Token: p.token, UserInfo: p.userinfo, EndSession: p.endSession, Revocation: p.revoke, Introspection: p.introspect,
+	}[e]
+	if serve == nil {
+		serve = http.NotFound
+	}
+	serve(w, r)
+}
+
+// discovery is OpenID Connect Discovery §4.
+func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
+	document := map[string]any{
+		"issuer":                                p.Issuer,
+		"response_types_supported":              []string{"code"},
+		"subject_types_supported":               []string{"public"},
+		"scopes_supported":                      []string{"openid", "profile", "email"},
+		"id_token_signing_alg_values_supported": []string{"RS256"},
+		"code_challenge_methods_supported":      []string{"S256"},
+		"token_endpoint_auth_methods_supported": []string{"client_secret_basic", "client_secret_post"},
+
+		"authorization_response_iss_parameter_supported": true,
+	}
+	for e, name := range metadataNames {
+		document[name] = p.Issuer + string(e)
+	}
+	for name, value := range p.current().Metadata {
+		if document[name] = value; value == nil {
+			delete(document, name)
+		}
+	}
+	writeJSON(w, http.StatusOK, document)
+}
+
+// keys is the JWK Set (RFC 7517 §5).
+func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
+	s := p.current()
+	key := jose.JSONWebKey{Key: s.key().Key.(crypto.Signer).Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
+	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
+}
+
+// Saying sets a claim of a token; nil removes it.
+func Saying(name string, value any) func(*IDToken) {
+	return func(t *IDToken) {
+		if t.Claims[name] = value; value == nil {
+			delete(t.Claims, name)
+		}
+	}
+}
+
+// Storage keeps files in memory, as those of keys and of clients that registered themselves.
+type Storage struct {
+	mu sync.Mutex
+
+	Files map[string][]byte // what is stored, by key
+}
+
+// Update implements keyring.Storage.
+func (s *Storage) Update(_ context.Context, key string, renew func([]byte) ([]byte, error)) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, err := renew(s.Files[key])
+	if err != nil {
+		return nil, err
+	}
+	s.store(key, value)
+	return value, nil
+}
+
+// IsAuthentic implements keyring.Storage.
+func (*Storage) IsAuthentic() bool { return false }
+
+// Location implements keyring.Storage.
+func (*Storage) Location(key string) string { return key + " in storage" }
+
+// Load implements keyring.Storage.
+func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.Files[key]; ok {
+		return v, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// Store keeps a file.
+func (s *Storage) Store(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(key, value)
+	return nil
+}
+
+// store requires mu.
+func (s *Storage) store(key string, value []byte) {
+	if s.Files == nil {
+		s.Files = map[string][]byte{}
+	}
+	s.Files[key] = value
+}
+
+// Delete removes a file.
+func (s *Storage) Delete(_ context.Context, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.Files, key)
+	return nil
+}
+
+// List returns the files below a path.
+func (s *Storage) List(_ context.Context, path string, _ bool) (keys []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.Files {
+		if strings.HasPrefix(key, path+"/") {
+			keys = append(keys, key)
+		}
+	}
+	if keys == nil {
+		return nil, fs.ErrNotExist
+	}
+	return keys, nil
 }

@@ -1,10 +1,18 @@
 package revalidation
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -99,6 +107,109 @@ func TestTokenThatLastsLonger(t *testing.T) {
 	} {
 		if got := before.lastsLonger(&tt.next); got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// plainTokens stores refresh tokens unsealed.
+type plainTokens struct{ keyring.Storing }
+
+func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, error) {
+	return sealed, nil
+}
+
+// requestCounter is an identity provider that fails and counts its requests.
+type requestCounter struct{ requests int }
+
+// RoundTrip implements [http.RoundTripper].
+func (c *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
+	c.requests++
+	w := httptest.NewRecorder()
+	w.WriteHeader(http.StatusServiceUnavailable)
+	return w.Result(), nil
+}
+
+// newSignIns returns the sign-ins at one provider, whose issuer is https://successor.example.
+func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns, *people.Provider) {
+	t.Helper()
+	const key = "hospital"
+	discard := slog.New(slog.DiscardHandler)
+	accounts := &people.Accounts{Providers: map[string]*people.Provider{}, Logger: discard}
+	err := accounts.AddProvider(people.IdentityProvider{
+		Key: key, Issuer: "https://successor.example", ClientID: "us", ClientSecret: "secret", Transport: transport,
+	}, "https://fhir.example.org/oauth2/callback/hospital")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := store.NewMemory(0, 0)
+	return New(Config{
+		Durable: kept, Revocations: revocation.New(kept, kept, discard), Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
+		SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { *ended++; return nil },
+	}), accounts.Providers[key]
+}
+
+// The record of a sign-in at another issuer is left as it is, whichever step looks at it: it may have been replaced since
+// the step before read it. The provider that has the key now gets no request, and nothing ends.
+func TestRecordOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{
+		"check": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, err := s.check(ctx, p, r.name(), question{recent: time.Second})
+			return err
+		},
+		"claim": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, held, err := s.asker.claim(ctx, p, r.name(), time.Second)
+			if held {
+				return errors.New("the gateway may ask")
+			}
+			return err
+		},
+		"due": func(ctx context.Context, s *SignIns, _ *people.Provider, r *record) error {
+			if do := s.sweeper.due(r, r.name(), true); do != nil {
+				do(ctx)
+			}
+			return nil
+		},
+		"renewal": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
+			_, renewable, err := s.Serves(ctx, r.SID, r.Provider)
+			may, tried := s.TryRenewal(ctx, r.SID, p)
+			if renewable || may {
+				return errors.New("the browser may be sent to the provider")
+			}
+			return errors.Join(err, tried)
+		},
+	} {
+		for state, record := range map[string]record{
+			"yes of long ago": {},
+			"denied":          {Denied: true},
+			"access token":    {Expires: time.Now().Add(time.Hour)},
+			"expired token":   {Expires: time.Now().Add(-time.Minute)},
+		} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				t.Parallel()
+				counter, ended := new(requestCounter), 0
+				s, p := newSignIns(t, counter, &ended)
+				kept := s.asker.records.store
+				r := record
+				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://hospital.example", "alice", "token"
+				r.Seen = time.Now()
+				r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+				r.Until = r.Active.Add(closing)
+				before, err := store.ToJSON(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := kept.Put(t.Context(), recordPrefix+r.name(), before, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				if err := step(t.Context(), s, p, &r); err != nil {
+					t.Error(err)
+				}
+				after, err := kept.Get(t.Context(), recordPrefix+r.name())
+				if err != nil || !bytes.Equal(before, after) || counter.requests > 0 || ended > 0 {
+					t.Errorf("%d requests, %d sign-ins ended; the record was %s and is %s, %v", counter.requests, ended, before, after, err)
+				}
+			})
 		}
 	}
 }

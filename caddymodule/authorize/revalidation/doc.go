@@ -14,14 +14,10 @@
 //	                                                                         ├─ no ──▶ all of the sign-in ends
 //	                                                                         └─ ? ───▶ go on, or wait for it
 //
-//	signins.go    what sessions and refreshes ask; signing in, and grants that outlive the session
-//	record.go     a sign-in as stored
-//	ask.go        one question for all gateways, and what follows from the answer
-//	sweep.go      asks in the background, while something lasts that nobody has to come back for
-//	close.go      gives the refresh token of a sign-in back of which nothing is left
-//	providers.go  which providers are asked
-//	checks.go     which providers do not answer, or reject our client
-//	suspension.go tells a provider that denies everybody from one that denies a person
+//	signins.go    what sessions and refreshes ask; a sign-in as stored; grants that outlive the session
+//	ask.go        one question for all gateways, and what follows from the answer; the sweep in the background;
+//	              giving back refresh tokens of sign-ins of which nothing is left
+//	providers.go  which providers are asked, which do not answer, and which deny everybody and are suspended
 //
 // Only one gateway at a time has the claim to send a refresh token: a provider that replaces them
 // takes one sent twice for stolen. FHIR requests ask nothing here.

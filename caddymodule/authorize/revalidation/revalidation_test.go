@@ -431,3 +431,212 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 		})
 	}
 }
+
+// OpenID Connect Core §12.2: if the provider refreshes the sign-in of another person, client or issuer, access ends at once, whoever
+// asks.
+func TestAnotherSignInEndsAccess(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*providertest.IDToken){
+		"another person": func(token *providertest.IDToken) { token.Claims["sub"] = "another" },
+		"another client": providertest.WrongAudience,
+		"another issuer": providertest.WrongIssuer,
+	} {
+		for how, ask := range map[string]func(*authorizetest.Browser, authorizetest.TokenResponse){
+			"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+			"by an app": func(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
+				time.Sleep(11 * time.Second)
+				b.Refresh(tokens.Refresh, nil)
+			},
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				inHospital(t, 2, nil, func(h *hospital) {
+					b, tokens := h.signIn("offline_access")
+					h.Change(func(s *providertest.Settings) { s.IDToken = change })
+					ask(b, tokens)
+					h.wantGone(b, tokens)
+					if left := h.keys("upstream"); len(left) > 0 {
+						t.Errorf("left: %q", left)
+					}
+				})
+			})
+		}
+	}
+}
+
+// RFC 6749 §6: a refresh for more than was granted is refused before the provider is asked.
+func TestRefreshForMoreAsksNothing(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		time.Sleep(interval)
+		before := len(h.asked())
+		if got := b.Refresh(tokens.Refresh, url.Values{"scope": {"user/*.cruds"}}); got.Error != "invalid_scope" || len(h.asked()) != before {
+			t.Errorf("%+v, asked %d times", got, len(h.asked())-before)
+		}
+		if got := b.Refresh(tokens.Refresh, nil); got.AccessToken == "" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// inBoundHospital runs a test with a provider whose refresh tokens are bound to the person's session there, and that
+// introspects them, or does not.
+func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
+	t.Helper()
+	inHospital(t, 2, nil, func(h *hospital) {
+		h.Change(func(s *providertest.Settings) {
+			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email"}
+			if introspects {
+				s.Metadata["introspection_endpoint"] = h.Issuer + string(providertest.Introspection)
+			}
+		})
+		test(h)
+	})
+}
+
+// Checks in the background do not use the refresh token of who is inactive here: that would keep them signed in there.
+func TestBackgroundIsNoActivity(t *testing.T) {
+	t.Parallel()
+	for _, introspects := range []bool{true, false} {
+		inBoundHospital(t, introspects, func(h *hospital) {
+			b, tokens := h.signIn("online_access")
+			before := len(h.Requests(providertest.Introspection))
+			after(6 * interval)
+			authorizetest.Equal(t, len(h.asked()), 0, "refreshed in the background")
+			if got := len(h.Requests(providertest.Introspection)) > before; got != introspects {
+				t.Errorf("introspected: %v, want %v", got, introspects)
+			}
+			h.wantWorks(b, tokens)
+		})
+	}
+}
+
+// After activity, one check uses the refresh token.
+func TestActivityReachesProvider(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*authorizetest.Browser, *authorizetest.TokenResponse){
+		"a visit": func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.SignedIn() },
+		"a refresh": func(b *authorizetest.Browser, tokens *authorizetest.TokenResponse) {
+			*tokens = b.Refresh(tokens.Refresh, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBoundHospital(t, true, func(h *hospital) {
+				b, tokens := h.signIn("online_access")
+				time.Sleep(2 * time.Minute)
+				act(b, &tokens)
+				after(6 * interval)
+				if got := len(h.asked()); got != 1 {
+					t.Errorf("refreshed %d times, want once", got)
+				}
+			})
+		})
+	}
+}
+
+// Who is inactive here and is disabled, or signed out, there loses what they have within the interval.
+func TestInactivePersonEnds(t *testing.T) {
+	t.Parallel()
+	for _, lasting := range []string{"offline_access", "online_access"} {
+		inBoundHospital(t, true, func(h *hospital) {
+			b, tokens := h.signIn(lasting)
+			after(6 * interval)
+			h.becomes(nil)
+			after(interval)
+			if b.TokenWorks(tokens.AccessToken) {
+				t.Error("the access token goes on")
+			}
+			h.wantGone(b, tokens)
+			authorizetest.Equal(t, len(h.asked()), 0, "refreshed")
+		})
+	}
+}
+
+// A provider that replaced another one under the same key is never sent the refresh tokens of the other.
+func TestReplacedProviderGetsNoToken(t *testing.T) {
+	t.Parallel()
+	for how, ask := range map[string]func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse){
+		"session": func(_ *hospital, b *authorizetest.Browser, _ authorizetest.TokenResponse) { b.SignedIn() },
+		"refresh": func(_ *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
+			b.Refresh(tokens.Refresh, nil)
+		},
+		"sweep": func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+		"sweep after the session": func(h *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
+			h.endSessionOf(b, tokens)
+			after(48 * time.Hour)
+		},
+	} {
+		for _, access := range []string{"online_access", "offline_access"} {
+			t.Run(how+" "+access, func(t *testing.T) {
+				t.Parallel()
+				inHospital(t, -1, nil, func(h *hospital) {
+					b, tokens := h.signIn(access)
+					time.Sleep(interval + time.Second)
+					successor := replaceProvider(h, "")
+					b.Server = h.servers[0]
+					if strings.HasPrefix(how, "sweep") {
+						ctx, end := context.WithCancel(h.t.Context())
+						var running sync.WaitGroup
+						defer func() { end(); running.Wait() }()
+						running.Go(func() { h.servers[0].Run(ctx) })
+					}
+					ask(h, b, tokens)
+					for _, e := range []providertest.Endpoint{providertest.Token, providertest.Introspection, providertest.UserInfo, providertest.Revocation} {
+						if sent := successor.Requests(e); len(sent) > 0 {
+							t.Errorf("%s: %d requests, the first with %v", e, len(sent), sent[0].Form)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A provider whose issuer changes keeps the subs of its people by sub_issuer. What they had goes on for as long as an outage, as
+// its old refresh tokens are of no use; then they sign in again.
+func TestIssuerChangeKeepsSubs(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{true, false} {
+		inHospital(t, -1, nil, func(h *hospital) {
+			b, tokens := h.signIn("offline_access")
+			before := b.Claims(tokens.AccessToken)["sub"]
+			subIssuer := ""
+			if keeps {
+				subIssuer = h.Issuer
+			}
+			h.Provider = replaceProvider(h, subIssuer)
+			b.Server = h.servers[0]
+			if keeps {
+				tokens = h.wantWorks(b, tokens)
+			}
+			time.Sleep(outage)
+			if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" || b.SignedIn() {
+				t.Errorf("keeps %t: the session goes on, or %+v", keeps, got)
+			}
+			again, fresh := h.signIn("offline_access")
+			if after := again.Claims(fresh.AccessToken)["sub"]; (after == before) != keeps {
+				t.Errorf("keeps %t: %v, then %v", keeps, before, after)
+			}
+			h.wantWorks(again, fresh)
+		})
+	}
+}
+
+// replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store, and perhaps the
+// subs of an issuer.
+func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
+	successor := &hospital{Provider: providertest.New("https://successor.example"), t: h.t}
+	successor.Change(func(s *providertest.Settings) {
+		s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"}
+	})
+	h.servers = []*authorize.Server{authorizetest.NewFederated(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.Refreshing(c)
+		authorizetest.SigningFast(c)
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
+		c.Store, p.Transport, p.SubIssuer = h.stored, successor, subIssuer
+		c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
+	})}
+	return successor.Provider
+}

@@ -1,11 +1,7 @@
 // Package revocation knows which tokens are void.
 //
-//	tokenid.go      ids of tokens, which begin with their grant's and hold their time
-//	revocation.go   revoked tokens and grants, by these ids
-//	cutoff.go       times until which everything of a person, client or session is void
-//	check.go        whether something is void, also in the step that issues it
-//	load.go         makes those known that were stored before a start
-//	recentlist.go   limits how many of these one person causes
+//	revocation.go  revoked tokens and grants by ids that begin with the grant's; checks, also in the step that issues a token
+//	cutoff.go      times until which everything of a person, client, session or provider is void
 //
 // All of it is in the durable store, and near at hand for each check of an access token: in
 // the store of what is in flight, to which it is copied after a restart, or, if gateways share

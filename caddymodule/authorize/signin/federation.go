@@ -1,11 +1,17 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/patrickmn/go-cache"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
@@ -244,4 +250,184 @@ func clientError(p *people.Provider, err error) error {
 		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
 	}
 	return err
+}
+
+// pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie: without
+// that, or with another browser's, we did not ask for the response (RFC 9700 §4.7).
+type pendingSignIn struct {
+	Provider string                             `json:"provider"`
+	Issuer   string                             `json:"issuer"` // the provider's, at that time
+	Request  relyingparty.AuthenticationRequest `json:"request"`
+	Query    string                             `json:"query"`             // of the authorization request
+	SID      string                             `json:"sid,omitempty"`     // of the session that the provider is asked about ([Lasting], [Renewal])
+	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
+}
+
+var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+
+// pendingLifetime is how long a sign-in at a provider may take.
+const pendingLifetime = 10 * time.Minute
+
+// newPending is a sign-in that begins at a provider, with what each has of its own.
+func newPending(p *people.Provider, query string) pendingSignIn {
+	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
+		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
+	}}
+}
+
+// pendingCookie names the cookie of one sign-in, so that tabs do not replace each other's.
+func pendingCookie(state string) string {
+	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
+}
+
+// store seals a pending sign-in into its cookie.
+func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request) error {
+	sealed, err := sealer.SealJSON(w, r, "idp", p)
+	if err != nil {
+		return err
+	}
+	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
+}
+
+// redirect sends the browser of a signed-in person to a provider, and reports whether it did. An error counts as an outage, in
+// which the session goes on.
+func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
+	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
+	if err == nil {
+		err = p.store(sealer, w, r)
+	}
+	if err == nil {
+		err = req.MarkUsed(r.Context())
+	}
+	if err != nil {
+		return false
+	}
+	endpoint.Redirect(w, http.StatusFound, target)
+	return true
+}
+
+// readPending opens the cookie of a state. It is removed once the sign-in has ended.
+func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
+	err = sealer.UnsealJSON(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime, errNoPendingSignIn, &pending)
+	if err == nil && pending.Request.State != state {
+		err = errNoPendingSignIn
+	}
+	return pending, err
+}
+
+const maxIdentities = 1000 // beyond it, people have to start again
+
+// identities keeps, by state, what codes were exchanged for if the sign-in then failed here:
+// the provider would not accept the code again. Only the sign-in's browser can use one.
+type identities struct {
+	mu    sync.Mutex // makes take and the bound atomic
+	items *cache.Cache
+}
+
+func newIdentities() *identities { return &identities{items: cache.New(pendingLifetime, 0)} }
+
+func (i *identities) keep(state string, identity *relyingparty.Identity) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.items.ItemCount() >= maxIdentities {
+		i.items.DeleteExpired()
+	}
+	if i.items.ItemCount() < maxIdentities {
+		i.items.SetDefault(state, identity)
+	}
+}
+
+// take removes and returns the identity of a state, or nil.
+func (i *identities) take(state string) *relyingparty.Identity {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	identity, ok := i.items.Get(state)
+	if !ok {
+		return nil
+	}
+	i.items.Delete(state)
+	return identity.(*relyingparty.Identity)
+}
+
+// maxRefusal bounds a refusal, in bytes: it is in our address.
+const maxRefusal = 10 << 10
+
+// refusalLifetime is how long the page can be used: its address has the person's ID token.
+const refusalLifetime = 10 * time.Minute
+
+// refusal is a sign-in at a provider of a person who may not sign in here. The browser keeps it,
+// sealed; nothing is stored.
+type refusal struct {
+	Provider string       `json:"provider"`
+	Person   people.Label `json:"person"`
+	IDToken  string       `json:"id_token,omitempty"` // the hint for signing out there
+	Query    string       `json:"query"`              // of the authorization request
+}
+
+// refusals tell people that they may not sign in here. Without that, the provider would sign the
+// same person in again for whoever comes next to a browser.
+type refusals struct {
+	frame    *Frame
+	requests *reopener
+	accounts *people.Accounts
+	other    *accountSwitch
+}
+
+// redirect sends the browser to the page. The app gets its error from there.
+func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *relyingparty.Identity) {
+	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
+	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
+		refused.IDToken = ""
+	}
+	sealed, err := f.frame.Sealer.SealJSON(w, r, "refused", refused)
+	f.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?refused=", sealed, err)
+}
+
+func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
+	refused, err := f.read(r, parameters.Get("refused"))
+	p := f.accounts.Providers[refused.Provider]
+	if err == nil && p == nil {
+		err = ErrPageExpired
+	}
+	if err != nil {
+		f.frame.ShowError(w, r, err)
+		return
+	}
+	audit.FromContext(r.Context()).Provider = p.Key
+	audit.NoteAuthenticated(r.Context()) // by the provider
+	req, err := f.requests.reopen(r.Context(), refused.Query)
+	switch {
+	case f.frame.Failed(w, r, req, err):
+	case parameters.Get("decision") == "deny":
+		req.Purpose.Refuse(w, r, people.ErrNotAllowed)
+	case r.Method == http.MethodPost:
+		f.signOut(w, r, p, req, refused)
+	default:
+		// If the provider cannot be asked now, it is asked again when the button is pressed.
+		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
+		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.Refused{
+			Client: req.To.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
+		}}, ends)
+	}
+}
+
+func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err error) {
+	err = f.frame.Sealer.UnsealJSON(r, "refused", sealed, refusalLifetime, ErrPageExpired, &refused)
+	return refused, err
+}
+
+// signOut signs the person out at the provider, and then has somebody sign in there. A provider that cannot sign people out is
+// only asked for another account.
+func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, refused refusal) {
+	sealed, err := f.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}, "login_hint": {""}}.Encode()
+	var target string
+	if err == nil {
+		target, err = f.other.signOut(w, r, p, refused.IDToken, next)
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusSeeOther, cmp.Or(target, next))
 }

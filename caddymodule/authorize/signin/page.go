@@ -3,12 +3,14 @@ package signin
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -196,4 +198,107 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 		audit.NoteAuthenticated(r.Context())
 		e.start.session(w, r, req, answered.User, session.Session{AMR: answered.AMR})
 	}
+}
+
+// passkeySignIn signs people in by passkeys.
+type passkeySignIn struct {
+	accounts *people.Accounts
+	passkeys *factor.Passkeys // nil: there can be none
+}
+
+// usable reports whether people can sign in for a request with a passkey.
+func (k *passkeySignIn) usable(req *Request) bool {
+	return k.passkeys != nil && k.accounts.Ways(req.To.Providers).Local
+}
+
+// challenge begins a sign-in by passkey; nil if there is none to sign in with.
+func (k *passkeySignIn) challenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
+	if !k.usable(req) {
+		return nil, nil
+	}
+	used, err := k.passkeys.InUse(r.Context())
+	if err != nil || !used {
+		return nil, err
+	}
+	return k.passkeys.BeginSignIn(w, r)
+}
+
+// answered returns who answered a challenge.
+func (k *passkeySignIn) answered(r *http.Request, req *Request, p oauth2.Parameters) (*factor.Answered, error) {
+	if !k.usable(req) {
+		return new(factor.Answered), factor.ErrPasskey
+	}
+	return k.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
+}
+
+// passkeyPrompt is a challenge as pages show it; nil for none.
+func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
+	if c == nil {
+		return nil
+	}
+	return &page.Passkey{Options: c.Options, Sealed: c.Sealed}
+}
+
+// passkeyScript is the script of a page with a challenge.
+func passkeyScript(challenge *page.Passkey) string {
+	if challenge == nil {
+		return ""
+	}
+	return "passkey"
+}
+
+// otherAccount is the parameter of a link to a provider by which somebody else can sign in there.
+const otherAccount = "other_account"
+
+// maxLogoutState bounds the state of a logout request, in bytes: it is in the provider's address.
+const maxLogoutState = 4 << 10
+
+// accountSwitch lets somebody else sign in than the person who is signed in at an identity provider. Asked for another sign-in
+// while that person's lasts, a provider such as Keycloak demands that person's password.
+type accountSwitch struct {
+	frame    *Frame
+	accounts *people.Accounts
+	sessions *session.Sessions
+	issuer   string
+	logger   *slog.Logger
+}
+
+// isNamed reports whether a login_hint names a person.
+func isNamed(person *session.SignedIn, hint string) bool {
+	return hint == person.Subject || person.User.IsNamed(hint)
+}
+
+// leave ends the session of this browser if it can end at its provider too, and returns where the browser goes: there, or at
+// once to next.
+func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next string) (string, error) {
+	stored, err := a.sessions.OfBrowser(r)
+	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {
+		return next, err
+	}
+	target, err := a.signOut(w, r, a.accounts.Providers[stored.Provider], stored.UpstreamIDToken, next)
+	if target == "" || err != nil {
+		return next, err
+	}
+	audit.NoteSessionEndReason(r.Context(), "the person let somebody else sign in in this browser")
+	if err := a.sessions.End(r.Context(), stored); err != nil {
+		return "", err
+	}
+	browser.RemoveCookie(w, browser.SessionCookie)
+	return target, nil
+}
+
+// signOut returns where to sign out at a provider, which sends the browser to next by way of our logout endpoint; "" if that
+// cannot be had.
+func (a *accountSwitch) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
+	state, err := a.frame.Sealer.Seal(w, r, "signed out", next)
+	if err != nil {
+		return "", err
+	}
+	if len(state) <= maxLogoutState {
+		target, err = p.Client.EndSessionURL(r.Context(), idToken, a.issuer+endpoint.Logout+"/"+p.Key, state)
+	}
+	if err != nil {
+		a.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+	}
+	return target, nil
 }

@@ -3,15 +3,20 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -178,4 +183,159 @@ func (f *secondFactor) stillSignedIn(r *http.Request, pending *pendingSecondFact
 	}
 	pending.Session = *stored
 	return true, nil
+}
+
+const (
+	// secondFactorLifetime is how long the page for the second factor can be used.
+	secondFactorLifetime = 5 * time.Minute
+
+	// maxUsedFactors is how many completed sign-ins of one person are remembered.
+	maxUsedFactors = 200
+
+	// maxPendingFactor bounds a pending second factor in bytes, which are in an address.
+	maxPendingFactor = 10 << 10
+)
+
+var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
+
+// pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
+// endpoint knows it. The browser keeps it, sealed, so that one that is never completed takes no
+// memory here.
+type pendingSecondFactor struct {
+	ID          string          `json:"id"`
+	Session     session.Session `json:"session"`       // to be started
+	SID         string          `json:"sid,omitempty"` // of the session to step up instead, if there is one already
+	PasskeyOnly bool            `json:"passkey_only"`  // a code will not do
+	Query       string          `json:"query"`         // of the authorization request
+
+	sealed string
+	user   *people.User
+	req    *Request
+}
+
+// usedKey is the key of the entry that says that a sign-in was completed.
+func (p *pendingSecondFactor) usedKey() string { return store.Key("factor-used", p.ID) }
+
+// pendingFactors seals pending second factors, and remembers the completed ones.
+type pendingFactors struct {
+	frame *Frame
+	store store.Store
+	used  *store.Latest
+}
+
+// redirect sends the browser to the page for the second factor. It drops the provider's ID token if that would make the
+// address too long: it is only a hint for signing out there.
+func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *Request, pending pendingSecondFactor) {
+	pending.ID = oauth2.RandomToken()
+	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
+		pending.Session.UpstreamIDToken = ""
+	}
+	sealed, err := ps.frame.Sealer.SealJSON(w, r, "factor", pending)
+	ps.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?factor=", sealed, err)
+}
+
+// open opens what redirect sealed for this browser, unless it was completed.
+func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
+	pending := &pendingSecondFactor{sealed: sealed}
+	if err := ps.frame.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errCodeTooLate, pending); err != nil {
+		return nil, err
+	}
+	switch _, err := ps.store.Get(r.Context(), pending.usedKey()); {
+	case err == nil:
+		return nil, errCodeTooLate
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("reading a sign-in: %w", err)
+	}
+	return pending, nil
+}
+
+// completing returns what completes a sign-in.
+func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *Once {
+	return &Once{
+		Store: ps.store, Before: ps.used.Adding(pending.user.ID, pending.usedKey()), After: after,
+		Call: &store.Call{Op: store.Put, Key: pending.usedKey(), TTL: secondFactorLifetime},
+	}
+}
+
+var errUnmet = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
+
+// StepUp asks people who are signed in for a further factor.
+type StepUp struct {
+	frame    *Frame
+	pending  *pendingFactors
+	factors  *factor.Factors
+	sessions *session.Sessions
+	accounts *people.Accounts
+}
+
+// Needed reports whether a further factor is needed, and then asks for it, or refuses. The
+// acr_values are asked for only once: they need not be met (OpenID Connect Core §3.1.2.1). A
+// session of before the person had a second factor gives nothing more without one, but for that in which they set it up.
+func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.How.ACRValues))
+	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
+	if has(required) && has(asked) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
+		return false
+	}
+	held, err := s.factors.Of(r.Context(), signedIn.User)
+	if err == nil && held.Lacking(factor.BySession(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+		required = oauth2.ACRMultiFactor
+	}
+	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
+	silent := req.How.Prompts("none")
+	switch {
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	case has(required) && has(asked):
+		return false
+	case !has(asked) && can(asked) && !req.AskedFactor && !silent:
+		s.ask(w, r, req, required == oauth2.ACRPhishing)
+	case s.providerMay(req, signedIn, !has(required) && !can(required), !has(asked) && !can(asked)):
+		s.frame.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
+	case has(required):
+		return false
+	case can(required) && silent:
+		s.refuse(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor needs a page, and prompt is none"})
+	case can(required):
+		s.ask(w, r, req, required == oauth2.ACRPhishing)
+	default:
+		s.refuse(w, r, req, signedIn, errUnmet)
+	}
+	return true
+}
+
+// providerMay reports whether a person's identity provider may show what they lack here: what is
+// required, or what is only asked for, if the provider has a word for it. Who just came from there
+// is not sent again.
+func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequired, lacksAsked bool) bool {
+	p := s.accounts.Providers[signedIn.Provider]
+	switch {
+	case p == nil || req.justSignedIn:
+		return false
+	case lacksRequired:
+		return oauth2.MeetsACR(oauth2.ACRMultiFactor, req.requiredACR())
+	}
+	known := len(p.ACRMap.Words(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
+	return lacksAsked && known && !req.AskedFactor && !req.How.Prompts("none")
+}
+
+func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
+	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
+	req.Purpose.Refuse(w, r, err)
+}
+
+// ask sends the browser to the page for the second factor. The session is kept as it is
+// until that was right.
+func (s *StepUp) ask(w http.ResponseWriter, r *http.Request, req *Request, passkeyOnly bool) {
+	stored, err := s.sessions.Stored(r)
+	if err == nil && stored == nil {
+		err = ErrPageExpired
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	s.pending.redirect(w, r, req, pendingSecondFactor{
+		SID: stored.SID, Query: req.Query, PasskeyOnly: passkeyOnly,
+	})
 }

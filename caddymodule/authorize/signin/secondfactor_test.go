@@ -2,6 +2,8 @@ package signin_test
 
 import (
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -306,5 +308,351 @@ func TestCompletedSecondFactorIsOver(t *testing.T) {
 	r := b.SendOTP(factor, authorizetest.OTP(authorizetest.TOTPSecret, time.Now().Add(totp.Step)))
 	if r.StatusCode != http.StatusBadRequest || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("%d, cookies %v", r.StatusCode, b.Cookies)
+	}
+}
+
+func requiring(acr string) func(*authorize.Config) {
+	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
+}
+
+// asks reports what a request of somebody who is signed in leads to: a code, an error, or a
+// page for a further factor.
+func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
+	t.Helper()
+	u, err := b.Authorize(authorizetest.Request(change)).Location()
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case u.Query().Has("code"):
+		return "code"
+	case u.Query().Has("factor"):
+		return "factor"
+	}
+	return u.Query().Get("error")
+}
+
+// Who signed in with less than is asked for proves the rest, and not all again.
+func TestStepUp(t *testing.T) {
+	t.Parallel()
+	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"values":["mfa","phr"]}}}`}}
+	for name, tt := range map[string]struct {
+		required string // of the client
+		app      bool   // that the person has enrolled
+		change   url.Values
+		want     string
+	}{
+		"nothing asked":                       {"", true, nil, "code"},
+		"asked, and there":                    {"", true, url.Values{"acr_values": {"phr mfa"}}, "factor"},
+		"asked, and not there":                {"", false, url.Values{"acr_values": {"mfa"}}, "code"},
+		"asked, another than is there":        {"", true, url.Values{"acr_values": {"phr"}}, "code"},
+		"asked, and met":                      {"", true, url.Values{"acr_values": {"mfa sfa"}}, "code"},
+		"asked, and unknown":                  {"", true, url.Values{"acr_values": {"gold"}}, "code"},
+		"asked without a page":                {"", true, url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "code"},
+		"asked as a claim":                    {"", true, url.Values{"claims": {`{"id_token":{"acr":{"value":"mfa"}}}`}}, "factor"},
+		"essential, and there":                {"", true, essential, "factor"},
+		"essential, and not there":            {"", false, essential, "unmet_authentication_requirements"},
+		"required, and there":                 {"mfa", true, nil, "factor"},
+		"required, and not there":             {"mfa", false, nil, "unmet_authentication_requirements"},
+		"required, another than is there":     {"phr", true, nil, "unmet_authentication_requirements"},
+		"required without a page":             {"mfa", true, url.Values{"prompt": {"none"}}, "login_required"},
+		"required, and more asked than there": {"mfa", true, url.Values{"acr_values": {"phr"}}, "factor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring(tt.required)))
+			if tt.app {
+				authorizetest.EnrolApp(b)
+			}
+			authorizetest.Equal(t, asks(t, b, tt.change), tt.want)
+		})
+	}
+}
+
+func TestStepUpByCode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
+		secret, _ := authorizetest.EnrolApp(b)
+		before := b.Cookies["__Host-fhir-session"]
+		r := b.Authorize(authorizetest.Request(nil))
+		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
+		answer := authorizetest.Location(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())))
+		claims := b.Claims(b.Redeem(answer).IDToken)
+		sid, _, _ := strings.Cut(before, ".")
+		if claims["acr"] != "mfa" || claims["sid"] != sid {
+			t.Errorf("%v, session before %s", claims, sid)
+		}
+		authorizetest.Equal(t, asks(t, b, nil), "code")
+	})
+}
+
+// For a client that requires a passkey, no code will do.
+func TestStepUpByPasskeyAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, a := authorizetest.AtAccount(t, authorizetest.New(t, requiring("phr"))), authorizetest.NewAuthenticator()
+		authorizetest.EnrolPasskey(b, a)
+		r := b.Authorize(authorizetest.Request(nil))
+		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
+		if strings.Contains(page, `name="code"`) {
+			t.Errorf("a code is asked for: %s", page)
+		}
+		authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
+		if code := authorizetest.Location(t, authorizetest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
+			t.Error("no code")
+		}
+	})
+}
+
+// A further factor alone signs nobody in: the session must still be there.
+func TestStepUpNeedsItsSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, end := range map[string]func(b *authorizetest.Browser){
+			"signed out": func(b *authorizetest.Browser) {
+				sealed := authorizetest.Field(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
+				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
+			},
+			"no cookie": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
+			"somebody else": func(b *authorizetest.Browser) {
+				b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+			},
+		} {
+			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
+			secret, _ := authorizetest.EnrolApp(b)
+			page := authorizetest.Body(t, b.Get(b.Authorize(authorizetest.Request(nil)).Header.Get("Location")))
+			end(b)
+			authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())), http.StatusBadRequest, name)
+		}
+	})
+}
+
+// A refresh token of before the client required more is of no use.
+func TestRequiredACREndsGrants(t *testing.T) {
+	t.Parallel()
+	c := authorizetest.Config()
+	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+	server := func(acr string) *authorize.Server {
+		return authorizetest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
+	}
+	tokens := authorizetest.NewBrowser(t, server("")).Tokens(authorizetest.OfflineAccess(nil))
+	authorizetest.Equal(t, authorizetest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+}
+
+// What a provider says of two factors counts.
+func TestACROfProvider(t *testing.T) {
+	t.Parallel()
+	for amr, want := range map[string]string{"mfa": "mfa", "pwd": "sfa"} {
+		p := providertest.Start(t, func(s *providertest.Settings) {
+			s.IDToken = func(t *providertest.IDToken) { t.Claims["amr"] = []string{amr} }
+		})
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
+		authorizetest.Equal(t, b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
+	}
+}
+
+// Whoever knows the password alone opened forms before the owner set up a second factor: they add, replace and remove
+// nothing after it.
+func TestFactorIsNotOutrun(t *testing.T) {
+	t.Parallel()
+	passkey := func(t *testing.T, b *authorizetest.Browser) url.Values {
+		t.Helper()
+		return authorizetest.PasskeyForm(b, authorizetest.NewAuthenticator())
+	}
+	app := func(_ *testing.T, b *authorizetest.Browser) url.Values {
+		form, _ := authorizetest.AppForm(b)
+		return form
+	}
+	button := func(action string) func(*testing.T, *authorizetest.Browser) url.Values {
+		return func(t *testing.T, b *authorizetest.Browser) url.Values {
+			t.Helper()
+			return url.Values{"request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}, "action": {action}}
+		}
+	}
+	byApp := func(b *authorizetest.Browser) { authorizetest.EnrolApp(b) }
+	byPasskey := func(b *authorizetest.Browser) { authorizetest.EnrolPasskey(b, authorizetest.NewAuthenticator()) }
+	for _, tt := range []struct {
+		name  string
+		form  func(*testing.T, *authorizetest.Browser) url.Values
+		enrol func(*authorizetest.Browser)
+	}{
+		{"a passkey, after an app", passkey, byApp},
+		{"a passkey, after a passkey", passkey, byPasskey},
+		{"an app, after a passkey", app, byPasskey},
+		{"new recovery codes", button("renew_recovery"), byApp},
+		{"the app removed", button("remove_app"), byApp},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := authorizetest.New(t, nil)
+				owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+				form := tt.form(t, thief)
+				tt.enrol(owner)
+				before := factorsShown(owner)
+				if before == "" {
+					t.Fatal("the account page shows no factors")
+				}
+				r := thief.Post("/oauth2/account", form)
+				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
+					t.Errorf("%d to %q", r.StatusCode, to)
+				}
+				authorizetest.Equal(t, factorsShown(owner), before)
+			})
+		})
+	}
+}
+
+var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
+
+// factorsShown is what of the account page tells of factors.
+func factorsShown(b *authorizetest.Browser) string {
+	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
+}
+
+// A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
+// The one in which it was set up goes on.
+func TestSessionOfBeforeTheFactor(t *testing.T) {
+	t.Parallel()
+	leadsToFactor := func(r *http.Response) bool {
+		return strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=")
+	}
+	for name, give := range map[string]func(t *testing.T, b *authorizetest.Browser) (give func() *http.Response){
+		"a code": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(authorizetest.Request(nil)) }
+		},
+		"an access token": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response {
+				return b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}}))
+			}
+		},
+		"an answer to a consent page": func(t *testing.T, b *authorizetest.Browser) func() *http.Response {
+			t.Helper()
+			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+			return func() *http.Response { return b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")) }
+		},
+		"the account page": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			return func() *http.Response { return authorizetest.FollowOnce(b, b.Get("/oauth2/account")) }
+		},
+		"a picker that was left open": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
+			page := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
+			return func() *http.Response { return b.Get(page) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := authorizetest.New(t, func(c *authorize.Config) {
+				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(authorizetest.FHIRServer)
+				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = authorizetest.LaunchScopes, []string{"code", "token"}
+			})
+			owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+			ask := give(t, thief)
+			authorizetest.EnrolApp(owner)
+			if r := ask(); !leadsToFactor(r) {
+				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			authorizetest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
+			authorizetest.Equal(t, asks(t, owner, nil), "code", "the owner's")
+		})
+	}
+}
+
+// gold is a provider that says gold of two factors, and then signs in by each of these acr.
+func gold(t *testing.T, acr ...string) *providertest.Provider {
+	t.Helper()
+	return providertest.Start(t, func(s *providertest.Settings) {
+		s.Metadata = map[string]any{"claims_parameter_supported": true}
+		s.IDToken = func(token *providertest.IDToken) {
+			token.Claims["acr"], acr = acr[0], acr[1:]
+		}
+	})
+}
+
+// golden makes a client require a class, at a provider whose gold is mapped.
+func golden(required string) func(*people.IdentityProvider, *authorize.Config) {
+	return func(idp *people.IdentityProvider, c *authorize.Config) {
+		idp.ACRMap = map[string]string{"gold": "mfa"}
+		c.Clients[0].ACR = required
+	}
+}
+
+const essentialGold = `{"id_token":{"acr":{"essential":true,"value":"gold"}}}`
+
+// The class that is demanded goes to the provider in its words, and as an essential claim if it must
+// be met; what does not reach it is refused.
+func TestProviderIsAskedForClass(t *testing.T) {
+	t.Parallel()
+	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"value":"mfa"}}}`}}
+	for name, tt := range map[string]struct {
+		required  string
+		change    url.Values
+		acr       string // that the provider says
+		wantError string
+		values    string // asked of the provider
+		claims    string
+	}{
+		"nothing":                    {"", nil, "silver", "", "", ""},
+		"one factor":                 {"sfa", nil, "silver", "", "", ""},
+		"the client requires two":    {"mfa", nil, "gold", "", "gold", essentialGold},
+		"and gets one":               {"mfa", nil, "silver", "unmet_authentication_requirements", "gold", essentialGold},
+		"our word from the provider": {"mfa", nil, "mfa", "unmet_authentication_requirements", "gold", essentialGold},
+		"an essential claim":         {"", essential, "gold", "", "gold", essentialGold},
+		"and it is not met":          {"", essential, "silver", "unmet_authentication_requirements", "gold", essentialGold},
+		"acr_values":                 {"", url.Values{"acr_values": {"mfa"}}, "silver", "", "gold", ""},
+		"and words of the provider":  {"mfa", url.Values{"acr_values": {"platinum mfa"}}, "gold", "", "gold platinum", essentialGold},
+		"a passkey":                  {"phr", nil, "gold", "unmet_authentication_requirements", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := gold(t, tt.acr)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, golden(tt.required)))
+			authorizetest.Equal(t, authorizetest.Federate(b, tt.change).Query().Get("error"), tt.wantError)
+			asked := p.Requests(providertest.Authorization)
+			authorizetest.Equal(t, len(asked), 1, "times at the provider")
+			authorizetest.Equal(t, asked[0].Form.Get("acr_values"), tt.values)
+			authorizetest.Equal(t, asked[0].Form.Get("claims"), tt.claims)
+		})
+	}
+}
+
+// A session with less than is demanded goes to the provider again, and not in circles.
+func TestStepUpAtProvider(t *testing.T) {
+	t.Parallel()
+	asked := url.Values{"acr_values": {"mfa"}}
+	for name, tt := range map[string]struct {
+		required string
+		change   url.Values
+		acr      string // at the second sign-in
+		want     string
+		times    int // at the provider
+	}{
+		"met":                               {"mfa", nil, "gold", "", 2},
+		"not met":                           {"mfa", nil, "silver", "unmet_authentication_requirements", 2},
+		"silently":                          {"mfa", url.Values{"prompt": {"none"}}, "gold", "", 2},
+		"only asked, and met":               {"", asked, "gold", "", 2},
+		"only asked, and not met":           {"", asked, "silver", "", 2},
+		"only asked, and silently":          {"", url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "silver", "", 1},
+		"asked for what is not his to give": {"", url.Values{"acr_values": {"phr"}}, "silver", "", 1},
+		"what no provider can show":         {"phr", nil, "gold", "unmet_authentication_requirements", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := gold(t, "silver", tt.acr)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				golden(tt.required)(idp, c)
+				lenient := c.Clients[0]
+				lenient.ID, lenient.ACR = "any", ""
+				c.Clients = append(c.Clients, lenient)
+			}))
+			if code := authorizetest.Federate(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
+				t.Fatal("no sign-in")
+			}
+			answer := authorizetest.Federate(b, tt.change)
+			authorizetest.Equal(t, answer.Query().Get("error"), tt.want)
+			authorizetest.Equal(t, len(p.Requests(providertest.Authorization)), tt.times, "times at the provider")
+			if tt.acr == "gold" && tt.want == "" {
+				authorizetest.Equal(t, b.Claims(b.Redeem(answer).IDToken)["acr"], any("mfa"))
+			}
+		})
 	}
 }

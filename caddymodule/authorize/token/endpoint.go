@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -142,4 +144,143 @@ func rulesOf(grantTypes []grantType) client.GrantTypes {
 		rules[i] = g.rules
 	}
 	return rules
+}
+
+// grantTypes are all that there are. A new one is a file of its own, and a line here: the token
+// endpoint, discovery, the configuration and registration of clients and the metrics read this.
+var grantTypes = []grantType{authorizationCode, implicit, clientCredentials, refreshToken}
+
+// implicit is that of tokens from the authorization endpoint (RFC 6749 §4.2), which discovery lists
+// too.
+var implicit = grantType{rules: client.GrantType{
+	Name: "implicit",
+	Offered: func(c *client.Client) bool {
+		return slices.ContainsFunc(c.ResponseTypes, func(t string) bool { return t != "code" })
+	},
+}}
+
+// GrantTypes says which clients may use which.
+func GrantTypes() client.GrantTypes { return rulesOf(grantTypes) }
+
+// authorizationCode is the authorization code grant (RFC 6749 §4.1.3).
+var authorizationCode = grantType{
+	rules: client.GrantType{
+		Name: client.AuthorizationCode, Always: true, Registrable: true, Allows: usesCodes,
+		Check: func(c *client.Client) error {
+			if !usesCodes(c) {
+				return errors.New("needs a redirect_uri and response_type code")
+			}
+			return nil
+		},
+	},
+	exchange: (*tokenEndpoint).exchangeCode,
+}
+
+func usesCodes(c *client.Client) bool { return c.AllowsResponseType("code") }
+
+// exchangeCode marks the code as used last, so that the client can try again if anything fails
+// before.
+func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
+	g, err := e.codes.redeemable(ctx, client, p)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.issuer.Issue(ctx, g, e.issuer.AccessTokenLifetime)
+	if err != nil {
+		return nil, err
+	}
+	start, err := e.families.start(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.codes.redeem(ctx, client, g, start); err != nil {
+		return nil, err
+	}
+	if start != nil {
+		t.refresh = start.token
+	}
+	return t.response(g.ScopeText(), g.Launch), nil
+}
+
+// clientCredentials is the client credentials grant (RFC 6749 §4.4), of clients that act for
+// themselves.
+var clientCredentials = grantType{
+	rules: client.GrantType{
+		Name: credentialsGrant, Allows: usesCredentials,
+		Check: func(c *client.Client) error {
+			if c.Public() {
+				return errors.New("needs a secret, jwks or jwks_uri")
+			}
+			return nil
+		},
+	},
+	exchange: (*tokenEndpoint).exchangeCredentials,
+}
+
+const credentialsGrant = "client_credentials"
+
+func usesCredentials(c *client.Client) bool { return slices.Contains(c.GrantTypes, credentialsGrant) }
+
+// exchangeCredentials gives system scopes only, as there is no user.
+func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
+	scope, err := client.GrantSystemScope(p.Get("scope"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.issuer.issueToClient(ctx, client, scope)
+	if err != nil {
+		return nil, err
+	}
+	return t.response(strings.Join(scope, " "), nil), nil
+}
+
+// refreshToken is the refresh token grant (RFC 6749 §6).
+var refreshToken = grantType{
+	rules: client.GrantType{
+		Name: refreshGrant, Registrable: true, Allows: usesCodes, Offered: (*client.Client).CanRefresh,
+	},
+	exchange: (*tokenEndpoint).exchangeRefreshToken,
+	client: func(e *tokenEndpoint, ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+		return e.families.clientOf(ctx, p)
+	},
+}
+
+// exchangeRefreshToken gives the next tokens. Each use replaces the token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
+// Shortly after the first, though, the client may have missed the response, and is given
+// the same token again. This gains a thief nothing: thief and client then hold one token,
+// and its second use is detected.
+func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
+	token := p.Get("refresh_token")
+	if token == "" {
+		return nil, oauth2.InvalidRequest("refresh_token is missing")
+	}
+	for ctx.Err() == nil {
+		response, err := e.rotateRefreshToken(ctx, client, token, p.Get("scope"))
+		if !errors.Is(err, store.ErrChanged) {
+			return response, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// rotateRefreshToken stores the next token last, so that the client can try again if
+// anything fails before. If a concurrent request uses the token, the error is
+// [store.ErrChanged], and the token must be checked again.
+func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
+	f, stored, err := e.families.find(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.families.redeemable(ctx, f, client, token, asked)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.issuer.Issue(ctx, g, e.issuer.AccessTokenLifetime)
+	if err != nil {
+		return nil, err
+	}
+	if t.refresh, err = e.families.rotate(ctx, client, f, stored, token); err != nil {
+		return nil, err
+	}
+	return t.response(g.ScopeText(), g.Launch), nil
 }

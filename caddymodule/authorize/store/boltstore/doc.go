@@ -7,13 +7,9 @@
 //	expiries  expiry, key         →  nothing: the entries in the order of their end
 //	count     "entries"           →  how many there are
 //
-//	store.go         opens and closes the file; the methods of the store
-//	step.go          several calls in one step
-//	transaction.go   reads and changes entries
-//	write.go         a write that has returned is on disk; concurrent writes share an fsync
-//	check.go         reads the whole file before it is used
-//	backup.go        copies the file while it is in use
-//	openfile.go      turns what happens to a file in use into errors, where bbolt would panic
+//	store.go        the store, its steps and backup; concurrent writes share an fsync
+//	transaction.go  reads and changes entries
+//	openfile.go     reads the whole file before it is used; turns faults of a file in use into errors, where bbolt would panic
 //
 // There is no goroutine: each write removes some expired entries.
 //

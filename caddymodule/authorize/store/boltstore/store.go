@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -207,3 +210,94 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Exporter = (*Store)(nil)
 )
+
+// do makes all calls or none. The transaction may hold others' writes, so it cannot be
+// rolled back: all is checked before anything changes.
+func (t transaction) do(calls []*store.Call) error {
+	for _, c := range calls {
+		if c.Err = checkKey(c); c.Err != nil {
+			return c.Err
+		}
+	}
+	return store.Room{Max: int(t.max), Endings: t.endings}.Do(t, calls)
+}
+
+// checkKey refuses a key that bbolt cannot store.
+func checkKey(c *store.Call) error {
+	if c.Stores() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
+		return fmt.Errorf("a key of %d bytes", len(c.Key))
+	}
+	return nil
+}
+
+type write struct {
+	apply func(transaction) error
+	done  bool
+	err   error
+}
+
+// write applies a change and returns when it is on disk. Each transaction costs an fsync,
+// so whoever gets the lock writes for all who are waiting. bbolt's Batch would make a
+// single write wait for others that never come.
+func (s *Store) write(apply func(transaction) error) error {
+	f, err := s.open()
+	if err != nil {
+		return err
+	}
+	w := &write{apply: apply}
+	s.queued.Lock()
+	s.queue = append(s.queue, w)
+	s.queued.Unlock()
+
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	if !w.done {
+		s.writeQueue(f)
+	}
+	return explain(s.path, w.err)
+}
+
+// writeQueue writes all that is waiting in one transaction. It requires s.commit.
+func (s *Store) writeQueue(f *openFile) {
+	s.queued.Lock()
+	writes := s.queue
+	s.queue = nil
+	s.queued.Unlock()
+	err := f.update(func(tx *bbolt.Tx) error {
+		t := s.transaction(tx)
+		for _, w := range writes {
+			w.err = w.apply(t)
+		}
+		return nil
+	})
+	for _, w := range writes {
+		w.done = true
+		if err != nil {
+			w.err = failure(fmt.Errorf("writing the durable store %s: %w", s.path, err))
+		}
+	}
+}
+
+// failure marks what comes of a full disk, quota or limit of the process: the file is as before.
+func failure(err error) error {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all
+			return &store.Fault{Cause: store.CauseFull, Err: err}
+		}
+	}
+	return err
+}
+
+// Backup copies the file as it is at one time, while it is in use. write gets the size in bytes, and how to copy it.
+func (s *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
+	f, err := s.open()
+	if err != nil {
+		return err
+	}
+	return explain(s.path, f.view(func(tx *bbolt.Tx) error {
+		return write(tx.Size(), func(w io.Writer) error {
+			_, err := tx.WriteTo(w)
+			return err
+		})
+	}))
+}

@@ -2,6 +2,10 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,4 +118,265 @@ func (s *shared) follow(t *testing.T, g store.Shared) *follower {
 	t.Cleanup(func() { end(); <-done })
 	f.await(t, "what there is", func() bool { return f.wholes > 0 })
 	return f
+}
+
+// A follower keeps what is reported to it.
+type follower struct {
+	mu      sync.Mutex
+	values  map[string]string
+	expires map[string]time.Time
+	changes []string // key=value, or key alone if it was deleted; in order
+	heard   time.Time
+	wholes  int
+	err     error // of Follow; it is read after the end
+}
+
+func (f *follower) hear(u store.Update) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.Whole {
+		f.wholes++
+		clear(f.values)
+	}
+	for _, c := range u.Changes {
+		f.expires[c.Key] = c.Expires
+		if c.Value == nil {
+			delete(f.values, c.Key)
+			f.changes = append(f.changes, c.Key)
+			continue
+		}
+		f.values[c.Key] = string(c.Value)
+		f.changes = append(f.changes, c.Key+"="+string(c.Value))
+	}
+	f.heard = u.Heard
+}
+
+// await waits until the condition holds. It fails after ten seconds.
+func (f *follower) await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	holds := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return condition()
+	}
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			t.Fatalf("not reported: %s; but %q, in the end %q", what, f.changes[max(0, len(f.changes)-20):], f.values)
+		}
+	}
+}
+
+// awaitValues waits until the follower knows exactly the values.
+func (f *follower) awaitValues(t *testing.T, want map[string]string) {
+	t.Helper()
+	f.await(t, fmt.Sprintf("%q", want), func() bool { return maps.Equal(f.values, want) })
+}
+
+func followsWhole(t *testing.T, s *shared) {
+	g, ctx := s.gateway(), t.Context()
+	must(t, g.Put(ctx, "revoked:1", []byte("v"), s.lifetime*4))
+	must(t, g.Put(ctx, "cutoff:user:a", nil, s.lifetime*4))
+	must(t, g.Put(ctx, "session:1", []byte("v"), s.lifetime*4))
+	f := s.follow(t, s.gateway())
+	f.awaitValues(t, map[string]string{"revoked:1": "v", "cutoff:user:a": ""})
+	if left := time.Until(f.expires["revoked:1"]); left > 4*s.lifetime+time.Second || left < 3*s.lifetime {
+		t.Errorf("it has %v left of %v", left, 4*s.lifetime)
+	}
+}
+
+func followsMethods(t *testing.T, s *shared) {
+	g, ctx := s.gateway(), t.Context()
+	f := s.follow(t, s.gateway())
+	const key = "revoked:1"
+	for _, tt := range []struct {
+		method string
+		change func() error
+		want   map[string]string
+	}{
+		{"Put", func() error { return g.Put(ctx, key, []byte("put"), s.lifetime*9) }, map[string]string{key: "put"}},
+		{"Swap", func() error { return g.Swap(ctx, key, []byte("put"), []byte("sw"), s.lifetime*9) }, map[string]string{key: "sw"}},
+		{"Append", func() error { return g.Append(ctx, key, []byte("ap"), 9, s.lifetime*9) }, map[string]string{key: "swap"}},
+		{"Take", func() error { _, err := g.Take(ctx, key); return err }, map[string]string{}},
+		{"Add", func() error { return g.Add(ctx, key, []byte("added"), s.lifetime*9) }, map[string]string{key: "added"}},
+		{"Delete", func() error { return g.Delete(ctx, key) }, map[string]string{}},
+		{"Append of the first", func() error { return g.Append(ctx, key, []byte("ap"), 9, s.lifetime*9) }, map[string]string{key: "ap"}},
+	} {
+		must(t, tt.change())
+		f.awaitValues(t, tt.want)
+		if left := time.Until(f.expires[key]); len(tt.want) > 0 && (left > 9*s.lifetime+time.Second || left < 8*s.lifetime) {
+			t.Errorf("after %s it has %v left of %v", tt.method, left, 9*s.lifetime)
+		}
+	}
+}
+
+func followsNoRefusal(t *testing.T, s *shared) {
+	g, ctx := s.gateway(), t.Context()
+	must(t, g.Put(ctx, "revoked:1", []byte("kept"), s.lifetime*4))
+	f := s.follow(t, s.gateway())
+	for _, err := range []error{
+		g.Add(ctx, "revoked:1", []byte("refused"), s.lifetime),
+		g.Swap(ctx, "revoked:1", []byte("other"), []byte("refused"), s.lifetime),
+		g.Append(ctx, "revoked:1", []byte("refused"), 4, s.lifetime),
+		g.Do(
+			ctx, &store.Call{Op: store.Put, Key: "revoked:2", Value: []byte("refused"), TTL: s.lifetime},
+			&store.Call{Op: store.Take, Key: "cutoff:nothing"},
+		),
+	} {
+		if err == nil {
+			t.Error("not refused")
+		}
+	}
+	must(t, g.Put(ctx, "revoked:3", []byte("last"), s.lifetime*4))
+	f.awaitValues(t, map[string]string{"revoked:1": "kept", "revoked:3": "last"})
+}
+
+func followsSteps(t *testing.T, s *shared) {
+	g, ctx := s.gateway(), t.Context()
+	must(t, g.Put(ctx, "code:1", []byte("v"), s.lifetime*4))
+	must(t, g.Put(ctx, "cutoff:old", []byte("v"), s.lifetime*4))
+	f := s.follow(t, s.gateway())
+	must(t, g.Do(
+		ctx, &store.Call{Op: store.Take, Key: "code:1"},
+		&store.Call{Op: store.Put, Key: "revoked:1", Value: []byte("a"), TTL: s.lifetime * 4},
+		&store.Call{Op: store.Get, Key: "revoked:nothing"},
+		&store.Call{Op: store.Add, Key: "cutoff:new", Value: []byte("b"), TTL: s.lifetime * 4},
+		&store.Call{Op: store.Delete, Key: "cutoff:old"},
+		&store.Call{Op: store.Put, Key: "session:1", Value: []byte("c"), TTL: s.lifetime * 4},
+	))
+	f.awaitValues(t, map[string]string{"revoked:1": "a", "cutoff:new": "b"})
+}
+
+func followsAtOnce(t *testing.T, s *shared) {
+	g := s.gateway()
+	f := s.follow(t, s.gateway())
+	for i := range 5 {
+		key := fmt.Sprint("revoked:", i)
+		changed := time.Now()
+		must(t, g.Put(t.Context(), key, []byte("v"), s.lifetime*4))
+		f.await(t, key, func() bool { return f.values[key] == "v" })
+		if took := time.Since(changed); took > time.Second {
+			t.Errorf("%s was reported after %v", key, took)
+		}
+		time.Sleep(s.lifetime / 8)
+	}
+}
+
+func followsNothing(t *testing.T, s *shared) {
+	f := s.follow(t, s.gateway())
+	for range 2 {
+		asked := time.Now()
+		f.await(t, "that nothing changed", func() bool { return f.heard.After(asked) })
+		if took := time.Since(asked); took > 3*time.Second {
+			t.Errorf("that took %v", took)
+		}
+		if f.heard.After(time.Now()) {
+			t.Errorf("heard at %v, which is to come", f.heard)
+		}
+	}
+}
+
+func followsUntilEnd(t *testing.T, s *shared) {
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	whole := make(chan struct{}, 100)
+	go func() {
+		ended <- s.gateway().Follow(ctx, func(store.Update) {
+			select {
+			case whole <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	<-whole
+	end()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(3 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
+
+func followersAgree(t *testing.T, s *shared) {
+	a, b := s.gateway(), s.gateway()
+	first, second := s.follow(t, a), s.follow(t, b)
+	want := s.change(t, a, b)
+	first.awaitValues(t, want)
+	second.awaitValues(t, want)
+}
+
+// change has two gateways change the same keys at once, and returns what there is then.
+func (s *shared) change(t *testing.T, gateways ...store.Shared) map[string]string {
+	var all sync.WaitGroup
+	for n, g := range gateways {
+		all.Go(func() {
+			for i := range 100 {
+				key := fmt.Sprint("revoked:", i%7)
+				err := g.Put(t.Context(), key, fmt.Append(nil, n, ".", i), s.lifetime*9)
+				if i%5 == 4 {
+					err = errors.Join(err, g.Delete(t.Context(), key))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	want := map[string]string{}
+	keys, err := gateways[0].List(t.Context(), "revoked:")
+	must(t, err)
+	for _, key := range keys {
+		value, err := gateways[0].Get(t.Context(), key)
+		must(t, err)
+		want[key] = string(value)
+	}
+	return want
+}
+
+func lateFollower(t *testing.T, s *shared) {
+	a, b := s.gateway(), s.gateway()
+	first := s.follow(t, a)
+	s.change(t, a, b)
+	late := s.follow(t, b)
+	want := s.change(t, a, b)
+	first.awaitValues(t, want)
+	late.awaitValues(t, want)
+}
+
+func followsNoExpired(t *testing.T, s *shared) {
+	g := s.gateway()
+	must(t, g.Put(t.Context(), "revoked:short", []byte("v"), s.lifetime))
+	must(t, g.Put(t.Context(), "revoked:long", []byte("v"), s.lifetime*9))
+	time.Sleep(s.lifetime + s.lifetime/4)
+	f := s.follow(t, s.gateway())
+	f.await(t, "revoked:long", func() bool { return f.values["revoked:long"] == "v" })
+	if expires, ok := f.expires["revoked:short"]; ok && expires.After(time.Now()) {
+		t.Errorf("what has expired is reported to expire at %v", expires)
+	}
+}
+
+func followsLast(t *testing.T, s *shared) {
+	a, b := s.gateway(), s.gateway()
+	f := s.follow(t, s.gateway())
+	var all sync.WaitGroup
+	for n, g := range []store.Shared{a, b} {
+		all.Go(func() {
+			for i := range 500 {
+				if err := g.Put(t.Context(), "cutoff:user", fmt.Append(nil, n, ".", i), s.lifetime*99); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	last, err := a.Get(t.Context(), "cutoff:user")
+	must(t, err)
+	f.awaitValues(t, map[string]string{"cutoff:user": string(last)})
+	s.settle()
+	f.awaitValues(t, map[string]string{"cutoff:user": string(last)})
 }

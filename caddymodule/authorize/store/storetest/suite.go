@@ -2,8 +2,11 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -130,4 +133,531 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// callTests are the tests of each method.
+var callTests = []storeTest{
+	{"put then get", putThenGet, false},
+	{"put replaces", putReplaces, false},
+	{"a value is a copy", valueIsCopy, false},
+	{"add refuses a taken key", addRefuses, false},
+	{"add succeeds after expiry", addAfterExpiry, false},
+	{"get after expiry finds nothing", getAfterExpiry, false},
+	{"swap what is there", swapReplaces, false},
+	{"swap refuses what changed", swapRefuses, false},
+	{"take once", takeOnce, false},
+	{"take after expiry finds nothing", takeAfterExpiry, false},
+	{"taken may be put again", takenThenPut, false},
+	{"delete", deleteRemoves, false},
+	{"list by prefix", listByPrefix, false},
+	{"list takes a prefix as it is", listLiterally, false},
+	{"list leaves out what expired", listAfterExpiry, false},
+	{"any bytes are a value", anyBytes, false},
+	{"full refuses and keeps", fullRefuses, true},
+	{"full takes what ends something", fullTakesEndings, true},
+	{"full makes room by expiry", fullMakesRoom, true},
+	{"one of many takers wins", takersRace, false},
+	{"one of many adders wins", addersRace, false},
+	{"one of many swappers wins", swappersRace, false},
+	{"many keys at once", manyKeys, false},
+}
+
+func putThenGet(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	wantValue(t, s, "k", "v")
+	if _, err := s.Get(ctx, "other"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get of a key never put: %v", err)
+	}
+}
+
+func putReplaces(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	must(t, s.Put(ctx, "k", []byte("new"), 2*s.lifetime))
+	s.expire()
+	wantValue(t, s, "k", "new")
+}
+
+func valueIsCopy(t *testing.T, ctx context.Context, s subject) {
+	v := []byte("v")
+	must(t, s.Put(ctx, "k", v, s.lifetime))
+	v[0] = 'x'
+	got, err := s.Get(ctx, "k")
+	must(t, err)
+	got[0] = 'y'
+	wantValue(t, s, "k", "v")
+}
+
+func addRefuses(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
+	if err := s.Add(ctx, "k", []byte("second"), s.lifetime); !errors.Is(err, store.ErrExists) {
+		t.Errorf("second Add: %v", err)
+	}
+	wantValue(t, s, "k", "first")
+}
+
+func addAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
+	s.expire()
+	must(t, s.Add(ctx, "k", []byte("second"), s.lifetime))
+	wantValue(t, s, "k", "second")
+}
+
+func getAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	time.Sleep(s.lifetime - s.lifetime/4)
+	wantValue(t, s, "k", "v")
+	time.Sleep(s.lifetime / 2)
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get after expiry: %v", err)
+	}
+}
+
+func swapReplaces(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	must(t, s.Swap(ctx, "k", []byte("old"), []byte("new"), 2*s.lifetime))
+	s.expire()
+	wantValue(t, s, "k", "new")
+}
+
+func swapRefuses(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	for _, old := range []string{"", "w", "vv"} {
+		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
+			t.Errorf("Swap for %q: %v", old, err)
+		}
+	}
+	wantValue(t, s, "k", "v")
+	s.expire()
+	for _, key := range []string{"k", "never"} {
+		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
+			t.Errorf("Swap of nothing: %v", err)
+		}
+	}
+}
+
+func takeOnce(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	v, err := s.Take(ctx, "k")
+	must(t, err)
+	if string(v) != "v" {
+		t.Errorf("Take: %q", v)
+	}
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("second Take: %v", err)
+	}
+}
+
+func takeAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	s.expire()
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Take after expiry: %v", err)
+	}
+}
+
+// takenThenPut takes what was put again: whatever a store remembers of the first Take, in
+// order to repeat its answer, is not in the way.
+func takenThenPut(t *testing.T, ctx context.Context, s subject) {
+	for _, value := range []string{"first", "second", "third"} {
+		must(t, s.Add(ctx, "k", []byte(value), s.lifetime))
+		v, err := s.Take(ctx, "k")
+		if err != nil || string(v) != value {
+			t.Errorf("Take: %q, %v; want %q", v, err, value)
+		}
+		wantKeys(t, s, "")
+	}
+	if err := s.Swap(ctx, "k", []byte("third"), []byte("fourth"), s.lifetime); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("Swap of what was taken: %v", err)
+	}
+	must(t, s.Append(ctx, "k", []byte("new"), 3, s.lifetime))
+	wantValue(t, s, "k", "new")
+}
+
+// anyBytes stores values that a script, a protocol or a text column may not take, and keys
+// that hold what patterns mean something by.
+func anyBytes(t *testing.T, ctx context.Context, s subject) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for key, value := range map[string]string{
+		"empty": "", "zero": "\x00", "all": string(all), "number": "1e3", "true": "true", "lines": "a\r\nb\n",
+		"kind:{tag}": "v", "kind:*?[a-z]": "v", "kind:per%cent_": "v",
+	} {
+		must(t, s.Add(ctx, key, []byte(value), s.lifetime))
+		wantValue(t, s, key, value)
+		must(t, s.Swap(ctx, key, []byte(value), []byte(value+"+"), s.lifetime))
+		v, err := s.Take(ctx, key)
+		if err != nil || string(v) != value+"+" {
+			t.Errorf("Take(%q) = %q, %v; want %q", key, v, err, value+"+")
+		}
+	}
+}
+
+func deleteRemoves(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	must(t, s.Delete(ctx, "k"))
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get after Delete: %v", err)
+	}
+	must(t, s.Delete(ctx, "k"))
+}
+
+func listByPrefix(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"session:b", "session:a", "sessions", "code:a"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+	}
+	wantKeys(t, s, "session:", "session:a", "session:b")
+	wantKeys(t, s, "nothing:")
+}
+
+// listLiterally lists by prefixes that mean something to patterns of Redis or SQL.
+func listLiterally(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"a*b", "a_b", "a[b", "aXb", `a\b`} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+	}
+	for _, prefix := range []string{"a*", "a_", "a[", `a\`} {
+		wantKeys(t, s, prefix, prefix+"b")
+	}
+	wantKeys(t, s, "A")
+}
+
+func listAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "session:short", []byte("v"), s.lifetime))
+	must(t, s.Put(ctx, "session:long", []byte("v"), 3*s.lifetime))
+	time.Sleep(2 * s.lifetime)
+	wantKeys(t, s, "session:", "session:long")
+}
+
+func fullRefuses(t *testing.T, ctx context.Context, s subject) {
+	fill(t, s)
+	if err := s.Put(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
+		t.Errorf("Put into a full store: %v", err)
+	}
+	if err := s.Add(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
+		t.Errorf("Add to a full store: %v", err)
+	}
+	must(t, s.Put(ctx, "0", []byte("again"), s.lifetime))
+	wantValue(t, s, "7", "v")
+}
+
+// fullTakesEndings stores revocations, and refuses all else, until their room is full too.
+func fullTakesEndings(t *testing.T, ctx context.Context, s subject) {
+	fill(t, s)
+	for _, key := range []string{EndingKind + ":1", EndingKind + ":2"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		wantValue(t, s, key, "v")
+	}
+	must(t, s.Append(ctx, EndingKind+":2", []byte("w"), 9, s.lifetime))
+	refused := []*store.Call{
+		{Op: store.Add, Key: "code:1", TTL: s.lifetime}, {Op: store.Add, Key: EndingKind + ":3", TTL: s.lifetime},
+	}
+	if err := s.Do(ctx, refused...); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a step that also stores a code: %v", err)
+	}
+	wantKeys(t, s, EndingKind, EndingKind+":1", EndingKind+":2")
+	if store.IsShared(s.Store) {
+		return // one of several gateways takes any number
+	}
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		err = s.Add(ctx, fmt.Sprint(EndingKind, ":more", i), nil, s.lifetime)
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Errorf("after a hundred revocations: %v", err)
+	}
+}
+
+func fullMakesRoom(t *testing.T, ctx context.Context, s subject) {
+	fill(t, s)
+	s.expire()
+	must(t, s.Put(ctx, "more", []byte("v"), s.lifetime))
+	wantValue(t, s, "more", "v")
+}
+
+func takersRace(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	if won := race(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
+		t.Errorf("%d takers got the value", won)
+	}
+}
+
+func addersRace(t *testing.T, ctx context.Context, s subject) {
+	if won := race(func() error { return s.Add(ctx, "k", []byte("v"), s.lifetime) }); won != 1 {
+		t.Errorf("%d adders succeeded", won)
+	}
+}
+
+func swappersRace(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	if won := race(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), s.lifetime) }); won != 1 {
+		t.Errorf("%d swappers succeeded", won)
+	}
+}
+
+// manyKeys also shows that the bound counts each key once, however often it was
+// written and removed.
+func manyKeys(t *testing.T, ctx context.Context, s subject) {
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			key := fmt.Sprint(i)
+			for range 4 {
+				err := errors.Join(s.Put(ctx, key, []byte("v"), s.lifetime), s.Swap(ctx, key, []byte("v"), []byte("w"), s.lifetime), s.Delete(ctx, key))
+				if err != nil {
+					t.Errorf("key %s: %v", key, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	fill(t, s)
+}
+
+// stepTests are the tests of Append, and of several calls in one step.
+var stepTests = []storeTest{
+	{"append to what is there", appendGrows, false},
+	{"append refuses what is too long", appendRefuses, false},
+	{"append does not shorten a lifetime", appendKeepsLifetime, false},
+	{"append after expiry starts anew", appendAfterExpiry, false},
+	{"no item of many appenders is lost", appendersRace, false},
+	{"a step does all its calls", stepDoesAll, false},
+	{"a step that fails changes nothing", failedStep, false},
+	{"a step is too much for a full store", stepFull, true},
+	{"a step makes room for itself", stepMakesRoom, true},
+	{"one of many steps wins", stepsRace, false},
+	{"a step of nothing", emptyStep, false},
+	{"a step finds an empty value", stepFindsEmpty, false},
+}
+
+func appendGrows(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
+	time.Sleep(s.lifetime / 2)
+	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	time.Sleep(s.lifetime * 3 / 4) // its lifetime counts from the latest item
+	wantValue(t, s, "k", "abcd")
+}
+
+func appendRefuses(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("abc"), s.lifetime))
+	if err := s.Append(ctx, "k", []byte("de"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
+		t.Errorf("Append to five of four bytes: %v", err)
+	}
+	if err := s.Append(ctx, "new", []byte("abcde"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
+		t.Errorf("Append of five of four bytes: %v", err)
+	}
+	wantValue(t, s, "k", "abc")
+	wantKeys(t, s, "new")
+}
+
+func appendKeepsLifetime(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("ab"), 3*s.lifetime))
+	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	s.expire()
+	wantValue(t, s, "k", "abcd")
+}
+
+func appendAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Append(ctx, "k", []byte("old"), 9, s.lifetime))
+	s.expire()
+	must(t, s.Append(ctx, "k", []byte("new"), 9, s.lifetime))
+	wantValue(t, s, "k", "new")
+}
+
+func appendersRace(t *testing.T, ctx context.Context, s subject) {
+	if won := race(func() error { return s.Append(ctx, "k", []byte("ab"), 100, s.lifetime) }); won != 50 {
+		t.Errorf("%d items of 2 bytes in 100", won)
+	}
+	wantValue(t, s, "k", strings.Repeat("ab", 50))
+}
+
+// The keys of a step all end in the same identifier, as those of a grant do: a store that is
+// spread over servers keeps them together by it.
+func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
+		must(t, s.Put(ctx, key, []byte("old"), s.lifetime))
+	}
+	get, none, take := &store.Call{Op: store.Get, Key: "read:1"}, &store.Call{Op: store.Get, Key: "nothing:1"}, &store.Call{Op: store.Take, Key: "taken:1"}
+	must(t, s.Do(
+		ctx, get, none, take,
+		&store.Call{Op: store.Put, Key: "put:1", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Add, Key: "added:1", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Swap, Key: "swapped:1", Old: []byte("old"), Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Append, Key: "grown:1", Value: []byte("er"), Max: 5, TTL: s.lifetime},
+		&store.Call{Op: store.Delete, Key: "deleted:1"},
+		&store.Call{Op: store.Delete, Key: "never there:1"},
+	))
+	if string(get.Value) != "old" || none.Value != nil || string(take.Value) != "old" {
+		t.Errorf("found %q, %q and %q", get.Value, none.Value, take.Value)
+	}
+	for key, want := range map[string]string{"read:1": "old", "put:1": "new", "added:1": "new", "swapped:1": "new", "grown:1": "older"} {
+		wantValue(t, s, key, want)
+	}
+	wantKeys(t, s, "taken:1")
+	wantKeys(t, s, "deleted:1")
+}
+
+// Whichever call of a step fails, the others have not been made, and it says why.
+func failedStep(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
+	for _, tt := range []struct {
+		call *store.Call
+		want error
+	}{
+		{&store.Call{Op: store.Add, Key: "there:1", Value: []byte("new"), TTL: s.lifetime}, store.ErrExists},
+		{&store.Call{Op: store.Swap, Key: "there:1", Old: []byte("other"), Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Swap, Key: "nothing:1", Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Take, Key: "nothing:1"}, store.ErrNotFound},
+		{&store.Call{Op: store.Append, Key: "there:1", Value: []byte("new"), Max: 5, TTL: s.lifetime}, store.ErrTooLong},
+	} {
+		for _, last := range []bool{false, true} {
+			calls := []*store.Call{
+				{Op: store.Put, Key: "put:1", Value: []byte("new"), TTL: s.lifetime},
+				{Op: store.Append, Key: "grown:1", Value: []byte("new"), Max: 9, TTL: s.lifetime},
+				{Op: store.Delete, Key: "kept:1"},
+			}
+			must(t, s.Put(ctx, "kept:1", nil, s.lifetime))
+			at := 0
+			if last {
+				at = len(calls)
+			}
+			err := s.Do(ctx, slices.Insert(calls, at, tt.call)...)
+			if !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
+				t.Errorf("step with %v of %q: %v, the call: %v", tt.call.Op, tt.call.Key, err, tt.call.Err)
+			}
+			tt.call.Err = nil
+			wantKeys(t, s, "put:1")
+			wantKeys(t, s, "grown:1")
+			wantKeys(t, s, "kept:1", "kept:1")
+			wantValue(t, s, "there:1", "old")
+		}
+	}
+}
+
+// What a step deletes makes room for what it stores, in whatever order.
+func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+	}
+	step := func(key string) error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Add, Key: "new " + key, Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Delete, Key: key},
+		)
+	}
+	must(t, step("1"))
+	if err := step("never there"); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a step that deletes nothing: %v", err)
+	}
+	wantKeys(t, s, "new", "new 1")
+	wantKeys(t, s, "1")
+}
+
+func stepFull(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+	}
+	step := func() error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Put, Key: "1", Value: []byte("w"), TTL: 3 * s.lifetime},
+			&store.Call{Op: store.Add, Key: "8", Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Append, Key: "9", Value: []byte("v"), Max: 9, TTL: s.lifetime},
+		)
+	}
+	if err := step(); !errors.Is(err, store.ErrFull) {
+		t.Errorf("two more entries where there is room for one: %v", err)
+	}
+	wantValue(t, s, "1", "v")
+	wantKeys(t, s, "8")
+	s.expire()
+	must(t, step())
+	wantKeys(t, s, "", "1", "8", "9")
+}
+
+// stepsRace has steps take an entry and leave two others, as whoever redeems a code does.
+func stepsRace(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
+	won := race(func() error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Put, Key: "grant:1", Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Append, Key: "grants:1", Value: []byte("v"), Max: 99, TTL: s.lifetime},
+			&store.Call{Op: store.Take, Key: "code:1"},
+		)
+	})
+	if won != 1 {
+		t.Errorf("%d steps took the code", won)
+	}
+	wantValue(t, s, "grants:1", "v")
+}
+
+func emptyStep(t *testing.T, ctx context.Context, s subject) { must(t, s.Do(ctx)) }
+
+// stepFindsEmpty tells an empty value from none.
+func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "put:1", nil, s.lifetime))
+	must(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))
+	for _, key := range []string{"put:1", "appended:1"} {
+		c := &store.Call{Op: store.Get, Key: key}
+		must(t, s.Do(ctx, c))
+		if c.Value == nil || len(c.Value) > 0 {
+			t.Errorf("%s: found %#v", key, c.Value)
+		}
+	}
+}
+
+// entriesTests are the tests of [store.Exporter]. A store need not be one.
+var entriesTests = []storeTest{
+	{"entries are all there are", allEntries, false},
+	{"entries end with an error", entriesError, false},
+}
+
+func allEntries(t *testing.T, ctx context.Context, s subject) {
+	exporter := exporterOf(t, s)
+	must(t, s.Put(ctx, "code:short", []byte("v"), s.lifetime))
+	must(t, s.Put(ctx, "code:taken", []byte("v"), 3*s.lifetime))
+	must(t, s.Put(ctx, "session:long", []byte("\x00long"), 3*s.lifetime))
+	must(t, s.Append(ctx, "grants:empty", nil, 0, 4*s.lifetime))
+	s.expire()
+	_, err := s.Take(ctx, "code:taken")
+	must(t, err)
+	got := map[string]string{}
+	must(t, exporter.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+		got[key] = string(value)
+		most := 3 * s.lifetime
+		if key == "session:long" {
+			most = 2 * s.lifetime
+		}
+		if ttl > most || ttl < most-s.lifetime {
+			t.Errorf("%s has %v left, of %v", key, ttl, most)
+		}
+		return nil
+	}))
+	if want := map[string]string{"session:long": "\x00long", "grants:empty": ""}; !maps.Equal(got, want) {
+		t.Errorf("entries: %q, want %q", got, want)
+	}
+}
+
+func entriesError(t *testing.T, ctx context.Context, s subject) {
+	exporter := exporterOf(t, s)
+	must(t, s.Put(ctx, "a", nil, s.lifetime))
+	must(t, s.Put(ctx, "b", nil, s.lifetime))
+	seen, stop := 0, errors.New("stop")
+	err := exporter.Entries(ctx, func(string, []byte, time.Duration) error { seen++; return stop })
+	if !errors.Is(err, stop) || seen != 1 {
+		t.Errorf("%d entries, then %v", seen, err)
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	err = exporter.Entries(ended, func(string, []byte, time.Duration) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
+	}
+}
+
+func exporterOf(t *testing.T, s subject) store.Exporter {
+	exporter, ok := s.Store.(store.Exporter)
+	if !ok {
+		t.Skip("not a store.Exporter")
+	}
+	return exporter
 }

@@ -1,0 +1,281 @@
+// Package browser keeps state in browsers: in cookies, and in sealed texts that no other
+// browser can read or return.
+package browser
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// CookiePrefix begins the names of all our cookies, which are for this server alone, not for
+// one behind it. Because of __Host-, browsers refuse them from other hosts and over plain
+// HTTP (RFC 6265bis §4.1.3.2).
+const CookiePrefix = "__Host-fhir-"
+
+// The names of cookies, and prefixes of names.
+const (
+	SessionCookie = CookiePrefix + "session"
+	IDPrefix      = CookiePrefix + "browser-"
+	PendingPrefix = CookiePrefix + "away-" // of pending sign-ins at identity providers
+	deviceCookie  = CookiePrefix + "device"
+)
+
+// NewCookie makes a cookie that scripts and other sites' forms cannot use.
+func NewCookie(name, value string) *http.Cookie {
+	return &http.Cookie{
+		Name: name, Value: value, Path: "/",
+		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// RemoveCookie removes a cookie from the browser.
+func RemoveCookie(w http.ResponseWriter, name string) {
+	c := NewCookie(name, "")
+	c.MaxAge = -1
+	http.SetCookie(w, c)
+}
+
+const (
+	pieceSize = 3960 // keeps a cookie below the 4096 bytes that browsers accept
+
+	// maxPieces bounds what pending sign-ins keep in a browser, which sends it with each
+	// request. Caddy accepts 16 KiB of headers.
+	maxPieces = 3
+)
+
+var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
+
+// SetPieces stores a value in as many cookies as it needs. If there is too little room, it
+// removes those of abandoned sign-ins.
+func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
+	if len(value) > maxPieces*pieceSize {
+		return errTooLong
+	}
+	removeAbandoned(w, r, maxPieces*pieceSize-len(value))
+	for i := 0; len(value) > 0; i++ {
+		piece := value[:min(len(value), pieceSize)]
+		value = value[len(piece):]
+		c := NewCookie(name+"-"+strconv.Itoa(i), piece)
+		c.MaxAge = int(lifetime.Seconds())
+		http.SetCookie(w, c)
+	}
+	return nil
+}
+
+// removeAbandoned removes the cookies of all earlier sign-ins if they exceed the room: it
+// cannot tell which is the oldest.
+func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
+	var earlier []string
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, PendingPrefix) {
+			earlier = append(earlier, c.Name)
+			room -= len(c.Name) + len(c.Value)
+		}
+	}
+	for _, name := range earlier {
+		if room < 0 {
+			RemoveCookie(w, name)
+		}
+	}
+}
+
+func pieces(r *http.Request, name string) (found []*http.Cookie) {
+	for i := range maxPieces {
+		c, err := r.Cookie(name + "-" + strconv.Itoa(i))
+		if err != nil {
+			break
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// ReadPieces returns the value that [SetPieces] stored; "" if there is none.
+func ReadPieces(r *http.Request, name string) string {
+	var value strings.Builder
+	for _, c := range pieces(r, name) {
+		value.WriteString(c.Value)
+	}
+	return value.String()
+}
+
+// RemovePieces removes the cookies of a value.
+func RemovePieces(w http.ResponseWriter, r *http.Request, name string) {
+	for _, c := range pieces(r, name) {
+		RemoveCookie(w, c.Name)
+	}
+}
+
+const maxBrowserIDs = 16 // that are tried
+
+// browserIDs returns the ids that this browser was given. It has several if tabs were opened
+// at once before it had any: each answer set one, under a name of its own.
+func browserIDs(r *http.Request) (ids []string) {
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, IDPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
+			ids = append(ids, c.Value)
+		}
+	}
+	return ids
+}
+
+// browserID returns the id of this browser, and sets one if it has none.
+func browserID(w http.ResponseWriter, r *http.Request) string {
+	if ids := browserIDs(r); len(ids) > 0 {
+		return ids[0]
+	}
+	id := oauth2.RandomToken()
+	http.SetCookie(w, NewCookie(IDPrefix+oauth2.RandomToken()[:8], id))
+	return id
+}
+
+// Sealer seals texts for one browser and one purpose.
+type Sealer struct {
+	Keys keyring.Sealing // seal and unseal
+}
+
+// Seal seals a text for this browser.
+func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text string) (string, error) {
+	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
+}
+
+// SealJSON is [Sealer.Seal] of a value in JSON.
+func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string, value any) (string, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return s.Seal(w, r, purpose, string(text))
+}
+
+// Unseal opens what [Sealer.Seal] sealed for this browser and purpose at most maxAge ago.
+// The error for anything else is the last argument.
+func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
+	for _, id := range browserIDs(r) {
+		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		if !errors.Is(err, keyring.ErrUnsealed) {
+			return text, err
+		}
+	}
+	return "", expired
+}
+
+// UnsealJSON is [Sealer.Unseal] of a value in JSON.
+func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {
+	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), to)
+}
+
+// Check is [Sealer.Unseal] of what is known already, such as the session that a form was shown in.
+func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge time.Duration, expired error) error {
+	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
+	if err == nil && text != known {
+		return expired
+	}
+	return err
+}
+
+const (
+	// deviceLifetime is how long a browser is known after a sign-in: no longer than the key
+	// that seals the cookie lives.
+	deviceLifetime = 90 * 24 * time.Hour
+
+	// maxDeviceUsers is how many people are known in a browser, such as that of a ward's
+	// computer. Whoever has not signed in for longest is dropped.
+	maxDeviceUsers = 32
+)
+
+// Devices recognizes browsers in which people signed in before, by a sealed cookie. It signs
+// nobody in. Failures there are counted apart from strangers', which therefore cannot lock out
+// the owner of an account (OWASP, device cookies).
+type Devices struct {
+	Keys keyring.Sealing // seal the cookies
+
+	// Binding is what of an account, by its id, a browser is known for: it changes with the
+	// password and the second factors, and then the browser is a stranger's.
+	Binding func(ctx context.Context, account string) (string, error)
+}
+
+// device is what a cookie holds.
+type device struct {
+	ID    string   `json:"id"`    // names the browser
+	Users []string `json:"users"` // deviceUser of each, with the binding, the latest first
+}
+
+// deviceUser names a person in the cookie without revealing who they are.
+func deviceUser(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+func (ds *Devices) entry(ctx context.Context, account string) (string, error) {
+	binding, err := ds.Binding(ctx, account)
+	return deviceUser(account) + "." + deviceUser(account+"\x00"+binding), err
+}
+
+// find returns the device of a request, or the zero device if it is unknown.
+func (ds *Devices) find(r *http.Request) (d device) {
+	cookie, err := r.Cookie(deviceCookie)
+	if err != nil {
+		return d
+	}
+	text, err := ds.Keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceLifetime)
+	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
+		return device{}
+	}
+	return d
+}
+
+// Knowing returns what names the browser of a request if the owner of an account has signed in
+// there with the password and the second factors of now, and otherwise "".
+func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
+	d := ds.find(r)
+	if account == "" || len(d.Users) == 0 {
+		return "", nil
+	}
+	entry, err := ds.entry(r.Context(), account)
+	if err != nil || !slices.Contains(d.Users, entry) {
+		return "", err
+	}
+	return d.ID, nil
+}
+
+// Remember returns the cookie by which the browser is known for the owner of an account who
+// just signed in.
+func (ds *Devices) Remember(r *http.Request, account string) (*http.Cookie, error) {
+	d := ds.find(r)
+	if d.ID == "" {
+		d.ID = oauth2.RandomToken()
+	}
+	entry, err := ds.entry(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(d.Users, func(other string) bool { return strings.HasPrefix(other, deviceUser(account)) })
+	d.Users = append([]string{entry}, others[:min(len(others), maxDeviceUsers-1)]...)
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := ds.Keys.Seal(r.Context(), string(text), deviceCookie)
+	if err != nil {
+		return nil, err
+	}
+	cookie := NewCookie(deviceCookie, sealed)
+	cookie.MaxAge = int(deviceLifetime.Seconds())
+	return cookie, nil
+}

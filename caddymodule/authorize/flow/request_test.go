@@ -1,0 +1,68 @@
+package flow
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// What is read of a request is kept until it is checked again.
+func TestRequestParametersAreKept(t *testing.T) {
+	t.Parallel()
+	read := regexp.MustCompile(`\bp\.Get\("(\w+)"\)`)
+	count := 0
+	for file, function := range map[string]string{ // "" is the whole file
+		"request.go":           "",
+		"../signin/request.go": `func \(ps \*Parameters\) Read`,
+		"../token/endpoint.go": `func CheckResource`,
+	} {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if function != "" {
+			if code = regexp.MustCompile(`(?s)` + function + `.*?\n}`).Find(code); code == nil {
+				t.Errorf("%s has no %s", file, function)
+			}
+		}
+		for _, found := range read.FindAllSubmatch(code, -1) {
+			count++
+			if name := string(found[1]); !slices.Contains(RequestParameters, name) {
+				t.Errorf("%s reads %s, which is not kept", file, name)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("only %d parameters found", count)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	patient, clinician := &people.User{FHIRUser: "Patient/1"}, &people.User{FHIRUser: "Practitioner/1"}
+	tests := []struct {
+		item string
+		user *people.User
+		want string
+	}{
+		{"openid", clinician, "Know that it is you who signs in"},
+		{"patient/Observation.rs", patient, "read and search your observations, such as lab results and vital signs"},
+		{"patient/Observation.rs", clinician, "read and search the patient's observations, such as lab results and vital signs"},
+		{"patient/*.read", clinician, "read and search the patient's health records of every kind"},
+		{"user/Condition.cruds", clinician, "read, search, create, change and delete conditions and diagnoses of everybody you have access to"},
+		{"patient/SupplyDelivery.d", patient, "delete your records of type supply delivery"},
+		{"patient/Observation.r?category=vital-signs&status=final", patient, "read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
+		{"offline_access", patient, "Keep this access while you are not using it"},
+		{"claim:given_name", patient, "Your given name"},
+		{"claim:favourite_colour", patient, "your favourite colour"},
+		{"demo.read", patient, "the permission “demo.read”"},
+	}
+	for _, tt := range tests {
+		if got := Describe(tt.item, tt.user).String(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.item, got, tt.want)
+		}
+	}
+}

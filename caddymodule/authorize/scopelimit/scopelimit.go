@@ -1,0 +1,195 @@
+// Package scopelimit has people's groups and claims decide which scopes they may have, whatever the client may.
+package scopelimit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Limits are the rows of a configuration. Nil limits nobody. They are safe for concurrent use.
+type Limits struct {
+	rows    []Row
+	covered boundedcache.Cache[string, bool] // by who matches which rows, and the scope
+}
+
+// maxCovered is how many answers of [Limits.Covers] are kept.
+const maxCovered = 10_000
+
+// New returns the limits of rows, or an error if one is invalid. Without rows there are none.
+func New(rows []Row) (*Limits, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	for _, r := range rows {
+		if err := r.Check(); err != nil {
+			return nil, err
+		}
+	}
+	l := &Limits{rows: rows}
+	l.covered.MaxEntries = maxCovered
+	return l, nil
+}
+
+func (r *Row) matches(p tokenclaim.Attributes) bool {
+	switch {
+	case r.IDP != "" && r.IDP != p.IDP:
+		return false
+	case r.By == "group":
+		return slices.Contains(p.Groups, r.Value)
+	case r.By == "claim":
+		return slices.Contains(p.Claims[r.Claim], r.Value)
+	}
+	return r.By == "any"
+}
+
+// Narrow returns what of a scope a person may have: what their rows cover, of a wildcard the part that they do, and
+// what is not limited. It is nil if only words are left that say how others are used.
+func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
+	if l == nil {
+		return scope
+	}
+	var allowed []string
+	for i := range l.rows {
+		if l.rows[i].matches(p) {
+			allowed = append(allowed, l.rows[i].Scopes...)
+		}
+	}
+	for _, s := range scope {
+		if isFree(s) {
+			allowed = append(allowed, s)
+		}
+	}
+	granted, err := smart.GrantInPart(scope, allowed, true)
+	if err != nil || !slices.Equal(granted, scope) && !slices.ContainsFunc(granted, func(s string) bool { return !isHelper(s) }) {
+		return nil
+	}
+	return granted
+}
+
+// Covers reports whether a person may have all of a scope now. It keeps the answer, which takes longer to compute than
+// the rest of a request.
+func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
+	if l == nil {
+		return true
+	}
+	key := make([]byte, len(l.rows), len(l.rows)+len(scope))
+	for i := range l.rows {
+		if l.rows[i].matches(p) {
+			key[i] = 1
+		}
+	}
+	known := string(append(key, scope...))
+	covers, ok := l.covered.Get(known)
+	if !ok {
+		words := strings.Fields(scope)
+		covers = slices.Equal(l.Narrow(p, words), words)
+		l.covered.Put(known, covers, 0)
+	}
+	return covers
+}
+
+// Gives reports whether a row gives a person a scope of the site's own. Without rows, nobody has it.
+func (l *Limits) Gives(p tokenclaim.Attributes, scope string) bool {
+	return l != nil && l.Covers(p, scope)
+}
+
+// CheckNames refuses rows for a provider that there is not, or for a claim that it does not have: they match nobody.
+func (l *Limits) CheckNames(claims map[string][]string) error {
+	if l == nil {
+		return nil
+	}
+	all := slices.Concat(slices.Collect(maps.Values(claims))...)
+	for _, r := range l.rows {
+		names, known := claims[r.IDP]
+		switch {
+		case r.IDP != "" && r.IDP != tokenclaim.Local && !known: // users here may come later
+			return fmt.Errorf("scope_limit idp %s: no idp has that name", r.IDP)
+		case r.By != "claim":
+		case r.IDP == "" && !slices.Contains(all, r.Claim):
+			return fmt.Errorf("scope_limit claim %s: no idp has a token_claim of that name", r.Claim)
+		case r.IDP != "" && !slices.Contains(names, r.Claim):
+			return fmt.Errorf("scope_limit idp %s claim %s: it has no token_claim of that name", r.IDP, r.Claim)
+		}
+	}
+	return nil
+}
+
+// Row gives scopes to the people whom it matches.
+type Row struct {
+	// The provider that must say so, or `local` for users here. Default: any of these.
+	IDP string `json:"idp,omitempty"`
+
+	// Whom it matches: people by their `group` or a `claim`, or `any`. Required.
+	By string `json:"by,omitempty"`
+
+	// The name of a `token_claim` of some provider. Required for `claim`.
+	Claim string `json:"claim,omitempty"`
+
+	// The group, or a value of the claim. Required, except for `any`.
+	Value string `json:"value,omitempty"`
+
+	// The scopes for records that people may have, such as `user/*.rs`, and those of the site's own. Required.
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// Check refuses a row that matches nobody, or gives what no row gives.
+func (r Row) Check() error {
+	byClaim := r.By == "claim"
+	switch {
+	case !byClaim && r.By != "group" && r.By != "any":
+		return fmt.Errorf("scope_limit %q: use group, claim or any", r.By)
+	case (r.Value == "") != (r.By == "any"), (r.Claim == "") == byClaim:
+		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.By)
+	case len(r.Scopes) == 0:
+		return fmt.Errorf("scope_limit %s needs at least one scope: who has no row gets none", r.By)
+	}
+	for _, scope := range r.Scopes {
+		if err := checkScope(scope); err != nil {
+			return fmt.Errorf("scope_limit %s: %w", r.By, err)
+		}
+	}
+	return nil
+}
+
+func checkScope(scope string) error {
+	if err := smart.CheckScope(scope); err != nil {
+		return err
+	}
+	resource, ok := smart.ParseResourceScope(scope)
+	switch {
+	case isFree(scope):
+		return fmt.Errorf("scope %q is not limited: everybody may have it", scope)
+	case client.IsSystemScope(scope):
+		return fmt.Errorf("scope %q is no person's", scope)
+	case ok && resource.Type != smart.AnyType && !interaction.IsType(resource.Type):
+		return fmt.Errorf("scope %q: FHIR R4 has no type %s", scope, resource.Type)
+	}
+	return nil
+}
+
+// CheckSiteScope refuses what is no scope of the site's own that a row can give.
+func CheckSiteScope(scope string) error {
+	if _, resource := smart.ParseResourceScope(scope); resource {
+		return fmt.Errorf("scope %q is for records: name one of the site's own", scope)
+	}
+	return checkScope(scope)
+}
+
+// isFree reports whether a scope opens no records and is none of the site's own.
+func isFree(scope string) bool {
+	return isHelper(scope) ||
+		slices.Contains([]string{"openid", "profile", "email", "phone", "address", "fhirUser", "groups"}, scope)
+}
+
+// isHelper reports whether a scope says only how others are used.
+func isHelper(scope string) bool {
+	return scope == client.OfflineAccess || scope == client.OnlineAccess || scope == "launch" || strings.HasPrefix(scope, "launch/")
+}

@@ -1,0 +1,162 @@
+// Package sealedstorage keeps the keys of a keyring in the store that several gateways share,
+// sealed, so that whoever can read the store can neither sign tokens nor open what is sealed.
+package sealedstorage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// kind is that of the keys of entries.
+const kind = "keyring"
+
+// Storage is a [keyring.Storage] in a store. It holds no locks, which a gateway that is
+// paused could lose without noticing: a value replaces the one that it was made of, or is
+// made again. Of several gateways that make the first value, one wins, and all use it.
+type Storage struct {
+	Store store.Store        // has the values
+	Keys  keyring.SharedKeys // seal them; see [NewKeys]
+
+	// Earlier has values from before the store was used. One that the store does not have
+	// is copied, once by all gateways. Default: nothing.
+	Earlier interface {
+		Load(ctx context.Context, key string) ([]byte, error) // or fs.ErrNotExist
+	}
+
+	mu   sync.Mutex
+	seen map[string][]byte // the latest values
+}
+
+// Load implements [keyring.Storage]. A store that has lost the value gets it back.
+func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
+	value, _, err := s.load(ctx, name)
+	return value, err
+}
+
+// load also returns the value as it is stored.
+func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, err error) {
+	sealed, err = s.Store.Get(ctx, key(name))
+	if errors.Is(err, store.ErrNotFound) {
+		if err = s.restore(ctx, name); err != nil {
+			return nil, nil, err
+		}
+		sealed, err = s.Store.Get(ctx, key(name))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	value, by, err := s.open(sealed, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if by > 0 { // so that its key can be given up
+		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
+			return nil, nil, err
+		}
+	}
+	s.note(name, value)
+	return value, sealed, nil
+}
+
+// restore stores the value that this gateway has seen, or that was there earlier, unless
+// another gateway has stored one. If there is none it returns fs.ErrNotExist.
+func (s *Storage) restore(ctx context.Context, name string) error {
+	value := s.lastSeen(name)
+	if value == nil {
+		if s.Earlier == nil {
+			return fs.ErrNotExist
+		}
+		var err error
+		if value, err = s.Earlier.Load(ctx, name); err != nil {
+			return err
+		}
+	}
+	err := s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Update implements [keyring.Storage].
+func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([]byte, error)) (renewed []byte, err error) {
+	err = store.Retry(ctx, func() error {
+		value, sealed, err := s.load(ctx, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if renewed, err = renew(value); err != nil || bytes.Equal(renewed, value) {
+			return err
+		}
+		if err = s.replace(ctx, name, sealed, renewed); err == nil {
+			s.note(name, renewed)
+		}
+		return err
+	})
+	return renewed, err
+}
+
+func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
+	if sealed == nil {
+		return s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
+	}
+	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever)
+}
+
+// IsAuthentic implements [keyring.Storage]: who has no store key can remove values, or put older
+// ones back, but make none.
+func (*Storage) IsAuthentic() bool { return true }
+
+// Location implements [keyring.Storage].
+func (*Storage) Location(name string) string { return key(name) + " in the durable store" }
+
+func key(name string) string { return kind + ":" + name }
+
+func (s *Storage) note(name string, value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[string][]byte{}
+	}
+	s.seen[name] = value
+}
+
+func (s *Storage) lastSeen(name string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[name]
+}
+
+var _ keyring.Storage = (*Storage)(nil)
+
+// NewKeys returns the keys for a [Storage].
+func NewKeys(secrets ...string) (keyring.SharedKeys, error) {
+	return keyring.NewSharedKeys("signing keys", secrets...)
+}
+
+// version of the form of a stored value: <version>.<sealed by AES-256-GCM, base64url>.
+const version = "1."
+
+func (s *Storage) seal(value []byte, name string) []byte {
+	return []byte(version + s.Keys.Seal(string(value), name))
+}
+
+// open returns a sealed value, and which key sealed it.
+func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err error) {
+	box, isKnown := strings.CutPrefix(string(sealed), version)
+	if !isKnown {
+		return nil, 0, errors.New("stored by another version of this program, or damaged")
+	}
+	text, by, err := s.Keys.Open(box, name)
+	if err != nil {
+		return nil, 0, errors.New("sealed with another store_key, or damaged; put the store_key that sealed it after the present one")
+	}
+	return []byte(text), by, nil
+}
