@@ -12,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // coreModules are those that the plans for the code flow, the implicit flow and
@@ -366,4 +369,148 @@ func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	}
 	p.checkUserinfo(p.Get("/oauth2/userinfo", tokens.AccessToken), id)
 	return tokens.Refresh
+}
+
+// implicitPlans are the implicit plan with its two response types, and the modules
+// about userinfo, which run with `id_token token` alone.
+func implicitPlans(name, mode, text string) []testPlan {
+	with := func(responseType string) variant {
+		return variant{responseType, func(p *relyingParty) { p.responseType, p.responseMode = responseType, mode }}
+	}
+	once := []string{"oidcc-response-type-missing", "oidcc-userinfo-get", "oidcc-userinfo-post-header", "oidcc-userinfo-post-body"}
+	codeOnly := []string{ // or for clients that register themselves
+		"oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported",
+		"oidcc-idtoken-signature", "oidcc-idtoken-unsigned", "oidcc-ensure-request-without-nonce-succeeds-for-code-flow", "oidcc-codereuse",
+		"oidcc-codereuse-30seconds", "oidcc-ensure-post-request-succeeds", "oidcc-server-client-secret-post",
+		"oidcc-refresh-token", "oidcc-ensure-request-with-valid-pkce-succeeds",
+	}
+	return []testPlan{{
+		name: name, text: text, modules: coreModulesWithout(append(codeOnly, once...)...),
+		variants: []variant{with("id_token"), with("id_token token")},
+	}, {
+		name: name + ", `id_token token` alone", text: "The modules that the plan runs only with this response type.",
+		modules: coreModulesOnly(once...), variants: alone(with("id_token token").become),
+	}}
+}
+
+func implicitPlan() []testPlan {
+	return implicitPlans("oidcc-implicit-certification-test-plan", "", "Answers come in the fragment, and so do errors, but for a missing `response_type`, where nobody said that they should.")
+}
+
+func formPostPlans() []testPlan {
+	basic := basicPlan()
+	basic.name = "oidcc-formpost-basic-certification-test-plan"
+	basic.text = "The basic plan with `response_mode=form_post`: answers and errors come in a posted form, and by no other way."
+	basic.variants = both(func(p *relyingParty) { p.responseMode = "form_post" })
+	return append([]testPlan{basic}, implicitPlans("oidcc-formpost-implicit-certification-test-plan", "form_post",
+		"The implicit plan with `response_mode=form_post`.")...)
+}
+
+// objectRequest is a request whose parameters are in a request object. Beside it are only
+// those that OAuth needs, and those whose values differ, as the suite's
+// AbstractBuildRequestObjectRedirectToAuthorizationEndpoint sends them: response_mode, state
+// and nonce are in the object alone.
+func objectRequest(name, value string, inside, outside url.Values) url.Values {
+	q := url.Values{name: {value}}
+	for key := range outside {
+		if slices.Contains([]string{"response_type", "client_id", "scope", "redirect_uri"}, key) || outside.Get(key) != inside.Get(key) {
+			q.Set(key, outside.Get(key))
+		}
+	}
+	return q
+}
+
+// objectClaims are a request as a request object has it (OpenID Connect Core §6.1), in the suite
+// without iss and aud where it is unsigned.
+func objectClaims(q url.Values) map[string]any {
+	claims := map[string]any{}
+	for name := range q {
+		claims[name] = q.Get(name)
+	}
+	return claims
+}
+
+func unsignedObject(q url.Values) string {
+	text, _ := json.Marshal(objectClaims(q)) // texts cannot fail
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
+}
+
+// discovers reports whether a list of the discovery document has a word.
+func (p *relyingParty) discovers(list, word string) bool {
+	words, _ := p.discovery()[list].([]any)
+	return slices.Contains(words, any(word))
+}
+
+// skipsUnsigned ends a module, as the suite's skipTestIfNoneUnsupported does: where discovery has
+// a list without none.
+func (p *relyingParty) skipsUnsigned() bool {
+	p.skipped = p.discovery()["request_object_signing_alg_values_supported"] != nil && !p.discovers("request_object_signing_alg_values_supported", "none")
+	return p.skipped
+}
+
+// moduleRequestObject is answered, or refused as not supported: by the response_mode of the object.
+func moduleRequestObject(p *relyingParty) {
+	if p.skipsUnsigned() {
+		return
+	}
+	q := p.request(nil)
+	a := p.ask(objectRequest("request", unsignedObject(q), q, q))
+	if p.parameters(a, p.mode()).Get("error") == "request_not_supported" {
+		p.refused(q, a, p.mode(), "request_not_supported")
+		p.skipped = true
+		return
+	}
+	if p.discovery()["request_parameter_supported"] != true {
+		p.t.Error("discovery does not offer it")
+	}
+	p.flowOf(q, a)
+}
+
+// moduleRequestObjectRedirectURI sends another redirect URI beside the object: the object's is
+// used, or there is an error page.
+func moduleRequestObjectRedirectURI(p *relyingParty) {
+	if p.skipsUnsigned() {
+		return
+	}
+	inside := p.request(nil)
+	outside := maps.Clone(inside)
+	outside.Set("redirect_uri", p.client.redirectURI+"_invalid")
+	a := p.ask(objectRequest("request", unsignedObject(inside), inside, outside))
+	if !p.registers {
+		p.shownError(a)
+		return
+	}
+	p.flowOf(inside, a)
+}
+
+// byReference registers a request_uri, and signs in by the request object there.
+func (p *relyingParty) byReference(metadata map[string]any, object func(*relyingParty, url.Values) string) {
+	p.t.Helper()
+	if p.discovery()["request_uri_parameter_supported"] != true {
+		p.t.Error("discovery does not offer it")
+	}
+	path := "/requesturi/" + unguessable()
+	all := map[string]any{"request_uris": []string{p.server.URL + path}}
+	maps.Copy(all, metadata)
+	client := p.registered(registeredAddress, all)
+	q := client.request(nil)
+	uri := p.server.publish(path, object(client, q))
+	client.flowOf(q, client.ask(objectRequest("request_uri", uri, q, q)))
+}
+
+func moduleRequestURIUnsigned(p *relyingParty) {
+	if !p.skipsUnsigned() {
+		p.byReference(nil, func(_ *relyingParty, q url.Values) string { return unsignedObject(q) })
+	}
+}
+
+func moduleRequestURISigned(p *relyingParty) {
+	if !p.discovers("request_object_signing_alg_values_supported", "RS256") {
+		p.t.Error("discovery does not offer it")
+	}
+	p.byReference(map[string]any{"request_object_signing_alg": "RS256"}, func(p *relyingParty, q url.Values) string {
+		claims := objectClaims(q)
+		claims["iss"], claims["aud"] = p.client.id, issuer
+		return josetest.SignClaims(p.t, jose.SigningKey{Algorithm: jose.RS256, Key: *p.client.key}, josetest.Header{}, claims)
+	})
 }

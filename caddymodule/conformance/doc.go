@@ -6,16 +6,13 @@
 // page.
 //
 //	the OpenID Foundation's conformance suite
-//	  basic_test.go            the code flow, refresh tokens
-//	  requestobject_test.go    request objects
-//	  implicit_test.go         the implicit flow; both, by response_mode=form_post
+//	  basic_test.go            the code flow and the implicit flow, by response_mode=form_post too; refresh tokens; request objects
 //	  config_test.go           discovery and keys
 //	  logout_test.go           RP-initiated and back-channel logout
 //	  dynamic_test.go          dynamic registration, and the plans that are not ported
 //	Inferno's SMART App Launch test kit
-//	  standalonelaunch_test.go standalone launch; launch from an EHR, and the EHR
-//	  smartdiscovery_test.go   the SMART configuration; OpenID Connect, token refresh
-//	  introspection_test.go    token introspection
+//	  standalonelaunch_test.go standalone launch; launch from an EHR, and the EHR;
+//	                           the SMART configuration; OpenID Connect, token refresh, token introspection
 //	  backendservices_test.go  backend services, bulk data
 //	  brands_test.go           user-access brands
 //	Inferno's (g)(10) test kit

@@ -23,6 +23,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 // unpack restores a backup as tar does.
@@ -189,3 +195,5 @@ func TestBackupRefused(t *testing.T) {
 	}()
 	_, _ = admin(t, alone.Context, http.MethodGet, "/fhir/backup")
 }
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
@@ -107,4 +110,399 @@ func checkMeta(resource element) {
 	if updated := resource.member("meta").member("lastUpdated"); updated.exists() {
 		updated.instant()
 	}
+}
+
+// choosePrimary returns the identifier that the SMART configuration names. Exactly one brand
+// must have it.
+func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier) (*smart.Identifier, error) {
+	if wanted == nil {
+		brand, err := brandOf(resources, fhirBase)
+		if err != nil {
+			return nil, err
+		}
+		if wanted = firstIdentifier(brand); wanted == nil {
+			if len(resources.all("Organization")) > 1 {
+				return nil, fmt.Errorf("%s.identifier: is missing; where there are several brands, that of this server must have one", brand.path)
+			}
+			return nil, nil
+		}
+	}
+	if n := countIdentifier(resources, *wanted); n != 1 {
+		return nil, fmt.Errorf("%d identifiers of Organizations are %s; the primary brand's must be there once", n, wanted)
+	}
+	return wanted, nil
+}
+
+var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
+
+// brandOf returns the brand to which the Endpoint of a FHIR API belongs. Of several it is
+// the one that is part of no other.
+func brandOf(resources members, fhirBase string) (element, error) {
+	var all, top []element
+	for _, brand := range resources.all("Organization") {
+		for _, endpoint := range resources.all("Endpoint") {
+			if sameBase(endpoint.member("address").text(), fhirBase) && refers(brand, endpoint, resources) {
+				all = append(all, brand)
+				if !brand.member("partOf").exists() {
+					top = append(top, brand)
+				}
+			}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return element{}, fmt.Errorf("no Endpoint has the address %s, this server's FHIR base: add one, or name the identifier of this server's brand with primary", fhirBase)
+	case len(all) == 1:
+		return all[0], nil
+	case len(top) == 1:
+		return top[0], nil
+	}
+	return element{}, errAmbiguous
+}
+
+func sameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+// identifiers are those of a brand that have a value.
+func identifiers(brand element) (list []smart.Identifier) {
+	for _, identifier := range brand.each("identifier") {
+		if value := identifier.member("value").text(); value != "" {
+			list = append(list, smart.Identifier{System: identifier.member("system").text(), Value: value})
+		}
+	}
+	return list
+}
+
+// firstIdentifier prefers a URL, as SMART recommends.
+func firstIdentifier(brand element) *smart.Identifier {
+	list := identifiers(brand)
+	for i := range list {
+		if list[i].System == URISystem {
+			return &list[i]
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+func countIdentifier(resources members, wanted smart.Identifier) (n int) {
+	for _, brand := range resources.all("Organization") {
+		for _, identifier := range identifiers(brand) {
+			if identifier == wanted {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// checkBrand checks the rules of User Access Brand.
+func checkBrand(brand element, bundle members) {
+	brand.member("name").required()
+	for _, alias := range brand.each("alias") {
+		alias.text()
+	}
+	checkWebsite(brand)
+	for _, identifier := range brand.each("identifier") {
+		checkIdentifier(identifier)
+	}
+	for _, address := range brand.each("address") {
+		checkAddress(address)
+	}
+	checkCategories(brand)
+	endpoints := checkEndpoints(brand, bundle)
+	checkExtensions(brand, endpoints)
+	checkParent(brand, bundle)
+}
+
+// checkWebsite checks the telecom: the one website, or why there is none.
+func checkWebsite(brand element) {
+	list := brand.each("telecom")
+	if len(list) != 1 {
+		brand.member("telecom").fail("must hold one website, but holds %d", len(list))
+		return
+	}
+	website := list[0]
+	website.member("system").oneOf("url")
+	if !website.isAbsent("value") {
+		website.member("value").webAddress("https", "http")
+	}
+	checkUse(website, "org-3")
+}
+
+// checkUse refuses homes: an organization has none.
+func checkUse(e element, invariant string) {
+	if use := e.member("use"); use.exists() && use.text() == "home" {
+		use.fail("must not be home (%s)", invariant)
+	}
+}
+
+func checkIdentifier(identifier element) {
+	system, value := identifier.member("system"), identifier.member("value")
+	value.required()
+	if system.exists() && system.text() == URISystem && value.exists() && !isWebAddress(value.text(), "https", "http") {
+		value.fail("%.100q must be a URL, as the system says", value.text())
+	}
+}
+
+// URISystem is the system of identifiers that are URLs.
+const URISystem = "urn:ietf:rfc:3986"
+
+// checkAddress allows a state, a city with its state, both with a postal code or also a
+// street, and a postal code alone. Where an address names a country, the state may be
+// missing: most countries have none in their addresses.
+func checkAddress(address element) {
+	has := func(name string) bool { return address.member(name).exists() }
+	checkUse(address, "org-2")
+	switch {
+	case !has("state") && !has("city") && !has("postalCode"):
+		address.fail("needs a state, a city or a postalCode")
+	case has("line") && !has("city"):
+		address.fail("has a street, but no city")
+	case has("city") && !has("state") && !has("country"):
+		address.fail("has a city, but neither state nor country")
+	case has("line") && !has("postalCode"):
+		address.fail("has a street, but no postalCode")
+	}
+}
+
+// checkCategories checks that codings name code and system. A brand may have types of other
+// value sets too.
+func checkCategories(brand element) {
+	for _, category := range brand.each("type") {
+		for _, coding := range category.each("coding") {
+			coding.member("system").required()
+			coding.member("code").required()
+		}
+	}
+}
+
+// checkEndpoints returns the references of Organization.endpoint.
+func checkEndpoints(brand element, bundle members) (references []string) {
+	for _, endpoint := range brand.each("endpoint") {
+		bundle.resolve(endpoint, "Endpoint")
+		references = append(references, endpoint.member("reference").text())
+	}
+	return references
+}
+
+// checkParent checks the depth of the hierarchy: a brand has its own portal, or is part of
+// the brand that has it.
+func checkParent(brand element, bundle members) {
+	partOf := brand.member("partOf")
+	if !partOf.exists() {
+		return
+	}
+	if parent, ok := bundle.resolve(partOf, "Organization"); ok && parent.member("partOf").exists() {
+		partOf.fail("is a brand that is itself partOf another: the hierarchy has two levels at most")
+	}
+}
+
+// refers reports whether a brand names an Endpoint.
+func refers(brand, endpoint element, bundle members) bool {
+	return slices.ContainsFunc(brand.each("endpoint"), func(reference element) bool {
+		text, _ := reference.member("reference").value.(string)
+		return bundle[text].path == endpoint.path
+	})
+}
+
+// The extensions of User Access Brand.
+const (
+	brandExtension  = "http://hl7.org/fhir/StructureDefinition/organization-brand"
+	portalExtension = "http://hl7.org/fhir/StructureDefinition/organization-portal"
+)
+
+// part is one of the extensions within an extension.
+type part struct {
+	value  string // the name of its value
+	repeat bool
+	check  func(element)
+}
+
+func webPage(e element) { e.webAddress("https", "http") }
+
+func words(e element) { e.required() }
+
+var brandParts = map[string]part{
+	"brandLogo":        {"valueUrl", true, element.image},
+	"brandLogoLicense": {"valueUrl", true, webPage},
+	"brandBundle":      {"valueUrl", true, webPage},
+}
+
+var portalParts = map[string]part{
+	"portalName":        {"valueString", false, words},
+	"portalDescription": {"valueMarkdown", false, words},
+	"portalUrl":         {"valueUrl", false, webPage},
+	"portalLogo":        {"valueUrl", true, element.image},
+	"portalLogoLicense": {"valueUrl", true, webPage},
+	"portalEndpoint":    {"valueReference", true, func(element) {}},
+}
+
+// checkExtensions checks brand and portal extensions; others are left alone.
+func checkExtensions(brand element, endpoints []string) {
+	for _, extension := range brand.each("extension") {
+		switch extension.member("url").required() {
+		case brandExtension:
+			checkParts(extension, brandParts)
+		case portalExtension:
+			checkParts(extension, portalParts)
+			checkPortalEndpoints(extension, endpoints)
+		}
+	}
+}
+
+func checkParts(extension element, parts map[string]part) {
+	seen := map[string]bool{}
+	for _, e := range extension.each("extension") {
+		name := e.member("url").required()
+		part, known := parts[name]
+		switch {
+		case !known:
+			e.fail("%.50q is no part of this extension", name)
+		case seen[name] && !part.repeat:
+			e.fail("%s is there twice", name)
+		case !e.isAbsent(part.value):
+			part.check(e.member(part.value))
+		}
+		seen[name] = true
+	}
+}
+
+// checkPortalEndpoints is the invariant uab-1.
+func checkPortalEndpoints(portal element, endpoints []string) {
+	for _, e := range portal.each("extension") {
+		reference := e.member("valueReference").member("reference")
+		if e.member("url").text() == "portalEndpoint" && !slices.Contains(endpoints, reference.required()) {
+			reference.fail("must also be in Organization.endpoint (uab-1)")
+		}
+	}
+}
+
+const (
+	versionExtension = "http://hl7.org/fhir/StructureDefinition/endpoint-fhir-version"
+	connectionSystem = "http://terminology.hl7.org/CodeSystem/endpoint-connection-type"
+	connectionCode   = "hl7-fhir-rest"
+	payloadSystem    = "http://terminology.hl7.org/CodeSystem/endpoint-payload-type"
+	payloadCode      = "none"
+)
+
+// checkEndpoint checks the rules of User Access Endpoint.
+func checkEndpoint(endpoint element, bundle members) {
+	endpoint.member("status").oneOf("active", "suspended", "error", "off", "entered-in-error", "test")
+	connection := endpoint.member("connectionType")
+	connection.member("system").oneOf(connectionSystem)
+	connection.member("code").oneOf(connectionCode)
+	endpoint.member("name").text()
+	endpoint.member("address").webAddress("https", "http")
+	checkVersions(endpoint)
+	checkContact(endpoint)
+	checkPayload(endpoint)
+	if !slices.ContainsFunc(bundle.all("Organization"), func(brand element) bool { return refers(brand, endpoint, bundle) }) {
+		endpoint.fail("no Organization of this Bundle has it as endpoint")
+	}
+}
+
+func checkVersions(endpoint element) {
+	versions := 0
+	for _, extension := range endpoint.each("extension") {
+		if extension.member("url").required() != versionExtension {
+			continue
+		}
+		versions++
+		if code := extension.member("valueCode"); !versionForm.MatchString(code.required()) {
+			code.fail("must be a version of FHIR, such as 4.0.1")
+		}
+	}
+	if versions == 0 {
+		endpoint.member("extension").fail("%s is missing", versionExtension)
+	}
+}
+
+// checkContact checks that there is a page for developers.
+func checkContact(endpoint element) {
+	pages := 0
+	for _, contact := range endpoint.each("contact") {
+		if contact.member("system").text() == "url" {
+			pages++
+			contact.member("value").webAddress("https")
+		}
+	}
+	if pages == 0 {
+		endpoint.member("contact").fail("needs one of the system url, a page for app developers")
+	}
+}
+
+func checkPayload(endpoint element) {
+	list := endpoint.each("payloadType")
+	if len(list) != 1 || !slices.ContainsFunc(list[0].each("coding"), func(coding element) bool {
+		return coding.member("system").text() == payloadSystem && coding.member("code").text() == payloadCode
+	}) {
+		endpoint.member("payloadType").fail("must be the one code %s of %s", payloadCode, payloadSystem)
+	}
+}
+
+// members are the resources of a Bundle by what a reference to them may say.
+type members map[string]element
+
+// addEntry adds the resource of an entry.
+func (m members) addEntry(entry element) {
+	resource := entry.member("resource")
+	for _, name := range []string{"request", "response", "search"} {
+		if e := entry.member(name); e.exists() {
+			e.fail("is not for a collection (bdl-2, bdl-3, bdl-4)")
+		}
+	}
+	if !resource.exists() {
+		resource.fail("is missing (bdl-5)")
+		return
+	}
+	resource.member("resourceType").oneOf("Organization", "Endpoint")
+	m.add(resource.member("id"), kindOf(resource)+"/"+resource.member("id").id(), resource)
+	m.addAddress(entry.member("fullUrl"), resource)
+}
+
+func (m members) addAddress(address, resource element) {
+	if !address.exists() {
+		return
+	}
+	text := address.text()
+	if !strings.Contains(text, ":") || strings.Contains(text, "/_history/") {
+		address.fail("%.100q must be an absolute URI, and not of one version (bdl-8)", text)
+	}
+	m.add(address, text, resource)
+}
+
+func (m members) add(at element, name string, resource element) {
+	if other, taken := m[name]; taken && other.path != resource.path {
+		at.fail("%.100q is also that of %s", name, other.path)
+	}
+	m[name] = resource
+}
+
+func kindOf(resource element) string {
+	kind, _ := resource.member("resourceType").value.(string)
+	return kind
+}
+
+// all returns the resources of a type in their order.
+func (m members) all(kind string) []element {
+	var list []element
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if strings.HasPrefix(name, kind+"/") {
+			list = append(list, m[name])
+		}
+	}
+	return list
+}
+
+// resolve returns the resource that a Reference names, of a type. It must be in the Bundle.
+func (m members) resolve(reference element, kind string) (element, bool) {
+	text := reference.member("reference").required()
+	resource, ok := m[text]
+	if text != "" && (!ok || kindOf(resource) != kind) {
+		reference.fail("%.100q is no %s of this Bundle", text, kind)
+		return element{}, false
+	}
+	return resource, ok
 }

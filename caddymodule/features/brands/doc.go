@@ -2,13 +2,9 @@
 // Brands): the organization behind a FHIR API, with the name, logo and portal by which
 // people recognize it, for apps that let them choose where their records are.
 //
-//	bundle.go       a Bundle that keeps the rules of the profiles
-//	primary.go      the brand that the SMART configuration names
-//	organization.go the rules of User Access Brand, and of its extensions for logos and portals
-//	endpoint.go     the rules of User Access Endpoint
-//	reference.go    what refers to what, within the Bundle
-//	element.go      a part of the JSON, with its path for messages; what a URL, an id or an instant looks like
-//	publication.go  serves a Bundle
+//	bundle.go   a Bundle that keeps the rules of the profiles: User Access Brand, its extensions, User Access Endpoint, references
+//	element.go  a part of the JSON, with its path for messages; what a URL, an id or an instant looks like
+//	feature.go  the feature, and the endpoint that serves the Bundle
 //
 // A Bundle is served byte for byte, so that what was checked is what apps get.
 // The profiles allow resources of other types in it; here there are none, because whatever

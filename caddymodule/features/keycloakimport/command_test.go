@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +15,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 // converted is a realm after fhir-convert.
@@ -250,3 +256,64 @@ func TestConvertKeycloakRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A user or client of the realm whose name could not be the sub of a token is omitted.
+func TestConvertNames(t *testing.T) {
+	t.Parallel()
+	converts := func(t *testing.T, realm map[string]any, head string) bool {
+		t.Helper()
+		export, err := json.Marshal(realm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, err := Convert(export, "https://x.example", checkCaddyfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(text, "\n\t\t"+head+" ")
+	}
+	password := map[string]any{
+		"type": "password", "secretData": `{"value":"AAAA","salt":"AAAA"}`,
+		"credentialData": `{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"hashLength":["32"],"memory":["7168"],"type":["id"],"version":["1.3"],"parallelism":["1"]}}`,
+	}
+	for kind, takes := range map[string]func(t *testing.T, name string) bool{
+		"user": func(t *testing.T, name string) bool {
+			return converts(t, map[string]any{"realm": "r", "users": []any{map[string]any{"username": name, "enabled": true, "credentials": []any{password}}}}, "user")
+		},
+		"client": func(t *testing.T, name string) bool {
+			return converts(t, map[string]any{"realm": "r", "clients": []any{map[string]any{"clientId": name, "publicClient": true, "redirectUris": []string{"https://x.example/cb"}}}}, "client")
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for what, name := range gatewaytest.GoodNames {
+				if !takes(t, name) {
+					t.Errorf("%s is omitted", what)
+				}
+			}
+			for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
+				for _, what := range slices.Sorted(maps.Keys(bad)) {
+					if takes(t, bad[what]) {
+						t.Errorf("%s is accepted", what)
+					}
+				}
+			}
+		})
+	}
+}
+
+// requestObjects has the option of a feature that these tests do not have.
+type requestObjects struct{}
+
+func init() { caddy.RegisterModule(requestObjects{}) }
+
+func (requestObjects) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.client.test_request_objects", New: func() caddy.Module { return new(requestObjects) }}
+}
+
+func (requestObjects) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"request_objects": option.Only("required", new(bool))}, nil
+}
+
+func (requestObjects) ConfigureClient(*client.Client) {}
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

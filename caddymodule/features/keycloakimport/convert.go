@@ -1,8 +1,17 @@
 package keycloakimport
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
@@ -81,3 +90,344 @@ func (c *conversion) lifetime(name string, length int) time.Duration {
 }
 
 func seconds(s int) string { return (time.Duration(s) * time.Second).String() }
+
+// lifespans are a realm's lifetimes in seconds; 0 means unset.
+type lifespans struct {
+	AccessToken       int  `json:"accessTokenLifespan"`
+	SessionIdle       int  `json:"ssoSessionIdleTimeout"`
+	SessionMax        int  `json:"ssoSessionMaxLifespan"`
+	ClientSessionIdle int  `json:"clientSessionIdleTimeout"`
+	ClientSessionMax  int  `json:"clientSessionMaxLifespan"`
+	OfflineIdle       int  `json:"offlineSessionIdleTimeout"`
+	OfflineMax        int  `json:"offlineSessionMaxLifespan"`
+	OfflineMaxEnabled bool `json:"offlineSessionMaxLifespanEnabled"`
+	ClientOfflineIdle int  `json:"clientOfflineSessionIdleTimeout"`
+	ClientOfflineMax  int  `json:"clientOfflineSessionMaxLifespan"`
+}
+
+// offlineMax is the maximum lifetime of offline access; 0 means unlimited.
+func (l lifespans) offlineMax() int {
+	if l.OfflineMaxEnabled {
+		return shortest(l.OfflineMax, l.ClientOfflineMax)
+	}
+	return l.ClientOfflineMax
+}
+
+// sessionMax is the lifetime of sessions, and sessionIdle that of sessions without activity.
+func (l lifespans) sessionMax() int  { return shortest(l.SessionMax, l.ClientSessionMax) }
+func (l lifespans) sessionIdle() int { return shortest(l.SessionIdle, l.ClientSessionIdle) }
+
+// shortest is the shortest of the lifetimes that are set, or 0.
+func shortest(seconds ...int) int {
+	least := math.MaxInt
+	for _, s := range seconds {
+		if s > 0 {
+			least = min(least, s)
+		}
+	}
+	if least == math.MaxInt {
+		return 0
+	}
+	return least
+}
+
+// shorter returns the reason why a client's own lifetimes would be exceeded here, where all clients have the realm's; ""
+// if they would not.
+func (l lifespans) shorter(attributes map[string]string) string {
+	for _, own := range []struct {
+		attribute string
+		realm     int
+	}{
+		{"access.token.lifespan", l.AccessToken},
+		{"client.session.idle.timeout", l.sessionIdle()},
+		{"client.session.max.lifespan", l.sessionMax()},
+		{"client.offline.session.idle.timeout", shortest(l.OfflineIdle, l.ClientOfflineIdle)},
+		{"client.offline.session.max.lifespan", l.offlineMax()},
+	} {
+		text := attributes[own.attribute]
+		length, err := strconv.Atoi(cmp.Or(text, "0"))
+		if err != nil || length > 0 && length < cmp.Or(own.realm, math.MaxInt) {
+			return fmt.Sprintf("its %s of %s seconds is shorter than the realm's; lifetimes are the same for all clients here", own.attribute, text)
+		}
+	}
+	return ""
+}
+
+// flow is an authentication flow of a realm.
+type flow struct {
+	Alias      string      `json:"alias"`
+	Executions []execution `json:"authenticationExecutions"`
+}
+
+type flows []flow
+
+// execution is a step of a flow: an authenticator, or another flow.
+type execution struct {
+	Authenticator string `json:"authenticator"`
+	Requirement   string `json:"requirement"`
+	FlowAlias     string `json:"flowAlias"`
+}
+
+var (
+	secondFactors = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
+
+	// ownSteps are authenticators that sign-in here has a counterpart for, and conditions that add nothing to it.
+	ownSteps = []string{
+		"", "auth-cookie", "auth-spnego", "identity-provider-redirector", "auth-username-password-form", "auth-username-form", "auth-password-form",
+		"conditional-user-configured", "conditional-credential", "organization", "webauthn-authenticator-passwordless",
+	}
+)
+
+// signIn is what a flow requires of people.
+type signIn struct {
+	secondFactor bool     // of people who have none, too
+	foreign      []string // steps without a counterpart
+}
+
+// signIn reads what a flow requires.
+func (all flows) signIn(alias string) (required signIn) {
+	all.walk(alias, true, map[string]bool{}, &required)
+	return required
+}
+
+// walk visits a flow and the flows below it, each once. A second factor that counts for everybody is required; one behind the
+// condition that the person has one is what sign-in here does anyway.
+func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
+	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
+	if i < 0 || visited[alias] {
+		return
+	}
+	visited[alias] = true
+	for _, step := range all[i].Executions {
+		switch {
+		case step.Requirement == "DISABLED":
+		case step.FlowAlias != "":
+			all.walk(step.FlowAlias, everybody && !all.isOnlyForOwners(step), visited, required)
+		case slices.Contains(secondFactors, step.Authenticator):
+			required.secondFactor = required.secondFactor || everybody
+		case !slices.Contains(ownSteps, step.Authenticator):
+			required.foreign = append(required.foreign, step.Authenticator)
+		}
+	}
+}
+
+// isOnlyForOwners reports whether a flow counts only for people who have the factor. Other conditions, such as a role, count as met.
+func (all flows) isOnlyForOwners(step execution) bool {
+	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == step.FlowAlias })
+	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(all[i].Executions, func(e execution) bool {
+		return e.Authenticator == "conditional-user-configured" && e.Requirement == "REQUIRED"
+	})
+}
+
+// roleMappings are the roles of a realm, and the client scopes that only people with some of them get.
+type roleMappings struct {
+	Roles struct {
+		Realm []role `json:"realm"`
+	} `json:"roles"`
+	DefaultRole         role                      `json:"defaultRole"`
+	ScopeMappings       []scopeMapping            `json:"scopeMappings"`
+	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // of roles of clients
+}
+
+type role struct {
+	Name       string `json:"name"`
+	Composites struct {
+		Realm []string `json:"realm"`
+	} `json:"composites"`
+}
+
+type scopeMapping struct {
+	ClientScope string   `json:"clientScope"` // "" in mappings of clients, which only limit the roles in tokens
+	Roles       []string `json:"roles"`
+}
+
+// scopesByRole are the client scopes that a role decides about. A scope that everybody has the role for is not among them.
+func (r *realm) scopesByRole() map[string]bool {
+	byRole := map[string]bool{}
+	everyones := r.everyonesRoles()
+	for _, m := range r.ScopeMappings {
+		if m.ClientScope != "" && !slices.ContainsFunc(m.Roles, func(role string) bool { return everyones[role] }) {
+			byRole[m.ClientScope] = true
+		}
+	}
+	for _, mappings := range r.ClientScopeMappings {
+		for _, m := range mappings {
+			byRole[m.ClientScope] = m.ClientScope != ""
+		}
+	}
+	return byRole
+}
+
+// everyonesRoles are the roles in the realm's default role, if each person has that.
+func (r *realm) everyonesRoles() map[string]bool {
+	all := map[string]bool{}
+	if !slices.ContainsFunc(r.Users, func(u user) bool { return !slices.Contains(u.RealmRoles, r.DefaultRole.Name) }) {
+		r.addRole(r.DefaultRole.Name, all)
+	}
+	return all
+}
+
+// addRole adds a role and the roles that it consists of.
+func (r *realm) addRole(name string, to map[string]bool) {
+	if name == "" || to[name] {
+		return
+	}
+	to[name] = true
+	for _, role := range r.Roles.Realm {
+		if role.Name == name {
+			for _, part := range role.Composites.Realm {
+				r.addRole(part, to)
+			}
+		}
+	}
+}
+
+// groupRoles notes the groups that give roles to their members.
+func (c *conversion) groupRoles(groups []group) {
+	for _, g := range groups {
+		if roles := c.realm.notableRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
+			c.changed("roles of the group %s omitted: %s; use scope_limit", g.Path, strings.Join(roles, ", "))
+		}
+		c.groupRoles(g.SubGroups)
+	}
+}
+
+// notableRoles are the roles that Keycloak does not give to everybody.
+func (r *realm) notableRoles(realmRoles []string, clientRoles map[string][]string) (roles []string) {
+	for _, role := range realmRoles {
+		if !slices.Contains([]string{r.DefaultRole.Name, "default-roles-" + r.Realm, "offline_access", "uma_authorization"}, role) {
+			roles = append(roles, role)
+		}
+	}
+	for _, client := range slices.Sorted(maps.Keys(clientRoles)) {
+		if client != "account" {
+			for _, role := range clientRoles[client] {
+				roles = append(roles, client+"/"+role)
+			}
+		}
+	}
+	return roles
+}
+
+// conversion gathers the lines of a Caddyfile for a realm.
+type conversion struct {
+	text        bytes.Buffer
+	indent      int
+	realm       *realm
+	issuer      string
+	check       func(caddyfile string) error
+	entry       string          // being converted, such as "user ada"
+	summary     []string        // what was omitted or changed
+	clientIDs   map[string]bool // of converted clients
+	userNames   map[string]bool // of converted users, in lower case
+	sharedNames map[string]bool // of groups
+	required    signIn
+	byRole      map[string]bool // client scopes that a role decides about
+}
+
+// add writes the block of a user or client, unless there is a reason to omit the entry, or this server rejects it.
+func (c *conversion) add(kind, name, reason string, write func()) bool {
+	c.entry = kind + " " + name
+	defer func() { c.entry = "realm" }()
+	if reason == "" {
+		length, notes := c.text.Len(), len(c.summary)
+		c.within(kind+" "+quote(name), write)
+		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.text.Bytes()[length:]) + "\t}\n}\n")
+		if err == nil {
+			return true
+		}
+		c.text.Truncate(length)
+		c.summary = c.summary[:notes]
+		reason = fmt.Sprintf("this server rejects it: %v", err)
+	}
+	c.note("Omitted", c.entry+": "+reason)
+	return false
+}
+
+// note writes a comment, and the same as a line of the summary.
+func (c *conversion) note(kind, text string) {
+	c.raw("# " + kind + ": " + commented(text))
+	c.summary = append(c.summary, strings.ToLower(kind)+": "+commented(text))
+}
+
+// option writes an option with those of its words that a check, if there is one, accepts. Without any it writes nothing.
+func (c *conversion) option(name string, check func(string) error, words ...string) {
+	c.line(name, c.taken(name, check, words...)...)
+}
+
+// taken are the words that a check accepts, and that Caddy would read as they are. It notes the others.
+func (c *conversion) taken(option string, check func(string) error, words ...string) (taken []string) {
+	for _, word := range words {
+		var err error
+		if check != nil && word != "" {
+			err = check(word)
+		}
+		switch {
+		case word == "":
+		case err != nil:
+			c.changed("%s omitted: %v", option, err)
+		case isReplaced(word):
+			c.changed("%s omitted: %q, which Caddy would not read as it is", option, word)
+		default:
+			taken = append(taken, word)
+		}
+	}
+	return taken
+}
+
+func (c *conversion) line(option string, words ...string) {
+	for _, word := range words {
+		option += " " + quote(word)
+	}
+	if len(words) > 0 {
+		c.raw(option)
+	}
+}
+
+func (c *conversion) raw(line string) {
+	c.text.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
+}
+
+// changed notes in what the entry differs from Keycloak's, and why.
+func (c *conversion) changed(format string, about ...any) {
+	c.note("Changed", c.entry+": "+fmt.Sprintf(format, about...))
+}
+
+// within writes a block of its own.
+func (c *conversion) within(head string, write func()) {
+	c.raw(strings.TrimSpace(head + " {"))
+	c.indent++
+	write()
+	c.indent--
+	c.raw("}")
+}
+
+// bare are words that need no quotes, whoever reads them.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
+
+// quote writes a word so that Caddy reads it as it is. Between back-quotes everything stands for itself.
+func quote(word string) string {
+	switch {
+	case bare.MatchString(word):
+		return word
+	case !strings.ContainsAny(word, "\"\\"):
+		return `"` + word + `"`
+	}
+	return "`" + word + "`"
+}
+
+// isReplaced reports whether Caddy would read something else, such as an environment variable, a placeholder or another line.
+func isReplaced(word string) bool {
+	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
+}
+
+// commented is a text as it can stand in a comment, in which Caddy replaces environment variables too.
+func commented(text string) string {
+	text = strings.NewReplacer("{", "(", "}", ")").Replace(text)
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.IsSpace(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

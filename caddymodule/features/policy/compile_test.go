@@ -1,11 +1,23 @@
 package policy
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 func TestCompileErrors(t *testing.T) {
@@ -82,5 +94,194 @@ func TestMentioned(t *testing.T) {
 				t.Errorf("got %q, %t, want %q", got, looks, tt.want)
 			}
 		})
+	}
+}
+
+var documentedRule = regexp.MustCompile("(?s)```\n(allow|deny) ([a-z-]+) `([^`]+)`\n```")
+
+// documentedRules are the rules of a page of the documentation, by name.
+func documentedRules(t *testing.T, page string) map[string]*Set {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := map[string]*Set{}
+	for _, found := range documentedRule.FindAllStringSubmatch(string(text), -1) {
+		set, err := Compile([]Rule{{Effect: rule.Effect(found[1]), Name: found[2], Expression: found[3]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets[found[2]] = set
+	}
+	return sets
+}
+
+// fixedPolicy judges requests as those of a token, at a time.
+type fixedPolicy struct {
+	t     *testing.T
+	set   *Set
+	token Token
+	now   time.Time
+}
+
+func (p fixedPolicy) Judge(ctx context.Context, r rule.Request) rule.Judgement {
+	in := newInput(r, nil)
+	in.Token, in.Now = p.token, p.now
+	return p.set.Request(ctx, in)
+}
+
+func (p fixedPolicy) Failed(_ *http.Request, err error) { p.t.Error(err) }
+
+// guarded is a FHIR server behind a guard with a policy.
+type guarded struct {
+	t        *testing.T
+	enforcer *enforce.Enforcer
+	store    *sample.Store
+}
+
+func newGuarded(t *testing.T, p fixedPolicy, records ...[]byte) guarded {
+	t.Helper()
+	store, err := sample.NewStore(records...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.t = t; p.set == nil {
+		t.Fatal("there is no such rule")
+	}
+	return guarded{t, &enforce.Enforcer{Base: "/fhir/R4", Shared: enforce.NewShared(nil), Policies: []rule.Policy{p}}, store}
+}
+
+// ServeHTTP implements the next handler: the FHIR server.
+func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	(&sample.Server{Base: "/fhir/R4", Store: g.store}).ServeHTTP(w, r)
+	return nil
+}
+
+// get returns the status and the body of a response.
+func (g guarded) get(h enforce.Holder, target string) (int, []byte) {
+	g.t.Helper()
+	w := httptest.NewRecorder()
+	err := g.enforcer.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil), g, enforce.Bearer{Rights: enforce.NewRights(h, g.enforcer.Shared)})
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		return refusal.Status, nil
+	} else if err != nil {
+		g.t.Fatal(err)
+	}
+	return w.Code, w.Body.Bytes()
+}
+
+// found are the resources that a search finds.
+func (g guarded) found(h enforce.Holder, target string) []string {
+	g.t.Helper()
+	status, body := g.get(h, target)
+	var b struct {
+		Entry []struct {
+			Resource struct{ ResourceType, ID string }
+		}
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		g.t.Fatalf("%s: status %d, %v", target, status, err)
+	}
+	found := []string{}
+	for _, e := range b.Entry {
+		found = append(found, e.Resource.ResourceType+"/"+e.Resource.ID)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// reader may read everything.
+var reader = enforce.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}
+
+// labelled are records with security labels, and one without.
+var labelled = [][]byte{
+	[]byte(`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"meta":{"security":[{"display":"no code"},{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"VIP"}]}}`),
+	[]byte(`{"resourceType":"Patient","id":"b","name":[{"family":"Brown"}]}`),
+	[]byte(`{"resourceType":"DocumentReference","id":"note","subject":{"reference":"Patient/b"},"meta":{"security":[{"code":"PSYTHPN"}]}}`),
+	[]byte(`{"resourceType":"DocumentReference","id":"letter","subject":{"reference":"Patient/b"},"meta":{"security":[{"code":"R"}]}}`),
+	[]byte(`{"resourceType":"Observation","id":"b1","status":"final","subject":{"reference":"Patient/b"}}`),
+}
+
+func TestDocumentedRules(t *testing.T) {
+	t.Parallel()
+	const hospital = "https://hospital.example"
+	var (
+		monday   = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+		early    = time.Date(2026, 1, 5, 5, 59, 0, 0, time.UTC) // 6:59 in Berlin
+		evening  = time.Date(2026, 1, 5, 18, 0, 0, 0, time.UTC) // 19:00 in Berlin
+		saturday = time.Date(2026, 1, 3, 9, 0, 0, 0, time.UTC)
+		bound    = enforce.Holder{Scope: "patient/*.cruds", Patient: "a"}
+	)
+	sets := documentedRules(t, "guard.md")
+	for _, tt := range []struct {
+		rule, name string
+		holder     enforce.Holder
+		token      Token
+		now        time.Time
+		target     string
+		status     int
+	}{
+		{"vip", "one who treats them", reader, Token{Issuer: hospital, Subject: "alice"}, monday, "Patient/a", 200},
+		{"vip", "somebody else", reader, Token{Issuer: hospital, Subject: "carol"}, monday, "Patient/a", 404},
+		{"vip", "one of that name elsewhere", reader, Token{Issuer: "https://other.example", Subject: "alice"}, monday, "Patient/a", 404},
+		{"vip", "a record without labels", reader, Token{Issuer: hospital, Subject: "carol"}, monday, "Patient/b", 200},
+		{"psychotherapy", "an app", reader, Token{ClientID: "app"}, monday, "DocumentReference/note", 404},
+		{"psychotherapy", "the hospital's system", reader, Token{ClientID: "ehr"}, monday, "DocumentReference/note", 200},
+		{"psychotherapy", "another document", reader, Token{ClientID: "app"}, monday, "DocumentReference/letter", 200},
+		{"office-hours", "on a Monday", reader, Token{ClientID: "front-desk"}, monday, "Patient/a", 200},
+		{"office-hours", "too early", reader, Token{ClientID: "front-desk"}, early, "Patient/a", 403},
+		{"office-hours", "too late", reader, Token{ClientID: "front-desk"}, evening, "Patient/a", 403},
+		{"office-hours", "on a Saturday", reader, Token{ClientID: "front-desk"}, saturday, "Patient/a", 403},
+		{"office-hours", "another client", reader, Token{ClientID: "ehr"}, saturday, "Patient/a", 200},
+		{"research", "a finding", reader, Token{ClientID: "research"}, monday, "Observation/b1", 200},
+		{"research", "a name", reader, Token{ClientID: "research"}, monday, "Patient/b", 404},
+		{"research", "another client", reader, Token{ClientID: "ehr"}, monday, "Patient/b", 200},
+		{"break-glass", "without", bound, Token{ClientID: "ehr"}, monday, "Patient/b", 404},
+		{"break-glass", "with", bound, Token{ClientID: "ehr", Scopes: []string{"break-glass"}}, monday, "Patient/b", 200},
+		{"break-glass", "another client", bound, Token{ClientID: "app", Scopes: []string{"break-glass"}}, monday, "Patient/b", 404},
+		{"break-glass", "a history", bound, Token{ClientID: "ehr", Scopes: []string{"break-glass"}}, monday, "Patient/b/_history/1", 404},
+	} {
+		t.Run(tt.rule+"/"+tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, fixedPolicy{set: sets[tt.rule], token: tt.token, now: tt.now}, labelled...)
+			if got, _ := g.get(tt.holder, tt.target); got != tt.status {
+				t.Errorf("status %d, want %d", got, tt.status)
+			}
+		})
+	}
+}
+
+// TestDocumentedResearch checks that a name does not come along with something else either.
+func TestDocumentedResearch(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "guard.md")["research"], token: Token{ClientID: "research"}}, labelled...)
+	for target, want := range map[string]string{
+		"Patient": "", "Observation?_include=Observation:subject": "Observation/b1",
+		"?_type=Patient,Observation": "Observation/b1",
+	} {
+		if got := strings.Join(g.found(reader, target), " "); got != want {
+			t.Errorf("%s: got %q", target, got)
+		}
+	}
+}
+
+// TestDocumentedSandbox checks what the clinician of docs/sandbox.md sees of the sample records.
+func TestDocumentedSandbox(t *testing.T) {
+	t.Parallel()
+	records, err := sample.Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "sandbox.md")["bruno"], token: Token{Subject: "bruno"}}, records...)
+	for target, want := range map[string]int{"Patient/p02": http.StatusOK, "Patient/p01": http.StatusNotFound} {
+		if got, _ := g.get(reader, target); got != want {
+			t.Errorf("%s: status %d, want %d", target, got, want)
+		}
+	}
+	for target, want := range map[string]int{"Patient?_count=100": 10, "Condition?patient=p02": 0, "Encounter?patient=p02": 3} {
+		if got := len(g.found(reader, target)); got != want {
+			t.Errorf("%s: %d, want %d", target, got, want)
+		}
 	}
 }

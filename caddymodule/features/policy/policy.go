@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -15,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 func init() { caddy.RegisterModule(new(Policy)) }
@@ -93,3 +99,128 @@ func (p *Policy) Failed(r *http.Request, err error) {
 }
 
 var _ bearer.PolicyFeature = (*Policy)(nil)
+
+// decide evaluates the rules. A rule that fails denies, or does not allow. The first rule that allows decides.
+func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d rule.Decision) {
+	for _, r := range denies {
+		if yes, err := r.isTrue(ctx, v); yes || err != nil {
+			return rule.Decision{Effect: rule.Deny, Rule: r.name, Err: err}
+		}
+	}
+	for _, r := range allows {
+		yes, err := r.isTrue(ctx, v)
+		if d.Err == nil {
+			d.Err = err
+		}
+		if yes && d.Effect == "" {
+			d.Effect, d.Rule = rule.Allow, r.name
+		}
+	}
+	return d
+}
+
+// isTrue evaluates a rule.
+func (r *compiledRule) isTrue(ctx context.Context, v variables) (bool, error) {
+	value, err := r.evaluate(ctx, v)
+	if types.IsUnknown(value) {
+		err = fmt.Errorf("%w: %s", tokenclaim.ErrUnread, strings.Join(v.in.Unread, ", "))
+	}
+	if err != nil {
+		return false, fmt.Errorf("rule %s: %w", r.name, err)
+	}
+	return value == types.True, nil
+}
+
+// evaluate returns [types.Unknown] if the value depends on what is unknown: claims that could not be read, and others.
+func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
+	for _, name := range v.in.Unread {
+		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))
+		if name == tokenclaim.Groups {
+			unknown = append(unknown, cel.AttributePattern("token").QualString("groups"))
+		}
+	}
+	if len(unknown) == 0 {
+		value, _, err := r.program.ContextEval(ctx, v)
+		return value, err
+	}
+	known, err := cel.PartialVars(v, unknown...)
+	if err != nil {
+		return nil, err
+	}
+	value, _, err := r.partial.ContextEval(ctx, known)
+	return value, err
+}
+
+// Request judges a request. Rules about resources that cannot apply to this request are left out of the judgement.
+func (s *Set) Request(ctx context.Context, in *Input) rule.Judgement {
+	v := variables{in: in}
+	j := rule.Judgement{Decision: decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)}
+	if j.Effect == rule.Deny {
+		return j
+	}
+	denies, allows := s.denies.open(ctx, v), s.allows.open(ctx, v)
+	if len(denies)+len(allows) > 0 {
+		j.Resources = &openRules{elements: s.elements, in: in, denies: denies, allows: allows}
+	}
+	return j
+}
+
+// unknownResource stands for a resource that is not there yet.
+var unknownResource = cel.AttributePattern(resourceName)
+
+// open are the rules that could be true, or fail, for some resource.
+func (l ruleList) open(ctx context.Context, v variables) (open []*compiledRule) {
+	for _, r := range l.ofResource {
+		if value, err := r.evaluate(ctx, v, unknownResource); err == nil && value == types.False {
+			continue
+		}
+		open = append(open, r)
+	}
+	return open
+}
+
+// openRules are the rules whose result for one request depends on the resource.
+type openRules struct {
+	elements       []string // of resources, that some rule looks at
+	in             *Input
+	denies, allows []*compiledRule
+}
+
+// MayDeny implements [rule.Resources].
+func (o *openRules) MayDeny() bool { return len(o.denies) > 0 }
+
+// MayAllow implements [rule.Resources].
+func (o *openRules) MayAllow() bool { return len(o.allows) > 0 }
+
+// LooksAt implements [rule.Resources]. Rules may look at an element by what FHIR JSON adds to it, too.
+func (o *openRules) LooksAt(element string) bool {
+	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
+}
+
+// Judge implements [rule.Resources].
+func (o *openRules) Judge(ctx context.Context, res resource.Resource) rule.Decision {
+	return decide(ctx, o.denies, o.allows, o.variables(res))
+}
+
+func (o *openRules) variables(res resource.Resource) variables {
+	return variables{in: o.in, resource: &elements{resource: res, names: o.elements}}
+}
+
+// DeniesType implements [rule.Resources].
+func (o *openRules) DeniesType(ctx context.Context, resourceType string) bool {
+	res, err := resource.Parse([]byte(`{"resourceType":` + strconv.Quote(resourceType) + `}`))
+	if err != nil {
+		return false
+	}
+	var unknown []*cel.AttributePatternType
+	for _, name := range o.elements {
+		if name != "resourceType" {
+			unknown = append(unknown, cel.AttributePattern(resourceName).QualString(name))
+		}
+	}
+	v := o.variables(res)
+	return slices.ContainsFunc(o.denies, func(r *compiledRule) bool {
+		value, err := r.evaluate(ctx, v, unknown...)
+		return err == nil && value == types.True
+	})
+}

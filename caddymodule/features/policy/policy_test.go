@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -19,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // TestAmbiguousClaims checks that a rule over groups or claims that does not name their provider causes a warning if there
@@ -126,5 +128,274 @@ func TestUnreadIsLogged(t *testing.T) {
 	log.Reset()
 	if failed(r, errors.New("rule vip: secret")); strings.Contains(log.String(), "secret") {
 		t.Errorf("%q", log.String())
+	}
+}
+
+// compiled are rules of the form "allow expression" or "deny expression".
+func compiled(t testing.TB, rules ...string) *Set {
+	t.Helper()
+	var all []Rule
+	for _, text := range rules {
+		effect, expression, _ := strings.Cut(text, " ")
+		all = append(all, Rule{Effect: rule.Effect(effect), Expression: expression})
+	}
+	s, err := Compile(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func parsed(t testing.TB, text string) resource.Resource {
+	t.Helper()
+	res, err := resource.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// judged is the decision about a resource.
+func judged(ctx context.Context, j rule.Judgement, res resource.Resource) rule.Decision {
+	if j.Resources == nil {
+		return rule.Decision{}
+	}
+	return j.Resources.Judge(ctx, res)
+}
+
+// input is what most tests judge.
+func input() Input {
+	return Input{
+		Token: Token{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", Scopes: []string{"openid", "user/*.rs"}, FHIRUser: "Practitioner/alice"},
+		Request: Request{
+			Interaction: "search-type", Type: "Observation", Method: "GET", ClientIP: "10.1.2.3",
+			Parameters: map[string][]string{"code": {"a", "b"}},
+		},
+		Now: time.Date(2026, 9, 21, 22, 30, 0, 0, time.FixedZone("", 2*3600)), // a Monday
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		rules string // separated by ;
+		want  rule.Decision
+		fails bool
+	}{
+		{"no rule applies", "allow false;deny false", rule.Decision{}, false},
+		{"allow", "allow false;allow true;allow true", rule.Decision{Effect: rule.Allow, Rule: "2"}, false},
+		{"deny", "deny false;deny true", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"deny wins", "allow true;deny true", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"a failing deny denies", "allow true;deny request.parameters['none'] == []", rule.Decision{Effect: rule.Deny, Rule: "2"}, true},
+		{"a failing allow does not allow", "allow request.parameters['none'] == []", rule.Decision{}, true},
+		{"another allow does", "allow request.parameters['none'] == [];allow true", rule.Decision{Effect: rule.Allow, Rule: "2"}, true},
+		{"too costly a deny denies", "deny [1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, [1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, token.subject == 'alice')))))", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"token", "allow token.issuer == 'https://issuer.example' && token.subject == 'alice' && token.client_id == 'app' && 'openid' in token.scopes && token.fhir_user == 'Practitioner/alice' && token.patient == '' && !has(token.patient)", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"request", "allow request.interaction == 'search-type' && request.type == 'Observation' && request.id == '' && request.operation == '' && request.method == 'GET' && request.parameters['code'] == ['a', 'b']", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getHours() == 20 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"a denial leaves nothing open", "deny true;deny resource.a == 1;allow resource.a == 1", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", rule.Decision{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
+			if j.Effect == rule.Deny && j.Resources != nil {
+				t.Error("rules are left open")
+			}
+			got := j.Decision
+			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestUnread: what depends on a claim that could not be read denies, or allows nothing. All else is as always.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	deny, fails := rule.Decision{Effect: rule.Deny, Rule: "1"}, true
+	for _, tt := range []struct {
+		rule  string
+		want  rule.Decision
+		fails bool
+	}{
+		{"deny 'contractors' in token.groups", deny, fails},
+		{"deny !('doctors' in token.groups)", deny, fails},
+		{"allow 'doctors' in token.groups", rule.Decision{}, fails},
+		{"allow !('contractors' in token.groups)", rule.Decision{}, fails},
+		{"deny token.?groups.orValue([]).exists(g, g == 'x')", deny, fails},
+		{"deny has(token.groups) && size(token.groups) > 3", deny, fails},
+		{"deny token.claims['ward'] == ['9']", deny, fails},
+		{"deny token.claims.?ward.orValue([]) == ['9']", deny, fails},
+		{"deny token.claims['wa' + 'rd'] == ['9']", deny, fails},
+		{"deny token.claims.exists(name, 'x' in token.claims[name])", deny, fails},
+		{"deny resource.a == 1 && '9' in token.claims['ward']", deny, fails},
+		{"allow resource.a == 1 && !('9' in token.claims['ward'])", rule.Decision{}, fails},
+		{"deny 'x' in token.claims['unit']", rule.Decision{}, false},
+		{"allow 'u' in token.claims['unit']", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny token.client_id == 'other' && 'x' in token.groups", rule.Decision{}, false},
+		{"allow token.client_id == 'app' || 'x' in token.groups", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny resource.a == 2 && 'x' in token.groups", rule.Decision{}, false},
+	} {
+		in := input()
+		in.Unread, in.Token.Claims = []string{"ward", "groups"}, map[string][]string{"ward": nil, "unit": {"u"}}
+		j := compiled(t, tt.rule).Request(t.Context(), &in)
+		got := j.Decision
+		if got.Effect == "" && got.Err == nil {
+			got = judged(t.Context(), j, parsed(t, `{"resourceType":"Observation","id":"a","a":1}`))
+		}
+		if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+			t.Errorf("%s: got %+v, want %+v", tt.rule, got, tt.want)
+		}
+	}
+}
+
+// TestOpen checks that rules about resources are asked of resources only where they can apply.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, rule string
+		deny       bool
+		allow      bool
+	}{
+		{"deny", "deny resource.a == 1", true, false},
+		{"allow", "allow resource.a == 1", false, true},
+		{"a deny about another client", "deny token.client_id == 'other' && resource.a == 1", false, false},
+		{"in the other order", "deny resource.a == 1 && token.client_id == 'other'", false, false},
+		{"an allow about another client", "allow token.client_id == 'other' && resource.a == 1", false, false},
+		{"a deny about this client", "deny token.client_id == 'app' && resource.a == 1", true, false},
+		{"within a loop", "deny resource.a.exists(x, x == 1) && token.client_id == 'other'", false, false},
+		{"a presence", "deny has(resource.a) && token.client_id == 'other'", false, false},
+		{"true whatever the resource", "deny token.client_id == 'app' || resource.a == 1", true, false},
+		{"failing", "deny request.parameters['none'] == [] && resource.a == 1", true, false},
+		{"failing for any resource", "deny request.parameters['none'] == resource.a", true, false},
+		{"about the request alone", "allow true", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := compiled(t, tt.rule).Request(t.Context(), new(input()))
+			r := j.Resources
+			if (r != nil) != (tt.deny || tt.allow) || r != nil && (r.MayDeny() != tt.deny || r.MayAllow() != tt.allow) {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+const observation = `{"resourceType":"Observation","id":"a","status":"final","component":[{"valueInteger":3},{"valueQuantity":{"value":1.5}}],` +
+	`"meta":{"security":[{"code":"VIP"}]},"active":true,"off":false,"nothing":null,"big":1e400,"subject":{"reference":"Patient/\u0061"}}`
+
+func TestResource(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		rules string
+		want  rule.Decision
+		fails bool
+	}{
+		{"no rule applies", "deny resource.status == 'draft';allow resource.status == 'draft'", rule.Decision{}, false},
+		{"deny", "deny resource.status == 'final'", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"allow", "allow resource.status == 'final'", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"deny wins", "allow resource.status == 'final';deny resource.id == 'a'", rule.Decision{Effect: rule.Deny, Rule: "2"}, false},
+		{"no such element, deny", "deny resource.code == 'a'", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"no such element, allow", "allow resource.code == 'a'", rule.Decision{}, true},
+		{"another type, deny", "deny resource.status > 1", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"an element that is optional", "deny resource.?code.?coding.orValue([]).exists(c, c.code == 'x')", rule.Decision{}, false},
+		{"a number that does not fit, deny", "deny resource.big == 1.0", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"a number that does not fit, allow", "allow resource.big == 1.0", rule.Decision{}, true},
+		{"a number that does not fit, optional", "deny resource.?big.orValue(1.0) == 2.0", rule.Decision{Effect: rule.Deny, Rule: "1"}, true},
+		{"security label", "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
+		{"an integer", "allow resource.component[0].valueInteger == 3", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"a decimal", "allow resource.component[1].valueQuantity.value > 1", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"true, false and null", "allow resource.active == true && resource.off == false && resource.nothing == null", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"an escape", "allow resource.subject.reference == 'Patient/a'", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"the request too", "allow resource.resourceType == request.type", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
+		{"what is said of the request", "allow true;allow resource.status == 'draft'", rule.Decision{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
+			got := judged(t.Context(), j, parsed(t, observation))
+			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestInterrupted checks that an evaluation ends with the request, and then denies.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := compiled(t, "deny resource.list.exists(a, resource.list.exists(b, a + b < 0))")
+	res := parsed(t, `{"resourceType":"Basic","list":[`+strings.Repeat("1,", 50)+`1]}`)
+	if got := judged(t.Context(), s.Request(t.Context(), new(input())), res); got.Effect != "" {
+		t.Fatalf("got %+v", got)
+	}
+	if got := judged(ctx, s.Request(t.Context(), new(input())), res); got.Effect != rule.Deny || got.Err == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	for _, rule := range []string{
+		"deny token.client_id == 'front-desk' && request.type == 'Observation'",
+		"deny token.client_id == 'other' && (now.getHours('Europe/Berlin') < 7 || now.getHours('Europe/Berlin') >= 19)",
+		"deny !('user/*.rs' in token.scopes)",
+		"deny token.client_id == 'other' && resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')",
+	} {
+		b.Run(rule[:min(len(rule), 40)], func(b *testing.B) {
+			s, in := compiled(b, rule), input()
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Request(b.Context(), &in)
+			}
+		})
+	}
+}
+
+func BenchmarkResource(b *testing.B) {
+	s := compiled(b, "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'R')")
+	j := s.Request(b.Context(), new(input()))
+	text := strings.Replace(observation, `"active"`, fmt.Sprintf(`"note":%q,"active"`, strings.Repeat("x", 2000)), 1)
+	res := parsed(b, text)
+	b.ReportAllocs()
+	for b.Loop() {
+		j.Resources.Judge(b.Context(), res)
+	}
+}
+
+func TestDeniesType(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, rules string // separated by ;
+		patients    bool   // all are denied
+		others      bool   // all Observations are
+	}{
+		{"by type", "deny resource.resourceType == 'Patient'", true, false},
+		{"by type and token", "deny token.client_id == 'app' && resource.resourceType in ['Patient', 'Person']", true, false},
+		{"by type, for another token", "deny token.client_id == 'other' && resource.resourceType == 'Patient'", false, false},
+		{"by another element", "deny resource.id == 'a'", false, false},
+		{"by an element that may be missing", "deny resource.status == 'final'", false, false},
+		{"by type and another element", "deny resource.resourceType == 'Patient' && resource.active", false, false},
+		{"by type or another element", "deny resource.resourceType == 'Patient' || resource.active", true, false},
+		{"by one of two rules", "deny resource.id == 'a';deny resource.resourceType != 'Patient'", false, true},
+		{"by an allow rule", "allow resource.resourceType == 'Patient'", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := input()
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), &in)
+			r := j.Resources
+			if r == nil {
+				r = &openRules{}
+			}
+			if patients, others := r.DeniesType(t.Context(), "Patient"), r.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
+				t.Errorf("Patient %t, Observation %t", patients, others)
+			}
+		})
 	}
 }

@@ -1,15 +1,11 @@
 // Package quota bounds how much clients, people and networks may ask for in any window of time: the option quota of the fhir block,
 // or of a fhir_bearer without it.
 //
-//	app.go      the features of the fhir app and of fhir_bearer; tokens are counted
-//	guard.go    requests to the FHIR API are counted
-//	quota.go    what a site sets
-//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused; the store is asked, if gateways share it
-//	shared.go   an entry there for each holder
-//	counts.go   the holders that this process knows, over reloads
-//	lease.go    what a gateway has of the store for one of them
-//	limit.go    a quota as it is counted, the answer's RateLimit fields, and the refusal
-//	window.go   a sliding window: how much was used lately
+//	app.go      the features of the fhir app and of fhir_bearer: tokens and requests to the FHIR API are counted
+//	quota.go    what a site sets; a quota as it is counted, the response's RateLimit fields, and the refusal
+//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused; sliding windows of the holders that this
+//	            process knows, over reloads
+//	shared.go   counting in the store that gateways share: an entry for each holder, and what a gateway leases of it
 //
 // A holder may use no more than the limit in any window, however the window lies: a window that slides over counts in parts. A part
 // counts until all of it is as old as the window, so that a little less is given rather than more: with 128 parts, 0.8 %.

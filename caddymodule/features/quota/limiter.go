@@ -2,8 +2,16 @@ package quota
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"math"
 	"net/http"
+	"strconv"
+	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // Set are the quotas of a configuration. Nil has none. It is safe for concurrent use.
@@ -186,4 +194,202 @@ func (s *Set) end(l *limit, h *holder) {
 	if unused > l.Limit/keptShare {
 		_ = s.shared.giveBack(ctx, l, h, unused) // or it counts as used, until the window has passed
 	}
+}
+
+// MaxHolders is how many holders of all quotas are counted at once, each with at most about 1 KB. Of more, those that asked last are.
+const MaxHolders = 100_000
+
+// Counts are what the holders of a process have used. They outlive a reload.
+type Counts struct {
+	began time.Time
+
+	mu      sync.Mutex // around looking for a holder and adding it
+	holders boundedcache.Cache[holderKey, *holder]
+}
+
+// NewCounts returns empty counts.
+func NewCounts() *Counts {
+	c := &Counts{began: time.Now()}
+	c.holders.MaxEntries = MaxHolders
+	return c
+}
+
+// Destruct ends nothing: leases end by themselves.
+func (*Counts) Destruct() error { return nil }
+
+// holderKey is a hash, so that long names take no more room, and none is in memory.
+type holderKey [16]byte
+
+// keyOf is that of a holder of a quota. What was counted in parts of another window says nothing in this one.
+func keyOf(q *Quota, whose string) (key holderKey) {
+	text := make([]byte, 0, 128)
+	text = append(text, q.Name...)
+	text = append(append(text, 0), q.By...)
+	text = strconv.AppendInt(append(text, 0), int64(q.Window), 10)
+	text = append(append(text, 0), whose...)
+	sum := sha256.Sum256(text)
+	copy(key[:], sum[:])
+	return key
+}
+
+// holder is what one has used of a quota.
+type holder struct {
+	key holderKey
+
+	mu    sync.Mutex
+	used  window // at this gateway
+	noted int64  // until when a refusal is not worth noting
+	lease lease
+}
+
+func (c *Counts) holder(key holderKey) *holder {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h, ok := c.holders.Get(key); ok {
+		return h
+	}
+	h := &holder{key: key, lease: lease{turn: make(chan struct{}, 1)}}
+	c.holders.Put(key, h, 0)
+	return h
+}
+
+// now is in nanoseconds since the counts began, by the monotonic clock.
+func (c *Counts) now() int64 { return int64(time.Since(c.began)) }
+
+// refund takes back what a request was let in for.
+func (h *holder) refund(cost int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used.giveBack(cost)
+	h.lease.left += cost
+}
+
+// refuse takes back a request that was counted here.
+func (h *holder) refuse(cost int, wait time.Duration) standing {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used.giveBack(cost)
+	return standing{true, max(0, min(h.lease.free, cost-1)), wait}
+}
+
+// noteEvery is how often it is worth noting that the same holder is refused.
+const noteEvery = time.Minute
+
+func (h *holder) note(now int64) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if first = h.noted == 0 || now >= h.noted; first {
+		h.noted = now + int64(noteEvery)
+	}
+	return first
+}
+
+// Into how many parts windows are cut: in this process, and in a store that gateways share, where an entry should be short.
+const (
+	localParts  = 128
+	sharedParts = 64
+)
+
+// ruler cuts time into parts of a window. A time is the number of a part, of which comparisons take differences alone: it may wrap.
+type ruler struct {
+	part  time.Duration
+	parts uint32
+}
+
+func newRuler(window time.Duration, parts uint32) ruler {
+	return ruler{window / time.Duration(parts), parts}
+}
+
+// window is how much was used in each of the last parts.
+type window struct {
+	runs []run // the oldest first
+	sum  int
+}
+
+type run struct{ part, used uint32 }
+
+// at is the part of a time, given in nanoseconds since some moment.
+func (r ruler) at(nanoseconds int64) uint32 { return uint32(nanoseconds / int64(r.part)) } //nolint:gosec // it may wrap
+
+// expire drops what is older than the window. The oldest part counts as long as any of it may.
+func (w *window) expire(r ruler, nanoseconds int64) {
+	now, n := r.at(nanoseconds), 0
+	for n < len(w.runs) && now-w.runs[n].part > r.parts {
+		w.sum -= int(w.runs[n].used)
+		n++
+	}
+	if n > 0 {
+		w.runs = append(w.runs[:0], w.runs[n:]...)
+	}
+}
+
+// add counts what is used now.
+func (w *window) add(r ruler, nanoseconds int64, used int) {
+	used = min(used, math.MaxInt32-w.sum)
+	if used <= 0 {
+		return
+	}
+	w.sum += used
+	now := r.at(nanoseconds)
+	if n := len(w.runs); n > 0 && w.runs[n-1].part == now {
+		w.runs[n-1].used += uint32(used) //nolint:gosec // at most the sum
+		return
+	}
+	w.runs = append(w.runs, run{now, uint32(used)}) //nolint:gosec // at most the sum
+}
+
+// take gives back what was counted last.
+func (w *window) giveBack(unused int) {
+	for n := len(w.runs); n > 0 && unused > 0; n = len(w.runs) {
+		last := &w.runs[n-1]
+		back := min(unused, int(last.used))
+		last.used -= uint32(back) //nolint:gosec // at most what is there
+		w.sum -= back
+		unused -= back
+		if last.used == 0 {
+			w.runs = w.runs[:n-1]
+		}
+	}
+}
+
+// wait is how long it takes until some of what was used counts no longer.
+func (w *window) wait(r ruler, nanoseconds int64, some int) time.Duration {
+	for _, u := range w.runs {
+		if some -= int(u.used); some <= 0 {
+			over := int64(r.at(nanoseconds)-u.part) * int64(r.part)
+			since := nanoseconds % int64(r.part)
+			return time.Duration(int64(r.parts+1)*int64(r.part) - over - since)
+		}
+	}
+	return 0
+}
+
+// appendTo encodes a window: the first part in full, then the differences, each with what was used.
+func (w *window) appendTo(b []byte) []byte {
+	last := uint32(0)
+	for _, u := range w.runs {
+		b = binary.AppendUvarint(b, uint64(u.part-last))
+		b = binary.AppendUvarint(b, uint64(u.used))
+		last = u.part
+	}
+	return b
+}
+
+var errDamaged = errors.New("a damaged count")
+
+// decode reads what appendTo has written.
+func decode(b []byte) (w window, err error) {
+	last := uint32(0)
+	for len(b) > 0 {
+		part, n := binary.Uvarint(b)
+		used, m := binary.Uvarint(b[max(n, 0):])
+		if n <= 0 || m <= 0 || part > math.MaxUint32 || used == 0 || used > math.MaxInt32 {
+			return window{}, errDamaged
+		}
+		last += uint32(part)
+		w.runs = append(w.runs, run{last, uint32(used)})
+		w.sum += int(used)
+		b = b[n+m:]
+	}
+	return w, nil
 }

@@ -10,17 +10,27 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -306,4 +316,127 @@ func (c *registered) replace(given client.Client, method string) (secret string)
 		c.SecretDigest = client.Digest(secret)
 	}
 	return secret
+}
+
+func init() {
+	caddy.RegisterModule(new(Registration))
+	endpoint.Register("register")
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Registration) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.registration", New: func() caddy.Module { return new(Registration) }}
+}
+
+// Subdirectives implements [option.Feature]. Syntax:
+//
+//	registration {
+//		initial_access_token <token>
+//		scope <scope...>
+//		pkce required|optional
+//		approval required
+//		request_objects
+//	}
+func (r *Registration) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"registration": r.parse}, nil
+}
+
+func (r *Registration) parse(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	err := option.Block{
+		"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
+		"scope":                scopeoption.Words(&r.Scopes, CheckScope),
+		"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
+		"approval":             option.Only("required", &r.Approval),
+		"request_objects":      option.Bareword(&r.RequestObjects),
+	}.Parse(d)
+	if err == nil && r.InitialAccessToken == "" {
+		err = d.Err("registration needs an initial_access_token")
+	}
+	return err
+}
+
+// transport makes requests to what clients register (jwks_uri, request_uris, logo_uri, backchannel_logout_uri): at public
+// addresses only, since anyone who can register a client could otherwise make this server send requests to its own network.
+// Where the issuer is on this computer, for trying out, clients may be there too. Nil is the default.
+func transport(issuer string) http.RoundTripper {
+	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
+		return http.DefaultTransport
+	}
+	return nil
+}
+
+// Configure implements [fhirapp.Feature].
+func (r *Registration) Configure(app *fhirapp.App, c *authorize.Config) (err error) {
+	if r.InitialAccessToken, err = option.ResolveSecret("initial_access_token", r.InitialAccessToken); err != nil {
+		return err
+	}
+	r.Storage, r.Folder, r.Store = app.Storage(), "fhir/clients/"+fhirbase.StorageName(app.Issuer), app.SharedStore()
+	r.Transport = transport(app.Issuer)
+	c.Features = append(c.Features, r)
+	return nil
+}
+
+var (
+	_ option.Feature       = (*Registration)(nil)
+	_ fhirapp.Feature      = (*Registration)(nil)
+	_ fhirapp.ClientSource = (*Registration)(nil)
+	_ authorize.Feature    = (*Registration)(nil)
+	_ client.Source        = (*Registration)(nil)
+)
+
+var errNoSecret = errors.New("the client has no secret: it authenticates by keys, or not at all")
+
+// Registered returns the registered clients, and an error if some of them cannot be read.
+func (r *Registration) Registered(ctx context.Context) (found []client.RegisteredClient, err error) {
+	ids, err := r.shelf.ids(ctx)
+	for _, id := range ids {
+		c, failed := r.load(ctx, id)
+		if err = errors.Join(err, failed); c == nil || failed != nil {
+			continue
+		}
+		found = append(found, client.RegisteredClient{Client: c.Client, IssuedAt: c.IssuedAt, Waits: r.Approval && !c.Approved, Secret: c.SecretDigest != nil})
+	}
+	return found, err
+}
+
+// Approve lets a client that registered itself be used, as it is registered now.
+func (r *Registration) Approve(ctx context.Context, id string) error {
+	return r.changeRegistered(ctx, id, func(c *registered) error {
+		c.Approved = true
+		return nil
+	})
+}
+
+// RotateSecret gives a client that registered itself a new secret. The old one ends.
+func (r *Registration) RotateSecret(ctx context.Context, id string) (secret string, err error) {
+	secret = oauth2.RandomToken()
+	return secret, r.changeRegistered(ctx, id, func(c *registered) error {
+		if c.SecretDigest == nil {
+			return errNoSecret
+		}
+		c.SecretDigest = client.Digest(secret)
+		return nil
+	})
+}
+
+// Remove deletes a client that registered itself. Its tokens end with it.
+func (r *Registration) Remove(ctx context.Context, id string) error {
+	if err := r.changeRegistered(ctx, id, func(*registered) error { return nil }); err != nil {
+		return err
+	}
+	return r.remove(ctx, id)
+}
+
+func (r *Registration) changeRegistered(ctx context.Context, id string, alter func(*registered) error) error {
+	if !registeredID.MatchString(id) {
+		return client.ErrNotRegistered
+	}
+	_, err := r.change(ctx, id, alter)
+	if errors.Is(err, errRegistrationToken) || errors.Is(err, fs.ErrNotExist) {
+		return client.ErrNotRegistered
+	}
+	return err
 }

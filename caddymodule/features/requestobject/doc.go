@@ -3,6 +3,5 @@
 // request_not_supported and request_uri_not_supported, and a client that must send them gets nothing.
 //
 //	feature.go        the feature, its part of the discovery document, and the option of a client
-//	requestobject.go  the parameters of a request object, which replace those of the query
-//	object.go         a request object is fetched, and its signature verified
+//	requestobject.go  fetches and verifies a request object, whose parameters replace those of the query
 package requestobject

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +15,18 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	samplemodule "github.com/caddy-fhir/caddy-fhir/caddymodule/features/sample"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
 // sampleGateway is fhir_bearer before fhir_sample, for the tokens of another issuer.
@@ -290,6 +299,32 @@ func TestGuardedExport(t *testing.T) {
 		for _, gone := range []string{status, file.URL} {
 			if r := ask(http.MethodGet, gone, service); r.StatusCode != http.StatusNotFound {
 				t.Errorf("afterwards: %d", r.StatusCode)
+			}
+		}
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+// The users of Caddyfile.example see exactly the records that the documentation describes.
+func TestDemoPeople(t *testing.T) {
+	t.Setenv("FHIR_BACKEND", "")
+	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
+	for user, want := range map[string]map[string]int{
+		"alice": {"Patient": 30, "Condition?patient=p02": 1},
+		"nora":  {"Patient": 1, "Patient/p01": http.StatusOK, "Patient/p02": http.StatusNotFound},
+		"robin": {"Patient": 1, "Patient/p23": http.StatusOK, "Patient/p24": http.StatusNotFound},
+	} {
+		request := gatewaytest.DemoRequest()
+		request.Set("prompt", "login")
+		token := g.TokenOfUser(user, request)
+		for target, count := range want {
+			if strings.Contains(target, "/") {
+				if r := g.Get("/fhir/R4/"+target, token); r.StatusCode != count {
+					t.Errorf("%s: %s: %d, want %d", user, target, r.StatusCode, count)
+				}
+			} else if found := pages(t, g, "/fhir/R4/"+target, token); len(found) != count && (count != 1 || target == "Patient" || len(found) == 0) {
+				t.Errorf("%s: %s: %d, want %d", user, target, len(found), count)
 			}
 		}
 	}

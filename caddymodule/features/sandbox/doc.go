@@ -2,11 +2,9 @@
 // that launches apps as an EHR does, and an app to launch. Both are off unless an operator
 // switches them on.
 //
-//	feature.go     Sandbox, the option launch_page
-//	launchpage.go  the page: choose a patient and an app
-//	launching.go   what its form does
-//	app.go         the app as a client; and its page, whose script is scripts/sandboxapp.js;
+//	feature.go     Sandbox, the option launch_page; the app as a client, and its page, whose script is scripts/sandboxapp.js;
 //	               localApp, which stands for apps on the person's own computer
+//	launchpage.go  the page: choose a patient and an app; what its form does
 //
 // The launch page is for whoever is signed in. It offers the patients that they may choose
 // ([launch.Patients]), asked for with their own rights, and launches apps for nobody but them:

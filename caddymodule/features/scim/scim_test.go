@@ -1,9 +1,12 @@
 package scim_test
 
 import (
+	"encoding/base64"
 	"errors"
+	"flag"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 const (
@@ -409,5 +416,136 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 	}
 	if left := authorizetest.SignInFederated(t, s).Left(); left != "all" {
 		t.Errorf("the next: %s", left)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+// Servers call the endpoint, and no scripts.
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}"))
+	gatewaytest.CheckCORS(t, g, http.MethodGet, "/oauth2/scim/hospital/Users", "", "a-token")
+}
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+func TestAdapt(t *testing.T) {
+	t.Parallel()
+	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
+}
+
+func TestSCIMWithoutToken(t *testing.T) {
+	t.Parallel()
+	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppBlock("idp h {\n\t\t\tscim\n\t\t}"), 5, "scim has no value")
+}
+
+const (
+	clinicSecret = "0c7e1a52f39d4c18b6a0e47d2f8c915be3a4d6f70819c2b5"
+	clinicSCIM   = "/oauth2/scim/clinic/Users"
+)
+
+// send sends a SCIM request with the clinic's own token and returns the id of the User in the response.
+func send(c authorizetest.Clinic, method, target, body string) (id string) {
+	c.T.Helper()
+	r := authorizetest.PostRequest(target, nil)
+	r.Method = method
+	r.Header.Set("Content-Type", "application/scim+json")
+	r.Header.Set("Authorization", "Bearer "+clinicSecret)
+	response := authorizetest.SendBody(c.T, c.Server, r, body)
+	if response.StatusCode >= 300 {
+		c.T.Errorf("%s %s: %d %s", method, target, response.StatusCode, authorizetest.Body(c.T, response))
+		return ""
+	}
+	if response.StatusCode == http.StatusNoContent {
+		return ""
+	}
+	id, _ = authorizetest.Decode[map[string]any](c.T, response)["id"].(string)
+	return id
+}
+
+// An identity provider that names another provider's person by any identifier of theirs ends nothing of that person:
+// SCIM (RFC 7644).
+func TestPersonOfAnotherProvider(t *testing.T) {
+	t.Parallel()
+	const members = `{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"active","value":false}]}`
+	authorizetest.CheckForeignProvider(t, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withSCIM(idp, c)
+		c.Features = append(c.Features, &scim.SCIM{Token: clinicSecret, Provider: "clinic"})
+	}, map[string]func(c authorizetest.Clinic, name string){
+		"SCIM DELETE by externalId": func(c authorizetest.Clinic, name string) {
+			send(c, http.MethodDelete, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"externalId":"`+name+`"}`), "")
+		},
+		"SCIM DELETE by userName": func(c authorizetest.Clinic, name string) {
+			send(c, http.MethodDelete, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`"}`), "")
+		},
+		"SCIM PATCH": func(c authorizetest.Clinic, name string) {
+			send(c, http.MethodPatch, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x","externalId":"`+name+`"}`), members)
+		},
+		"SCIM PUT of another name": func(c authorizetest.Clinic, name string) {
+			send(c, http.MethodPut, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x"}`), `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
+		},
+		"SCIM POST of an inactive User": func(c authorizetest.Clinic, name string) {
+			send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
+		},
+	})
+}
+
+// A User that is created inactive ends what its person has, and one that is created active ends nothing.
+func TestSCIMCreate(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"userName":"alice@hospital.example","active":false}`:                "nothing",
+		`{"userName":"alice@hospital.example","active":"False"}`:              "nothing",
+		`{"userName":"x","externalId":"248289761001","active":false}`:         "nothing",
+		`{"userName":"alice@hospital.example","active":true}`:                 "all",
+		`{"userName":"alice@hospital.example"}`:                               "all",
+		`{"userName":"bob@hospital.example","externalId":"x","active":false}`: "all",
+	} {
+		t.Run(body, func(t *testing.T) {
+			t.Parallel()
+			s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+			alice := authorizetest.SignInFederated(t, s)
+			if status, made := request(t, s, http.MethodPost, "/Users", body); status != http.StatusCreated {
+				t.Errorf("%d %v", status, made)
+			}
+			if left := alice.Left(); left != want {
+				t.Errorf("left: %s, want %s", left, want)
+			}
+		})
+	}
+}
+
+// The id of a User is one that the server made: it has names, and the person or the time for which they were given.
+func TestSCIMMadeUpID(t *testing.T) {
+	t.Parallel()
+	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+	alice := authorizetest.SignInFederated(t, s)
+	for _, text := range []string{
+		`{"u":"alice@hospital.example"}`, `{"e":"248289761001"}`, `{"s":"248289761001"}`, `{"t":1}`, `{}`, `[]`, `{"u":"a\nb","t":1}`,
+	} {
+		if status, answer := request(t, s, http.MethodDelete, "/Users/"+base64.RawURLEncoding.EncodeToString([]byte(text)), ""); status != http.StatusNotFound {
+			t.Errorf("%s: %d %v", text, status, answer)
+		}
+	}
+	if left := alice.Left(); left != "all" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// The id of a User stays the person's who had the name when the id was given, not the one's who had the name before.
+func TestSCIMNameOfAnotherBefore(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	st := staff{t, p, authorizetest.NewFederated(t, p, withSCIM)}
+	st.signIn("zed", "alice")
+	zed := st.signIn("zed", "zed")
+	ann := st.signIn("ann", "alice")
+	st.delete(st.create("alice"))
+	if left := ann.Left(); left != "nothing" {
+		t.Errorf("of who has the name: %s", left)
+	}
+	if left := zed.Left(); left != "all" {
+		t.Errorf("of who had the name: %s", left)
 	}
 }

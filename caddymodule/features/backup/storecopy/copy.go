@@ -1,11 +1,19 @@
+// Package storecopy copies the entries of one store to another, with the lifetimes that they have left, while nobody uses
+// either.
+//
+// Memory is bounded, however many entries there are: they pass in batches.
 package storecopy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
@@ -214,6 +222,249 @@ func (c *copying) prove(ctx context.Context) error {
 	extra, err := c.extra(ctx, maxRemoved)
 	if len(extra) > 0 {
 		return fmt.Errorf("%w: the target has %d entries or more that the source has not", ErrChanged, len(extra))
+	}
+	return err
+}
+
+const (
+	// DefaultBatch is how many entries pass in one step: so many that what each step costs by itself is little, and so
+	// few that a server makes it quickly, between those of others.
+	DefaultBatch = 200
+
+	// entrySize is what a batch may have for each of its entries, in bytes of values. It ends with the value that
+	// exceeds that.
+	entrySize = 1280
+
+	// ending is what an entry has left that may be gone when it is looked for.
+	ending = 10 * time.Second
+)
+
+type entry struct {
+	key   string
+	value []byte
+	ends  time.Time
+	old   []byte // what the value replaces in a [store.Swap]
+}
+
+func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
+
+// A batch has each key once.
+type batch []entry
+
+// eachBatch passes on all entries but our own, so many at once.
+func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch) error) error {
+	var b batch
+	size, at := 0, map[string]int{}
+	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+		if storemark.Is(key) || ttl <= 0 {
+			return nil
+		}
+		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // it may be the store's own memory
+		if i, again := at[key]; again {
+			b[i] = e
+			return nil
+		}
+		at[key], b = len(b), append(b, e)
+		if size += len(value); len(b) < most && size < most*entrySize {
+			return nil
+		}
+		full := b
+		b, size = nil, 0
+		clear(at)
+		return pass(full)
+	})
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	return pass(b)
+}
+
+// find returns what a store has under the keys of the entries, in their order.
+func (b batch) find(ctx context.Context, s store.Store) ([]*store.Call, error) {
+	return b.do(ctx, s, store.Get)
+}
+
+const (
+	attempts = 5 // of a step, while the store does not answer
+	pause    = time.Second
+)
+
+// do makes a call for each entry, in one step; and again after a pause if the store did not answer.
+func (b batch) do(ctx context.Context, s store.Store, op store.Op) (calls []*store.Call, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	for try := range attempts {
+		if try > 0 {
+			if err := wait(ctx); err != nil {
+				return nil, err
+			}
+		}
+		calls = make([]*store.Call, len(b))
+		for i, e := range b {
+			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.old, Value: e.value, TTL: max(time.Until(e.ends), time.Millisecond)}
+		}
+		if err = s.Do(ctx, calls...); !errors.Is(err, store.ErrUnavailable) {
+			break
+		}
+	}
+	return calls, err
+}
+
+func wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+// joins are the kinds of index entries that list the sessions and grants of a person. A merge joins the lists of both stores: otherwise,
+// revoking a person would leave what only the source's list names.
+var joins = map[string]func(there, more []byte) ([]byte, error){
+	"sessions": joinItems, "upstream-sessions": joinItems, "families": joinItems, "consents": joinItems, "apps": joinApps,
+}
+
+// joinedLifetime is that of a joined list, at least as long as the lifetimes of both.
+const joinedLifetime = 400 * 24 * time.Hour
+
+// merge compares entries with what was found in the target. It returns those that the target lacks, lists that are to be
+// replaced by joined ones, and how many others have another value.
+func (b batch) merge(found []*store.Call) (missing, joined batch, kept int, err error) {
+	for i, e := range b {
+		there, join := found[i].Value, joins[store.KindOf(e.key)]
+		switch {
+		case there == nil:
+			missing = append(missing, e)
+		case bytes.Equal(there, e.value):
+		case join == nil:
+			kept++
+		default:
+			value, err := join(there, e.value)
+			if err != nil {
+				return nil, nil, 0, fmt.Errorf("joining %s with that of the target: %w", e.key, err)
+			}
+			if !bytes.Equal(value, there) {
+				joined = append(joined, entry{e.key, value, time.Now().Add(joinedLifetime), there})
+			}
+		}
+	}
+	return missing, joined, kept, nil
+}
+
+// joinItems joins two [store.RecentList]s. Items may be in it twice.
+func joinItems(there, more []byte) ([]byte, error) {
+	if bytes.Contains(there, more) { // joined before
+		return there, nil
+	}
+	return append(bytes.Clone(more), there...), nil
+}
+
+// joinApps adds the clients that a person's list lacks.
+func joinApps(there, more []byte) ([]byte, error) {
+	type app map[string]json.RawMessage
+	var apps, others []app
+	if err := json.Unmarshal(there, &apps); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(more, &others); err != nil {
+		return nil, err
+	}
+	known, before := map[string]bool{}, len(apps)
+	for _, a := range apps {
+		known[string(a["client_id"])] = true
+	}
+	for _, a := range others {
+		if !known[string(a["client_id"])] {
+			apps = append(apps, a)
+		}
+	}
+	if len(apps) == before {
+		return there, nil
+	}
+	return json.Marshal(apps)
+}
+
+// probeKey is the key of an entry in the target that must not be in the source.
+const probeKey = storemark.CopyKind + ":probe"
+
+// markLifetime is how long an interrupted copy can be completed.
+const markLifetime = 30 * 24 * time.Hour
+
+// A mark says what is being copied.
+type mark struct {
+	Source string `json:"source"`
+	Merge  bool   `json:"merge,omitempty"` // into a store that had entries
+}
+
+// begin checks that the target may be copied to, and marks it. It reports whether a copy was interrupted.
+func (c *copying) begin(ctx context.Context) (resumed bool, err error) {
+	if err := c.checkOther(ctx); err != nil {
+		return false, err
+	}
+	m, err := c.find(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case m != nil && m.Merge != c.Merge:
+		return false, fmt.Errorf("%w: a copy was interrupted that was begun the other way, with or without merging", ErrNotEmpty)
+	case m != nil && m.Source != c.Source:
+		return false, ErrOther
+	case m == nil && !c.Merge:
+		err = c.checkEmpty(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(mark{c.Source, c.Merge})
+	if err != nil {
+		return false, err
+	}
+	return m != nil, c.to.Put(ctx, storemark.Incomplete, text, markLifetime)
+}
+
+// checkOther checks that source and target are not the same store.
+func (c *copying) checkOther(ctx context.Context) error {
+	probe := []byte(rand.Text())
+	if err := c.to.Put(ctx, probeKey, probe, time.Minute); err != nil {
+		return err
+	}
+	found, err := c.from.Get(ctx, probeKey)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	if err == nil && string(found) == string(probe) {
+		err = ErrSame
+	}
+	return errors.Join(err, c.to.Delete(ctx, probeKey))
+}
+
+// find returns the mark of an interrupted copy; nil if there is none.
+func (c *copying) find(ctx context.Context) (*mark, error) {
+	text, err := c.to.Get(ctx, storemark.Incomplete)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	m := new(mark)
+	if err == nil {
+		err = json.Unmarshal(text, m)
+	}
+	return m, err
+}
+
+var errSome = errors.New("there is an entry")
+
+// checkEmpty checks that the target has nothing, but for the mark of an issuer, by a gateway that was started with it.
+func (c *copying) checkEmpty(ctx context.Context) error {
+	err := eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
+		if len(b) == 1 && b[0].key == store.IssuerKey {
+			return nil
+		}
+		return errSome
+	})
+	if errors.Is(err, errSome) {
+		return ErrNotEmpty
 	}
 	return err
 }

@@ -1,21 +1,13 @@
 // Package postgresstore keeps the entries of a [store.Shared] in one table of a PostgreSQL
 // database, which any number of gateways share.
 //
-//	config.go      [Config], and the connections it asks for
-//	secret.go      errors of connections that tell no password
-//	store.go       the methods of the store
-//	step.go        a step of calls, as the arguments of one CALL
-//	database.go    the connections to the server that has the table
-//	trial.go       uses a connection, again after it was lost; what an error means
-//	open.go        checks the server, and makes the table
-//	pooler.go      what is different with PgBouncer before the server
-//	schema.sql     the table, and the procedures that change it
-//	statements.go  what the server is asked
-//	room.go        counts rows from time to time, and refuses more than fit
-//	sweeper.go     removes expired rows
-//	page.go        lists keys and entries by pages
-//	follow.go      reports changes
-//	clock.go       the server's clock
+//	config.go    [Config], and the connections it asks for; errors of connections without passwords
+//	store.go     the methods of the store; a step of calls, as the arguments of one CALL; lists by pages
+//	database.go  opens the database: checks the server, and makes the table; PgBouncer before the server; retries after
+//	             a lost connection
+//	schema.sql   the table, and the procedures that change it
+//	room.go      counts rows from time to time, and refuses more than fit; removes expired rows
+//	follow.go    reports changes; the server's clock
 //
 // # Steps
 //

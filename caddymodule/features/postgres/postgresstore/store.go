@@ -1,11 +1,15 @@
 package postgresstore
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -130,3 +134,245 @@ var (
 	_ store.Shared   = (*Store)(nil)
 	_ store.Exporter = (*Store)(nil)
 )
+
+// A step is calls as the procedure takes them.
+type step struct {
+	calls   []*store.Call // in their own order
+	changes []*store.Call // by key, so that no two steps wait for each other
+	gets    []*store.Call
+	args    arguments
+	adds    int64 // at most so many rows, for which there must be room
+	spare   int64 // rows of unbounded kinds, at most
+}
+
+// arguments are those of the procedure, with an element for each change.
+type arguments struct {
+	ops       []int16
+	keys      []string
+	olds      [][]byte
+	items     [][]byte
+	mosts     []int64
+	lifetimes []int64 // in milliseconds
+	follows   []bool
+	asked     []string
+	number    string // the same for all trials
+}
+
+// newStep prepares a step. It refuses a key that a column of text cannot hold.
+func newStep(calls []*store.Call, config *Config) (*step, error) {
+	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
+	for _, c := range calls {
+		c.Err = checkKey(c.Key)
+		switch {
+		case c.Err != nil:
+			return nil, c.Err
+		case c.Op == store.Get:
+			p.gets = append(p.gets, c)
+			p.args.asked = append(p.args.asked, c.Key)
+			continue
+		case c.Stores() && slices.Contains(config.Unbounded, store.KindOf(c.Key)):
+			p.spare++
+		case c.Stores():
+			p.adds++
+		}
+		p.changes = append(p.changes, c)
+	}
+	slices.SortFunc(p.changes, func(a, b *store.Call) int { return cmp.Compare(a.Key, b.Key) })
+	for _, c := range p.changes {
+		p.args.add(c, config.follows(c.Key))
+	}
+	return p, nil
+}
+
+// mark begins the keys of rows that are no entries.
+const mark = "#"
+
+func checkKey(key string) error {
+	if key == "" || strings.HasPrefix(key, mark) || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
+		return fmt.Errorf("%q cannot be a key in PostgreSQL", key)
+	}
+	return nil
+}
+
+func (a *arguments) add(c *store.Call, followed bool) {
+	a.ops = append(a.ops, int16(c.Op))
+	a.keys = append(a.keys, c.Key)
+	a.olds = append(a.olds, filled(c.Old))
+	a.items = append(a.items, filled(c.Value))
+	a.mosts = append(a.mosts, int64(c.Max))
+	a.lifetimes = append(a.lifetimes, int64((c.TTL+time.Millisecond-1)/time.Millisecond))
+	a.follows = append(a.follows, followed)
+}
+
+// filled is not nil, which would be NULL.
+func filled(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// make makes a step in one round trip.
+func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
+	sql := &s.database.sql
+	if len(p.changes) == 0 {
+		var got [][]byte
+		err := conn.QueryRow(ctx, sql.get, p.args.asked).Scan(&got)
+		if err == nil {
+			p.fill(got)
+		}
+		return err
+	}
+	free, err := s.room.free(ctx, conn, p.adds)
+	if err != nil {
+		return err
+	}
+	channel, a := "", &p.args
+	if slices.Contains(a.follows, true) {
+		channel = sql.channel
+	}
+	var failed int
+	var answers, got [][]byte
+	err = conn.QueryRow(
+		ctx, sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
+		a.number, free+p.spare, s.database.config.SynchronousCommit, channel,
+	).Scan(&failed, &answers, &got)
+	switch {
+	case err != nil:
+		return err
+	case failed != 0:
+		return p.refuse(failed, answers)
+	}
+	for i, c := range p.changes {
+		if c.Op == store.Take {
+			c.Value = answers[i]
+		}
+	}
+	p.fill(got)
+	return nil
+}
+
+func (p *step) fill(got [][]byte) {
+	for i, c := range p.gets {
+		c.Value = got[i]
+	}
+}
+
+// refuse says which call failed: the first that fails by what is held now, or else, if that
+// has changed since, the one that the procedure stopped at.
+func (p *step) refuse(failed int, held [][]byte) error {
+	if failed < 0 {
+		c := p.changes[-failed-1]
+		c.Err = store.ErrFull
+		return c.Err
+	}
+	for _, c := range p.calls {
+		i := slices.Index(p.changes, c)
+		if i < 0 {
+			continue
+		}
+		if err := c.Check(held[i], held[i] != nil); err != nil {
+			return err
+		}
+	}
+	c := p.changes[failed-1]
+	c.Err = map[store.Op]error{
+		store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
+	}[c.Op]
+	return c.Err
+}
+
+// pageRows is the most rows of a page, so that it takes a fraction of a second.
+const pageRows = 2000
+
+// pageQuery reads a page: keys from $1, or after it if $2, with the prefix $3; values if $4.
+// U+10FFFF comes after all that keys hold.
+const pageQuery = `SELECT key, CASE WHEN $4 THEN value END, extract(epoch FROM expires - clock_timestamp())::float8
+	FROM {table} WHERE key >= $1 AND (key > $1 OR NOT $2) AND key < $3 || U&'\+10FFFF'
+	AND NOT gone AND expires > clock_timestamp() ORDER BY key LIMIT $5`
+
+// An entry is a row that holds something.
+type entry struct {
+	key   string
+	value []byte
+	ttl   time.Duration
+}
+
+// List implements [store.Store].
+func (s *Store) List(ctx context.Context, prefix string) (keys []string, err error) {
+	err = s.database.pages(ctx, prefix, false, func(e entry) error {
+		keys = append(keys, e.key)
+		return nil
+	})
+	return keys, err
+}
+
+// Entries implements [store.Exporter].
+func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	return s.database.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
+}
+
+// pages reports the entries with a prefix, by key, with their values or without.
+func (d *database) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
+	for from, after := prefix, false; ; after = true {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var page []entry
+		err := d.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			rows, err := conn.Query(ctx, d.sql.page, from, after, prefix, values, pageRows)
+			if err != nil {
+				return err
+			}
+			page, err = pgx.CollectRows(rows, scanEntry)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if err := tell(e); err != nil {
+				return err
+			}
+		}
+		if len(page) < pageRows {
+			return nil
+		}
+		from = page[len(page)-1].key
+	}
+}
+
+func scanEntry(row pgx.CollectableRow) (e entry, err error) {
+	var left float64
+	err = row.Scan(&e.key, &e.value, &left)
+	e.ttl = seconds(left)
+	return e, err
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+//go:embed schema.sql
+var schema string
+
+// statements are those of a table.
+type statements struct {
+	schema, do, get, sweep, count string
+	page, changes                 string
+	table, channel                string
+}
+
+func statementsFor(table string) statements {
+	bare := table[strings.LastIndex(table, ".")+1:]
+	name := strings.NewReplacer(
+		"{table}", table, "{do}", table+"_do_1", "{get}", table+"_get_1", "{sweep}", table+"_sweep_1",
+		"{count}", table+"_count_1", "{expires}", bare+"_expires", "{xid}", bare+"_xid",
+	).Replace
+	return statements{
+		table: table, channel: bare, schema: name(schema),
+		do:    name("CALL {do}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, NULL, NULL)"),
+		get:   name("SELECT {get}($1)"),
+		sweep: name("SELECT {sweep}($1)"),
+		count: name("SELECT entries, exact FROM {count}()"),
+		page:  name(pageQuery), changes: name(changesQuery),
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Errors for operators name options that exist.
@@ -13,5 +15,34 @@ func TestCheckFailureOfCertificate(t *testing.T) {
 	err := checkFailure(t.Context(), &tls.CertificateVerificationError{Err: errors.New("unknown authority")})
 	if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "(tls_ca)") || strings.Contains(err.Error(), "server_name") {
 		t.Error(err)
+	}
+}
+
+// serverError is what a server answers.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+// TestFailures tells errors of servers apart, of those before 7.0 too.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	const wrapped = "ERR Error running script (call to f_4d): @user_script:96: @user_script: 96: -"
+	for _, tt := range []struct {
+		name   string
+		answer serverError
+		want   error
+	}{
+		{"full", "OOM command not allowed when used memory > 'maxmemory'.", store.ErrFull},
+		{"full, 6.2", wrapped + "OOM command not allowed when used memory > 'maxmemory'. ", store.ErrFull},
+		{"replica", "READONLY You can't write against a read only replica.", store.ErrUnavailable},
+		{"replica, 6.2", wrapped + "READONLY You can't write against a read only replica. ", store.ErrUnavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if err := failure(t.Context(), tt.answer); !errors.Is(err, tt.want) {
+				t.Errorf("it means %v, want %v", err, tt.want)
+			}
+		})
 	}
 }

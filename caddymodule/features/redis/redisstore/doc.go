@@ -1,24 +1,12 @@
 // Package redisstore is a [store.Shared] in Redis 6.2 or newer, or Valkey: one server, one
 // watched by Sentinel, or a cluster.
 //
-//	options.go    what to connect to: [Options]
-//	store.go      the methods of a [Store]
-//	step.go       several calls as one script per slot of a cluster
-//	step.lua      the script
-//	run.go        running it, and waiting for replicas
-//	name.go       under which names entries are kept
-//	record.go     what is kept there
-//	scan.go       all entries: [Store.List], [Store.Entries], [Store.Size]
-//	follow.go     what any gateway changed: [Store.Follow]
-//	changes.go    the stream of changes
-//	clock.go      the server's clock
-//	room.go       the bound
-//	check.go      whether the server can be relied on: [Store.Check]
-//	trial.go      whether it takes what gateways need: [Store.Try]; which rights its user lacks
-//	connection.go what leads to the servers
-//	sentinel.go   which server is the master
-//	link.go       the open connections to masters
-//	failure.go    which errors mean what
+//	store.go       the methods of a [Store]; several calls as one script per slot of a cluster, and under which names entries are kept
+//	step.lua       the script
+//	scan.go        all entries: [Store.List], [Store.Entries], [Store.Size]; the bound
+//	follow.go      what any gateway changed: [Store.Follow], by a stream of changes; the server's clock
+//	check.go       whether the server can be relied on: [Store.Check], [Store.Try]; which errors mean what
+//	connection.go  what to connect to: [Options]; connections to masters, also by Sentinel
 //
 // A change of state is one script: it checks all calls of a step, makes them, announces the
 // changes of followed kinds in a stream, and leaves a record of the step for some seconds. If

@@ -3,6 +3,13 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	_ "embed" // step.lua
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -97,3 +104,350 @@ var (
 	_ store.Shared   = (*Store)(nil)
 	_ store.Exporter = (*Store)(nil)
 )
+
+//go:embed step.lua
+var stepLua string
+
+const (
+	// callArguments is how many arguments of the script a call takes.
+	callArguments = 5
+
+	// stepMemory is for how many times the longest call the record of a step is kept, in
+	// which it may be sent again.
+	stepMemory = 10
+
+	// changeMemory is how long a change is in the stream: as long as a revocation of the
+	// longest-lived token, and more.
+	changeMemory = 49 * time.Hour
+)
+
+// A stepper makes steps of calls.
+type stepper struct {
+	runner    *runner
+	names     names
+	unbounded map[string]bool // kinds that a full server takes
+}
+
+// step makes calls of one slot after the other's, in order.
+func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
+	ctx, cancel := s.runner.connection.bound(ctx)
+	defer cancel()
+	for len(calls) > 0 {
+		n := 1
+		for n < len(calls) && s.names.tag(calls[n].Key) == s.names.tag(calls[0].Key) {
+			n++
+		}
+		if err := s.part(ctx, calls[:n]); err != nil {
+			return err
+		}
+		calls = calls[n:]
+	}
+	return nil
+}
+
+// part makes calls of one slot. Where replicas count, the script reads as well: that there is
+// nothing has to be confirmed by them.
+func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
+	changes := slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get })
+	if changes || s.runner.replicas > 0 {
+		return s.change(ctx, calls)
+	}
+	return s.read(ctx, calls)
+}
+
+// read makes calls of Get.
+func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
+	keys := make([]string, len(calls))
+	for i, c := range calls {
+		keys[i] = s.names.entry(c.Key)
+	}
+	records, err := s.runner.connection.client.MGet(ctx, keys...).Result()
+	if err != nil {
+		return s.runner.connection.failed(ctx, err)
+	}
+	for i, c := range calls {
+		c.Value = nil
+		if record, found := records[i].(string); found {
+			if c.Value, c.Err = valueOf(record); c.Err != nil {
+				return c.Err
+			}
+		}
+	}
+	return nil
+}
+
+// change makes calls by the script.
+func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
+	keys, args := s.request(calls)
+	failed, found, err := s.runner.invoke(ctx, keys, args, len(calls))
+	if err != nil {
+		return err
+	}
+	if failed > 0 {
+		calls[failed-1].Err = refusal[calls[failed-1].Op]
+		return calls[failed-1].Err
+	}
+	for i, c := range calls {
+		if c.Op != store.Get && c.Op != store.Take {
+			continue
+		}
+		c.Value = nil
+		if value, ok := found[i].(string); ok {
+			c.Value = []byte(value)
+		}
+	}
+	return nil
+}
+
+// beat makes a change that nobody reads, and has the Sentinels asked.
+func (s *stepper) beat(ctx context.Context) error {
+	ctx, cancel := s.runner.connection.bound(ctx)
+	defer cancel()
+	s.runner.connection.verify()
+	keys := []string{s.names.own(newStepID(), followedTag), s.names.own(heartbeatName, followedTag)}
+	put := []any{store.Put.String(), "", "", milliseconds(time.Minute), ""}
+	_, _, err := s.runner.invoke(ctx, keys, append(s.head(0), put...), 1)
+	return err
+}
+
+// head is the first arguments of the script: how long it keeps what, and how many calls need
+// room.
+func (s *stepper) head(room int) []any {
+	return []any{milliseconds(stepMemory * s.runner.connection.timeout), milliseconds(changeMemory), room}
+}
+
+// refusal is why a call fails.
+var refusal = map[store.Op]error{
+	store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
+}
+
+// request returns the script's keys and arguments.
+func (s *stepper) request(calls []*store.Call) (keys []string, args []any) {
+	tag := s.names.tag(calls[0].Key)
+	args = slices.Grow(s.head(s.needRoom(calls)), len(calls)*callArguments)
+	keys = append(make([]string, 0, 2+len(calls)), s.names.own(newStepID(), tag))
+	announced := false
+	for _, c := range calls {
+		keys = append(keys, s.names.entry(c.Key))
+		var condition any = c.Old
+		if c.Op == store.Append {
+			condition = c.Max
+		}
+		followed := ""
+		if s.names.follows(c.Key) {
+			followed, announced = c.Key, true
+		}
+		args = append(args, c.Op.String(), c.Value, condition, milliseconds(c.TTL), followed)
+	}
+	if announced {
+		keys = append(keys, s.names.own(streamName, tag))
+	}
+	return keys, args
+}
+
+// needRoom counts the calls that a full server may refuse. A Swap replaces what is there.
+func (s *stepper) needRoom(calls []*store.Call) (n int) {
+	for _, c := range calls {
+		if c.Stores() && c.Op != store.Swap && !s.unbounded[store.KindOf(c.Key)] {
+			n++
+		}
+	}
+	return n
+}
+
+// milliseconds rounds up: Redis refuses a lifetime of zero.
+func milliseconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
+}
+
+// newStepID returns what names a step. Its prefix leaves room for other names.
+func newStepID() string {
+	id := make([]byte, 12)
+	rand.Read(id) // never fails
+	return "step:" + base64.RawURLEncoding.EncodeToString(id)
+}
+
+var script = redis.NewScript(stepLua)
+
+// A runner runs the script.
+type runner struct {
+	connection *connection
+	replicas   int // to wait for
+	clock      *clock
+}
+
+// invoke runs the script for a number of calls. It returns which of them failed, counting from
+// one, or else what each found.
+func (r *runner) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
+	sent := time.Now()
+	reply, err := r.run(ctx, keys, args)
+	if err != nil {
+		return 0, nil, r.connection.failed(ctx, err)
+	}
+	h, err := readHeader(reply, calls)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.clock.hear(h.server, sent)
+	return h.failed, reply[headerLength:], nil
+}
+
+// run runs the script, and waits for replicas if it wrote something.
+func (r *runner) run(ctx context.Context, keys []string, args []any) ([]any, error) {
+	if r.replicas > 0 {
+		return r.runReplicated(ctx, keys, args)
+	}
+	reply, err := script.EvalSha(ctx, r.connection.client, keys, args...).Slice()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") { // the server has restarted
+		reply, err = script.Eval(ctx, r.connection.client, keys, args...).Slice()
+	}
+	return reply, err
+}
+
+// errTooFewReplicas is of a change that may be lost with the server.
+var errTooFewReplicas = errors.New("too few replicas have the change")
+
+// runReplicated sends WAIT behind the script, on the same connection: that is what WAIT is
+// about.
+func (r *runner) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
+	for range retries {
+		var master *redis.Client
+		if master, err = r.connection.master(ctx, keys[0]); err != nil {
+			return nil, err
+		}
+		pipe := master.Pipeline()
+		ran := script.EvalSha(ctx, pipe, keys, args...)
+		waited := pipe.Do(ctx, "WAIT", r.replicas, milliseconds(r.connection.timeout/4)) // less than the client waits for it
+		_, err = pipe.Exec(ctx)
+		switch {
+		case redis.HasErrorPrefix(ran.Err(), "NOSCRIPT"):
+			err = script.Load(ctx, master).Err()
+		case redis.HasErrorPrefix(ran.Err(), "MOVED"), redis.HasErrorPrefix(ran.Err(), "ASK"):
+			r.connection.client.(*redis.ClusterClient).ReloadState(ctx)
+		case err != nil:
+			return nil, err
+		default:
+			return ran.Val().([]any), r.enough(waited, ran.Val().([]any))
+		}
+	}
+	return nil, errors.Join(err, errTooFewReplicas)
+}
+
+// enough checks how many replicas have what was written.
+func (r *runner) enough(waited *redis.Cmd, reply []any) error {
+	n, err := waited.Int()
+	if err != nil || n >= r.replicas {
+		return err
+	}
+	if len(reply) >= headerLength && reply[headerLength-1] == int64(0) { // nothing was written
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, r.replicas, r.connection.timeout/4)
+}
+
+// A header is the beginning of the script's answer.
+type header struct {
+	failed int       // call that failed, counting from one; 0: none
+	server time.Time // its clock
+}
+
+// headerLength is how many elements of the script's answer are its header. The last of them
+// says whether something was written.
+const headerLength = 4
+
+func readHeader(reply []any, calls int) (h header, err error) {
+	if len(reply) < headerLength {
+		return h, fmt.Errorf("the script answered %d elements", len(reply))
+	}
+	var numbers [headerLength]int64
+	for i := range numbers {
+		n, ok := reply[i].(int64)
+		if !ok {
+			return h, fmt.Errorf("the script answered %T", reply[i])
+		}
+		numbers[i] = n
+	}
+	h = header{int(numbers[0]), time.Unix(numbers[1], numbers[2]*1000)}
+	if h.failed < 0 || h.failed > calls || h.failed == 0 && len(reply) != headerLength+calls {
+		return h, fmt.Errorf("the script answered %d elements, and that call %d of %d failed", len(reply), h.failed, calls)
+	}
+	return h, nil
+}
+
+// names are the names in Redis. All begin with the prefix. In a cluster, a hash tag in braces
+// follows: keys of a tag share a slot, and only these can be changed by one script.
+type names struct {
+	prefix   string
+	cluster  bool
+	followed map[string]bool // kinds whose changes are announced
+}
+
+// followedTag is the tag of all followed kinds, and of the stream that announces them.
+const followedTag = "followed"
+
+// tag is what follows the last colon of a key, up to the first dot: what belongs to one grant
+// or session has its identifier there. Without a cluster, it is empty.
+func (n names) tag(key string) string {
+	switch {
+	case !n.cluster:
+		return ""
+	case n.follows(key):
+		return followedTag
+	}
+	id := key[strings.LastIndexByte(key, ':')+1:]
+	id, _, _ = strings.Cut(id, ".")
+	return braces.Replace(id)
+}
+
+var braces = strings.NewReplacer("{", "", "}", "")
+
+// follows reports whether changes of a key are announced.
+func (n names) follows(key string) bool { return n.followed[store.KindOf(key)] }
+
+// entry is the name of an entry.
+func (n names) entry(key string) string { return n.start(n.tag(key)) + key }
+
+// own is the name of something that is no entry: these begin with an exclamation mark, with
+// which no kind of key begins.
+func (n names) own(name, tag string) string { return n.start(tag) + "!" + name }
+
+func (n names) start(tag string) string {
+	if !n.cluster {
+		return n.prefix
+	}
+	return n.prefix + "{" + tag + "}"
+}
+
+// key returns the key of an entry, given its name; false if it is not one.
+func (n names) key(name string) (string, bool) {
+	key, ours := strings.CutPrefix(name, n.prefix)
+	if ours && n.cluster {
+		_, key, ours = strings.Cut(key, "}")
+	}
+	return key, ours && !strings.HasPrefix(key, "!")
+}
+
+// pattern matches the names of the keys with a prefix, for SCAN.
+func (n names) pattern(prefix string) string {
+	tag := ""
+	if n.cluster {
+		tag = "{*}"
+	}
+	return glob.Replace(n.prefix) + tag + glob.Replace(prefix) + "*"
+}
+
+var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// recordVersion is the first byte of an entry. The value follows. A gateway reads this version
+// and the one before, so that gateways can be upgraded one by one; step.lua writes it.
+const recordVersion = 1
+
+var errNewer = errors.New("the entry was written by a newer version of caddy-fhir")
+
+// valueOf returns the value in an entry.
+func valueOf(record string) ([]byte, error) {
+	if record == "" || record[0] != recordVersion {
+		return nil, fmt.Errorf("%w: %.1q", errNewer, record)
+	}
+	return []byte(record[1:]), nil
+}

@@ -2,9 +2,13 @@ package registration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +17,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
+
+// Stored clients keep their members: others could not be read by other gateways during an upgrade. Nothing that a client registers is lost.
+func TestStoredClientMembers(t *testing.T) {
+	t.Parallel()
+	registration := &Registration{RequestObjects: true, Scopes: []string{"user/*.rs"}}
+	client, err := registration.newClient(&clientMetadata{
+		RedirectURIs: []string{"https://app.example/cb"}, ApplicationType: applicationNative, Method: "client_secret_basic", Algorithm: "ES384",
+		JWKS: json.RawMessage(`{"keys":[]}`), JWKSURI: "https://app.example/jwks", Name: "App", LogoURI: "https://app.example/logo",
+		PolicyURI: "https://app.example/policy", TermsURI: "https://app.example/terms", PostLogoutRedirectURIs: []string{"https://app.example/bye"},
+		RequirePushed: true, UserinfoAlgorithm: "RS256", RequestAlgorithm: "ES256", RequestURIs: []string{"https://app.example/r"}, RequireRequestObject: true,
+		BackchannelLogoutURI: "https://app.example/logout", BackchannelSession: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.ID = "x"
+	text, err := (&registered{Client: client}).text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored struct {
+		Client map[string]json.RawMessage `json:"client"`
+	}
+	if err := json.Unmarshal(text, &stored); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"AssertionAlgorithm", "BackchannelLogoutURI", "BackchannelSession", "ID", "JWKS", "JWKSURI", "Links", "Name", "Native", "PostLogoutRedirectURIs",
+		"RedirectURIs", "RequestObjects", "RequirePushed", "ResponseTypes", "Scopes", "UserinfoAlgorithm",
+	}
+	if got := slices.Sorted(maps.Keys(stored.Client)); !slices.Equal(got, want) || string(stored.Client["JWKS"]) != `"eyJrZXlzIjpbXX0="` {
+		t.Errorf("%q, %s, want %q", got, stored.Client["JWKS"], want)
+	}
+	if read, err := parseRegistered(text); err != nil || !reflect.DeepEqual(read.Client, client) {
+		t.Errorf("%+v, %v, want %+v", read, err, client)
+	}
+}
 
 // shelves are those of gateways on one store. The first had clients of its own before.
 func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
@@ -160,4 +201,17 @@ func (f *failingList) List(ctx context.Context, path string, recursive bool) ([]
 		return nil, errors.New("disk on fire")
 	}
 	return f.Storage.List(ctx, path, recursive)
+}
+
+// Registered addresses in private networks are requested only where the issuer is on this computer.
+func TestTransport(t *testing.T) {
+	t.Parallel()
+	for issuer, private := range map[string]bool{
+		"https://localhost:8443": true, "https://127.0.0.1:8443": true,
+		"https://fhir.example.org": false, "https://localhost.example.org": false, "https://10.0.0.1": false,
+	} {
+		if got := transport(issuer) != nil; got != private {
+			t.Errorf("%s: requests go to private addresses: %t", issuer, got)
+		}
+	}
 }
