@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"net/http/cookiejar"
 	"slices"
 	"testing"
@@ -9,18 +10,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// How much is measured: in each round some people sign in by their password with
-// nobody at a provider, and as many while others wait for one that hangs.
+// hangingRounds is the number of rounds. Each measures sign-ins by password twice: while no provider is in use, and while
+// other people wait for a provider that hangs. Three rounds show whether a sign-in waits for the provider; 11 give a figure.
+var hangingRounds = flag.Int("hanging.rounds", 3, "rounds of TestHangingProviderDelaysNobody")
+
 const (
-	rounds  = 11
 	signIns = 200
 	warmUp  = 30 // more sign-ins, not measured: connections are made and ended
 	waiters = 32 // half of them at the token endpoint, half at discovery
 )
 
-// delayBound has room for a machine that does other work as well. What is wanted
-// is 1.1; the ratio is in the log.
-const delayBound = 1.5
+// delayBound is the highest accepted ratio. A sign-in that waits for the provider takes a minute instead of milliseconds; a few
+// rounds on a busy machine vary by less than this bound. The goal is 1.1; the log has the measured ratio.
+const delayBound = 3
 
 // longer is than a round takes where the machine does other work as well: who waits
 // must not be done with it before.
@@ -57,7 +59,7 @@ func TestHangingProviderDelaysNobody(t *testing.T) {
 		}
 		with, p50With = append(with, percentile(lengths, 99)), append(p50With, percentile(lengths, 50))
 	}
-	for round := range rounds {
+	for round := range *hangingRounds {
 		if round%2 == 0 {
 			alone()
 			together()
@@ -67,11 +69,11 @@ func TestHangingProviderDelaysNobody(t *testing.T) {
 		}
 	}
 	ratio := float64(median(with)) / float64(median(without))
-	t.Logf("sign-in by password, %d rounds of %d: p50 %v alone, %v with %d people at a hanging provider", rounds, signIns,
+	t.Logf("sign-in by password, %d rounds of %d: p50 %v alone, %v with %d people at a hanging provider", *hangingRounds, signIns,
 		median(p50Without), median(p50With), waiters)
 	t.Logf("p99 %v alone, %v with them: ratio %.2f", median(without), median(with), ratio)
 	if ratio > delayBound {
-		t.Errorf("the ratio is %.2f, want at most %.1f", ratio, delayBound)
+		t.Errorf("the ratio is %.2f, want at most %d", ratio, delayBound)
 	}
 }
 
