@@ -70,7 +70,7 @@ func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 
 // TestEcosystemOfSources runs those tests for servers with content that are about the code systems which are here.
 func TestEcosystemOfSources(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", terminologytest.Languages, "urn:iso:std:iso:3166")
+	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", "urn:ietf:bcp:47", "urn:iso:std:iso:3166")
 	folder := ecosystem(t) + "-clinical"
 	if _, err := os.Stat(folder); err != nil {
 		t.Skip(err)

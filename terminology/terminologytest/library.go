@@ -102,24 +102,3 @@ func (s *Shelf) WantAsked(t *testing.T, want ...string) {
 	}
 	s.Asked = nil
 }
-
-// Languages is the code system of language tags.
-const Languages = "urn:ietf:bcp:47"
-
-const (
-	swissLanguage = `{"include":[{"system":"urn:ietf:bcp:47","concept":[{"code":"de-CH"},{"code":"fr-CH","display":"Swiss French"},{"code":"it"},{"code":"nonsense"}]}]}`
-	withRegion    = `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"region","op":"exists","value":"true"},{"property":"language","op":"=","value":"de"}]}]}`
-)
-
-// LanguageLibrary returns the built-in definitions with value sets of language tags.
-func LanguageLibrary(t *testing.T) *terminology.Library {
-	t.Helper()
-	l, err := Core(t).With(jsontext.Value(fixture.ValueSet("http://x/swiss", swissLanguage)), jsontext.Value(fixture.ValueSet("http://x/region", withRegion)),
-		jsontext.Value(fixture.ValueSet("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
-		jsontext.Value(fixture.ValueSet("http://x/hebrew", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"canonical","op":"=","value":"iw"}]}]}`)),
-		jsontext.Value(fixture.ValueSet("http://x/de", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"concept","op":"is-a","value":"de"}]}]}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}

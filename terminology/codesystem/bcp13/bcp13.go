@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate media-types.json.zst
+//go:generate go run ./generate
 
 //go:embed media-types.json.zst
 var mediaTypes []byte

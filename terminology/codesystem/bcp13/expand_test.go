@@ -6,8 +6,24 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
+
+func TestSource(t *testing.T) {
+	terminologytest.WantSource(t, "bcp-13", "urn:ietf:bcp:13", false)
+	terminologytest.WantCode(t, "urn:ietf:bcp:13", "", "application/pdf", "application/pdf", "aplication/pdf")
+	terminologytest.WantCode(t, "urn:ietf:bcp:13", "", "text/plain;charset=utf-8", "text/plain;charset=utf-8", "text")
+	terminologytest.WantAnswers(t, map[string][]string{
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/mimetypes&filter=pdf":                                 {`"code":"application/pdf"`, "valueset-unclosed", "'urn:ietf:bcp:13' has a grammar"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=x-a/b":   {`{"name":"result","valueBoolean":true}`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&code=x-a/b&inferSystem=true":         {`{"name":"result","valueBoolean":true}`, `"valueUri":"urn:ietf:bcp:13"`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=texts/b": {`{"name":"result","valueBoolean":false}`},
+	})
+	terminologytest.WantMissing(t, map[string]bool{
+		"/CodeSystem/$validate-code?url=urn:ietf:bcp:13&code=application/none.such": false,
+	})
+}
 
 // Media types that are not registered count in value sets too: in those that list them, and in what is made of them.
 func TestUnregisteredMediaTypes(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate countries.json.zst subdivisions.json.zst former.json.zst
+//go:generate go run ./generate
 
 //go:embed countries.json.zst
 var countries []byte

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate currencies.json.zst
+//go:generate go run ./generate
 
 //go:embed currencies.json.zst
 var currencies []byte

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate areas.json.zst
+//go:generate go run ./generate
 
 //go:embed areas.json.zst
 var areas []byte

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate patient-set.json.zst
+//go:generate go run ./generate
 
 //go:embed patient-set.json.zst
 var patientSet []byte

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-//go:generate go run ../internal/generate vaccines.json.zst manufacturers.json.zst
+//go:generate go run ./generate
 
 //go:embed vaccines.json.zst
 var vaccines []byte

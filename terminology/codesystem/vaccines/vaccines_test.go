@@ -4,10 +4,22 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/vaccines"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
+
+func TestSource(t *testing.T) {
+	terminologytest.WantSource(t, "cvx", "http://hl7.org/fhir/sid/cvx", false)
+	terminologytest.WantSource(t, "mvx", "http://hl7.org/fhir/sid/mvx", false)
+	terminologytest.WantCode(t, "http://hl7.org/fhir/sid/cvx", "2009", "88", "influenza, NOS", "")
+	terminologytest.WantCode(t, "http://hl7.org/fhir/sid/mvx", "2009", "MSD", "Merck & Co., Inc.", "")
+	terminologytest.WantMissing(t, map[string]bool{
+		"/CodeSystem/$validate-code?url=http://hl7.org/fhir/sid/cvx&code=208": true,
+		"/CodeSystem/$validate-code?url=http://hl7.org/fhir/sid/cvx&code=88":  false,
+		"/CodeSystem/$lookup?system=http://hl7.org/fhir/sid/cvx&code=208":     true,
+	})
+}
 
 // The built-in lists of vaccines and their manufacturers say when they end, and what to do.
 func TestVaccinesEnd(t *testing.T) {
@@ -15,4 +27,26 @@ func TestVaccinesEnd(t *testing.T) {
 		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/"+id, "")
 		fixture.WantText(t, w.Body.String(), `"content":"fragment"`, "This list ends in 2009", "content complete")
 	}
+}
+
+// A complete CodeSystem takes the place of a built-in one, whatever its version; a fragment takes that of a fragment.
+func TestReplaced(t *testing.T) {
+	terminologytest.Needs(t, "/CodeSystem/$validate-code")
+	for _, version := range []string{"", "2009", "2008", "20260101"} {
+		for content, unknown := range map[string]string{"complete": "Unknown_Code_in", "fragment": "UNKNOWN_CODE_IN_FRAGMENT"} {
+			t.Run(content+" "+version, func(t *testing.T) {
+				newer := `{"resourceType":"CodeSystem","url":"http://hl7.org/fhir/sid/cvx","version":"` + version + `","content":"` + content + `","concept":[{"code":"208"}]}`
+				loaded, core := &api.Handler{Library: terminologytest.CoreWith(t, newer)}, &api.Handler{Library: terminologytest.Core(t)}
+				for code, want := range map[string]string{"208": terminologytest.True, "88": unknown} {
+					fixture.WantText(t, terminologytest.ValidateIn(t, loaded, "http://hl7.org/fhir/sid/cvx", code, ""), want)
+					fixture.WantText(t, terminologytest.ValidateIn(t, core, "http://hl7.org/fhir/sid/cvx", code, newer), want)
+				}
+				terminologytest.WantCodes(t, terminologytest.Expand(t, loaded.Library, "url", "http://hl7.org/fhir/sid/cvx?fhir_vs"), "208")
+			})
+		}
+	}
+}
+
+func TestBesidePart(t *testing.T) {
+	terminologytest.WantBesidePart(t, "http://hl7.org/fhir/sid/cvx", "example", "88")
 }

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
 )
 
-// fetched returns a fetcher that has a package of the given files already.
-func fetched(t *testing.T, folder string, files map[string]string) fetcher {
+// fetched returns packages, one of which is there already, with the given files.
+func fetched(t *testing.T, folder string, files map[string]string) generate.Packages {
 	t.Helper()
-	f := fetcher{t.TempDir()}
+	p := generate.Packages{Folder: t.TempDir()}
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
 	w := tar.NewWriter(zipped)
@@ -30,23 +32,23 @@ func fetched(t *testing.T, folder string, files map[string]string) fetcher {
 	}
 	w.Close()
 	zipped.Close()
-	if err := os.Mkdir(filepath.Join(f.folder, folder), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(p.Folder, folder), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(f.folder, folder, "package.tgz"), archive.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.Folder, folder, "package.tgz"), archive.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return p
 }
 
-// unpacked returns the table that generate writes.
-func unpacked(t *testing.T, f fetcher, name string) string {
+// unpacked returns the concepts of the table that a reader writes.
+func unpacked(t *testing.T, p generate.Packages, read func(generate.Packages) (generate.CodeSystem, error)) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := generate(f, file); err != nil {
+	folder := t.TempDir()
+	if err := (generate.Readers{"table.json.zst": read}).Write(p, folder); err != nil {
 		t.Fatal(err)
 	}
-	packed, err := os.ReadFile(file)
+	packed, err := os.ReadFile(filepath.Join(folder, "table.json.zst"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,18 +69,18 @@ func unpacked(t *testing.T, f fetcher, name string) string {
 }
 
 func TestSubdivisions(t *testing.T) {
-	f := fetched(t, "iso-3166-4-4-0", map[string]string{
+	p := fetched(t, "iso-3166-4-4-0", map[string]string{
 		"2.js": "/** @property {string} code (example: `'GB'`) */\nexport const x = [\n {\n code: 'GB-NIR',\n name: 'Northern Ireland',\n parent: 'GB'\n },\n" +
 			" {\n code: 'GB-BFS',\n name: \"Belfast's\",\n parent: 'GB-NIR'\n }\n]",
 		"3.js": "[{ alpha4: 'AIDJ', from: { alpha2: 'AI', name: 'French Afars and Issas' }, to: [{ name: 'Djibouti' }] },\n{ alpha4: 'BUMM', from: { name: \"Burma\" }, to: [] }]",
 	})
-	if got, want := unpacked(t, f, "subdivisions.json.zst"), `[{"code":"GB-NIR","display":"Northern Ireland","concept":[{"code":"GB-BFS","display":"Belfast's"}]}]`; got != want {
+	if got, want := unpacked(t, p, subdivisions), `[{"code":"GB-NIR","display":"Northern Ireland","concept":[{"code":"GB-BFS","display":"Belfast's"}]}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := unpacked(t, f, "former.json.zst"), `[{"code":"AIDJ","display":"French Afars and Issas"},{"code":"BUMM","display":"Burma"}]`; got != want {
+	if got, want := unpacked(t, p, formerCountries), `[{"code":"AIDJ","display":"French Afars and Issas"},{"code":"BUMM","display":"Burma"}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if err := generate(f, filepath.Join(t.TempDir(), "countries.json.zst")); err == nil {
+	if err := (generate.Readers{"countries.json.zst": countries}).Write(p, t.TempDir()); err == nil {
 		t.Error("no error for a file that the package lacks")
 	}
 }
@@ -95,7 +97,7 @@ func TestUserAssigned(t *testing.T) {
 		}
 	}
 	has := func(kind, code string) bool {
-		return slices.ContainsFunc(userAssigned(kind), func(c *concept) bool { return c.Code == code })
+		return slices.ContainsFunc(userAssigned(kind), func(c *generate.Concept) bool { return c.Code == code })
 	}
 	if !has("alpha2", "QM") || !has("alpha2", "XA") || !has("alpha3", "ZZZ") || has("alpha2", "QL") || has("alpha3", "AB") || !has("numeric", "900") {
 		t.Error("not those of the standard")

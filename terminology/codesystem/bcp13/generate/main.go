@@ -1,0 +1,22 @@
+// Command generate makes the table of media types.
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
+)
+
+func main() {
+	generate.Readers{"media-types.json.zst": mediaTypes}.Main()
+}
+
+// mediaTypes are the media types that IANA has registered, and those that are in use without.
+func mediaTypes(p generate.Packages) (generate.CodeSystem, error) {
+	var types map[string]struct{}
+	err := p.NPMJSON("mime-db@1.54.0", "db.json", &types)
+	table := generate.TableOf(generate.Unnamed(slices.Sorted(maps.Keys(types))))
+	table.CaseSensitive = false // RFC 2045 section 5.1
+	return table, err
+}

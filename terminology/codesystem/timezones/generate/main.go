@@ -1,0 +1,26 @@
+// Command generate makes the table of time zones.
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
+)
+
+func main() {
+	generate.Readers{"zones.json.zst": zones}.Main()
+}
+
+// zones are the names of time zones: those of zones, and the others that mean one of these.
+func zones(p generate.Packages) (generate.CodeSystem, error) {
+	var file struct{ Zones map[string]any }
+	err := p.NPMJSON("tzdata@1.0.51", "timezone-data.json", &file)
+	concepts := generate.Unnamed(slices.Sorted(maps.Keys(file.Zones)))
+	for _, c := range concepts {
+		if zone, ok := file.Zones[c.Code].(string); ok {
+			c.Property = []generate.Property{{Code: "zone", ValueCode: zone}}
+		}
+	}
+	return generate.TableOf(concepts, "zone"), err
+}

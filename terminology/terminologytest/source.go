@@ -1,0 +1,127 @@
+package terminologytest
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
+)
+
+// The functions below test a registered code system with the built-in definitions. They skip what needs an operation that
+// the build lacks.
+
+// True and False are the result of $validate-code.
+const (
+	True  = `{"name":"result","valueBoolean":true}`
+	False = `{"name":"result","valueBoolean":false}`
+)
+
+// WantSource checks that a code system can be read by its id, and whether it says that it is compositional.
+func WantSource(t *testing.T, id, system string, compositional bool) {
+	t.Helper()
+	w, got := Call(t, &api.Handler{Library: Core(t)}, "GET", "/CodeSystem/"+id, "")
+	if w.Code != http.StatusOK || got["url"] != system || (got["compositional"] == true) != compositional {
+		t.Errorf("%s: got %d %.200s", id, w.Code, w.Body)
+	}
+}
+
+// WantCode checks that a code system, in the given version if it has one, has a code with a display, and lacks another code
+// unless that is empty.
+func WantCode(t *testing.T, system, version, code, display, unknown string) {
+	t.Helper()
+	h := &api.Handler{Library: Core(t)}
+	if !Has("/CodeSystem/$validate-code") {
+		return
+	}
+	validate := "/CodeSystem/$validate-code?" + Query("url", system) + "&"
+	w, _ := Call(t, h, "GET", validate+Query("code", code), "")
+	want := []string{True, `"display","valueString":"` + display + `"`}
+	if version != "" {
+		want = append(want, `"version","valueString":"`+version+`"`)
+	}
+	fixture.WantText(t, w.Body.String(), want...)
+	if unknown != "" {
+		w, _ = Call(t, h, "GET", validate+Query("code", unknown), "")
+		fixture.WantText(t, w.Body.String(), False)
+	}
+}
+
+// WantAnswers sends GET requests, and checks that each answer contains texts.
+func WantAnswers(t *testing.T, want map[string][]string) {
+	t.Helper()
+	h := &api.Handler{Library: Core(t)}
+	for path, texts := range want {
+		if Has(path) {
+			w, _ := Call(t, h, "GET", path, "")
+			fixture.WantText(t, w.Body.String(), texts...)
+		}
+	}
+}
+
+// WantMissing checks for which GET requests other servers are asked.
+func WantMissing(t *testing.T, want map[string]bool) {
+	t.Helper()
+	h := &api.Handler{Library: Core(t), Others: true}
+	for path, asks := range want {
+		if !Has(path) {
+			continue
+		}
+		err := Answer(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/fhir/R4"+path, nil))
+		if failed, ok := errors.AsType[*outcome.Error](err); ok && len(failed.Missing) > 0 != asks || !ok && asks {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+// WantBesidePart checks that a part of a code system, loaded or sent with a request, does not hide a code of the registered
+// one, whatever its version. content is that of the part.
+func WantBesidePart(t *testing.T, system, content, code string) {
+	t.Helper()
+	Needs(t, "/CodeSystem/$validate-code")
+	for _, version := range []string{"2.2", "9999"} {
+		part := `{"resourceType":"CodeSystem","url":"` + system + `","version":"` + version + `","content":"` + content + `","concept":[{"code":"no-code"}]}`
+		loaded, core := &api.Handler{Library: CoreWith(t, part)}, &api.Handler{Library: Core(t)}
+		for where, asked := range map[string]func(code string) string{
+			"loaded": func(code string) string { return ValidateIn(t, loaded, system, code, "") },
+			"sent":   func(code string) string { return ValidateIn(t, core, system, code, part) },
+		} {
+			if got := asked(code); !strings.Contains(got, True) || strings.Contains(got, `"issues"`) {
+				t.Errorf("%s %s, %s: %s: got %s", content, version, where, code, got)
+			}
+			if got := asked("no-code"); strings.Contains(got, True) && !strings.Contains(got, "IN_FRAGMENT") {
+				t.Errorf("%s %s, %s: no-code: got %s", content, version, where, got)
+			}
+		}
+	}
+}
+
+// ValidateIn validates a code in a code system, and returns the answer. Unless it is empty, a resource is sent along.
+func ValidateIn(t *testing.T, h *api.Handler, system, code, resource string) string {
+	t.Helper()
+	list := []string{fixture.URI("url", system), `{"name":"code","valueCode":"` + code + `"}`}
+	if resource != "" {
+		list = append(list, fixture.Brings(resource))
+	}
+	w, _ := Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(list...))
+	return w.Body.String()
+}
+
+// CoreWith loads a resource after the built-in definitions.
+func CoreWith(t *testing.T, resource string) *terminology.Library {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "own.json")
+	fixture.WriteFile(t, file, []byte(resource))
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
