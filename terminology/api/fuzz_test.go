@@ -84,7 +84,7 @@ func FuzzDefinitions(f *testing.F) {
 		`{"resourceType":"CodeSystem","resourceType":"ValueSet"}`, `{`, ``, `[]`, "\xff", `{"resourceType":"ValueSet","compose":{"include":[{"filter":[{}]}]}}`,
 	} {
 		f.Add([]byte(seed))
-		f.Add(tgz(f, "package/x.json", seed))
+		f.Add(fixture.Package(f, "package/x.json", seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := filepath.Join(t.TempDir(), "x.json")

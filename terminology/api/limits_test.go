@@ -1,9 +1,7 @@
 package api_test
 
 import (
-	"fmt"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,47 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
-
-// largeResource returns a code system that is kept off the heap.
-func largeResource() string {
-	var concepts []string
-	for i := range 6000 {
-		text := fmt.Sprintf("fever n%d of kind %d", i, i%7) + strings.Repeat(" word", 150)
-		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":%q,"property":[{"code":"parent","valueCode":"c%d"}]}`, i, text, i/9))
-	}
-	return `{"resourceType":"CodeSystem","url":"s","status":"active","content":"complete","concept":[` + strings.Join(concepts, ",") + "]}"
-}
-
-// collect has all collected that nothing refers to, and returns how much there is outside of the heap then.
-func collect() int64 {
-	for range 3 {
-		runtime.GC()
-	}
-	return offheap.InUse()
-}
-
-// wantHeld checks that there is still as much outside of the heap as before.
-func wantHeld(t *testing.T, before int64) {
-	t.Helper()
-	if after := collect(); after < before {
-		t.Fatalf("%d bytes of %d are left", after, before)
-	}
-}
-
-// wantGivenBack checks that there is less outside of the heap than before.
-func wantGivenBack(t *testing.T, before int64) {
-	t.Helper()
-	for range 50 {
-		if !leavesHeap() || collect() < before {
-			return
-		}
-	}
-	t.Error("nothing is given back")
-}
 
 // gcWriter collects garbage whenever one of the first parts of an answer is written.
 type gcWriter struct {
@@ -66,15 +26,15 @@ type gcWriter struct {
 
 func (w *gcWriter) Write(part []byte) (int, error) {
 	if w.parts++; w.parts <= 5 {
-		wantHeld(w.t, w.before)
+		fixture.WantHeld(w.t, w.before)
 	}
 	return w.ResponseRecorder.Write(part)
 }
 
 // A library that is replaced while an answer is made of it, and written, stays until it has been.
 func TestAnswerHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, largeResource(), fixture.AllOf("s"))
-	before := collect()
+	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
+	before := fixture.UsedOffHeap()
 	h := &api.Handler{Limits: expansion.Limits{Entries: 10_000}, Current: func() *terminology.Library {
 		current := l
 		l = nil
@@ -87,13 +47,13 @@ func TestAnswerHoldsLibrary(t *testing.T) {
 	if n := strings.Count(w.Body.String(), `"code":`); n != 6000 {
 		t.Errorf("%d codes", n)
 	}
-	wantGivenBack(t, before)
+	fixture.WantGivenBack(t, before)
 }
 
 // An expansion holds the library that it is of.
 func TestExpansionHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, largeResource(), fixture.AllOf("s"))
-	before := collect()
+	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
+	before := fixture.UsedOffHeap()
 	x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "s-all"}})
 	if err != nil {
 		t.Fatal(err)
@@ -102,20 +62,13 @@ func TestExpansionHoldsLibrary(t *testing.T) {
 	for code := range x.Codes() {
 		if n++; n == 6000 {
 			x = nil
-			wantHeld(t, before)
+			fixture.WantHeld(t, before)
 			if code.Code != "c5999" {
 				t.Errorf("got %+v", code)
 			}
 		}
 	}
-	wantGivenBack(t, before)
-}
-
-// leavesHeap reports whether large arrays can lie outside of the heap on this system.
-func leavesHeap() bool {
-	var m offheap.Memory
-	defer m.Release()
-	return m.Take(1) != nil
+	fixture.WantGivenBack(t, before)
 }
 
 func TestConcurrentRequests(t *testing.T) {

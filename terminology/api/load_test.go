@@ -1,16 +1,12 @@
 package api_test
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -26,26 +22,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// tgz returns a FHIR package with the given files, whose names and contents take turns.
-func tgz(t testing.TB, files ...string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	archive := tar.NewWriter(zipped)
-	for i := 0; i < len(files); i += 2 {
-		if err := archive.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(archive, files[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 func TestDefinitionSources(t *testing.T) {
 	folder := t.TempDir()
 	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + fixture.SystemWith("http://x/bundled", "1", "b") +
@@ -58,7 +34,7 @@ func TestDefinitionSources(t *testing.T) {
 	fixture.WriteFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
 	fixture.WriteFile(t, filepath.Join(folder, "two.json"), []byte(fixture.SystemWith("http://x/two", "1", "t")+"\n"+fixture.AllOf("http://x/two")+"\n"))
 	for _, name := range []string{"a", "b"} {
-		fixture.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
+		fixture.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), fixture.Package(t,
 			"package/package.json", `{"name":"x"}`, "package/.index.json", `{"files":[]}`,
 			"package/CodeSystem-"+name+".json", fixture.SystemWith("http://x/"+name, "1", name),
 			"package/ValueSet-"+name+".json", fixture.AllOf("http://x/"+name),

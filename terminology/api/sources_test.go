@@ -20,13 +20,13 @@ import (
 // TestBombWhileWatched has a good package replaced by one that was made to fill the memory: what was loaded stays.
 func TestBombWhileWatched(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tgz")
-	fixture.WriteFile(t, name, tgz(t, "package/a.json", fixture.Colours))
+	fixture.WriteFile(t, name, fixture.Package(t, "package/a.json", fixture.Colours))
 	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{name}, MaxPackage: 1 << 20}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := w.Current()
-	fixture.WriteFile(t, name, tgz(t, "package/a.json", fixture.Colours, "package/b.json", strings.Repeat(" ", 1<<20)))
+	fixture.WriteFile(t, name, fixture.Package(t, "package/a.json", fixture.Colours, "package/b.json", strings.Repeat(" ", 1<<20)))
 	var large *fhirjson.TooLargeError
 	if err := w.Refresh(t.Context()); !errors.As(err, &large) {
 		t.Errorf("got %v", err)

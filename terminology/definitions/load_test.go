@@ -29,7 +29,7 @@ import (
 )
 
 func TestBrokenDefinitions(t *testing.T) {
-	whole := tgz(t, "package/a.json", fixture.SystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
+	whole := fixture.Package(t, "package/a.json", fixture.SystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 1 // in the checksum
 	tests := []struct {
@@ -63,8 +63,8 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"truncated package", "x.tgz", string(whole[:len(whole)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
 		{"package without its end", "x.tgz", string(whole[:len(whole)-4]), "unexpected EOF", io.ErrUnexpectedEOF},
 		{"damaged package", "x.tgz", string(damaged), "checksum", gzip.ErrChecksum},
-		{"broken file in a package", "x.tgz", string(tgz(t, "package/bad.json", `{"resourceType":`)), "package/bad.json", io.ErrUnexpectedEOF},
-		{"no FHIR package", "x.tgz", string(tgz(t, "README", "hello")), "not a FHIR package", nil},
+		{"broken file in a package", "x.tgz", string(fixture.Package(t, "package/bad.json", `{"resourceType":`)), "package/bad.json", io.ErrUnexpectedEOF},
+		{"no FHIR package", "x.tgz", string(fixture.Package(t, "README", "hello")), "not a FHIR package", nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -152,17 +152,17 @@ func TestDefinitionBombs(t *testing.T) {
 		{name: "a string", file: "x.json", content: `{"resourceType":"CodeSystem","concept":[{"code":"a","display":"` + long + `"}]}`, want: []string{"/concept/0/display", "a string is larger than 4 MiB"}},
 		{name: "deep", file: "x.json", content: `{"resourceType":"CodeSystem","concept":` + strings.Repeat(`[{"code":"a","concept":`, 20_000), want: []string{"x.json", "depth"}},
 		{name: "deep, and not wanted", file: "x.json", content: `{"resourceType":"Patient","x":` + strings.Repeat(`[`, 20_000), want: []string{"depth"}},
-		{name: "a file in a package", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxPackage: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
-		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", fixture.Colours+strings.Repeat(" ", 5000), "package/b.json", fixture.Colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
-		{name: "a package of what is not wanted", file: "x.tgz", content: string(tgz(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
-		{name: "short elements in several files of a package", file: "x.tgz", content: string(tgz(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
+		{name: "a file in a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxPackage: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
+		{name: "a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", fixture.Colours+strings.Repeat(" ", 5000), "package/b.json", fixture.Colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
+		{name: "a package of what is not wanted", file: "x.tgz", content: string(fixture.Package(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
+		{name: "short elements in several files of a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
 		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"elements of a few bytes"}},
 		{name: "small definitions", file: "x.json", content: bundleOf(maxShortInFile/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
 		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
 		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + fixture.Repeat(maxLoadedVersions+1, func(i int) string {
 			return fmt.Sprintf(`{"resource":{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}}`, i)
 		}) + `]}`, want: []string{"http://x/b", "more than 1000 versions"}},
-		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
+		{name: "a package that was made for it", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -313,10 +313,10 @@ func TestCoreBindings(t *testing.T) {
 // TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and
 // its memory must be given back when the library is gone, and not before.
 func TestMemoryOfLarge(t *testing.T) {
-	resource := largeResource()
+	resource := fixture.LargeCodeSystem()
 	before := offheap.InUse()
 	large := setOf(t, resource)
-	if leavesHeap() && offheap.InUse()-before < 4<<20 {
+	if fixture.LeavesHeap() && offheap.InUse()-before < 4<<20 {
 		t.Error("all is on the heap")
 	}
 	small, err := emptyLibrary().With()
@@ -349,16 +349,16 @@ func TestUseHoldsLibrary(t *testing.T) {
 	read := func(l *Set, f func(code []byte)) {
 		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
 	}
-	held := setOf(t, largeResource())
-	before := collect()
+	held := setOf(t, fixture.LargeCodeSystem())
+	before := fixture.UsedOffHeap()
 	read(held, func(code []byte) {
 		held = nil
-		wantHeld(t, before)
+		fixture.WantHeld(t, before)
 		if string(code) != "c5999" {
 			t.Errorf("got %s", code)
 		}
 	})
-	wantGivenBack(t, before)
+	fixture.WantGivenBack(t, before)
 }
 
 // TestBrokenLargeFile checks that what was read of a large file that breaks off is given back.
