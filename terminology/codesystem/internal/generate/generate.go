@@ -25,7 +25,7 @@ func (r Readers) Main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = r.Write(Packages{folder}, ".")
+	err = r.Write(Packages{Folder: folder}, ".")
 	if err := os.RemoveAll(folder); err != nil {
 		log.Print(err)
 	}
@@ -54,11 +54,11 @@ func (r Readers) Write(p Packages, folder string) error {
 
 // CodeSystem is a CodeSystem resource, of which a table needs no more.
 type CodeSystem struct {
-	ResourceType  string     `json:"resourceType"`
-	Language      string     `json:"language"`
-	CaseSensitive bool       `json:"caseSensitive"`
-	Property      []Property `json:"property,omitempty"` // their codes
-	Concept       []*Concept `json:"concept"`
+	ResourceType  string     `json:"resourceType"`       // CodeSystem
+	Language      string     `json:"language"`           // of the displays
+	CaseSensitive bool       `json:"caseSensitive"`      // whether the case of codes counts
+	Property      []Property `json:"property,omitempty"` // codes of properties
+	Concept       []*Concept `json:"concept"`            // without those that are below another
 }
 
 // TableOf returns a table of concepts with English displays and case-sensitive codes.
@@ -86,25 +86,25 @@ func (r *CodeSystem) pack() ([]byte, error) {
 
 // Concept is a concept of a CodeSystem resource.
 type Concept struct {
-	Code        string        `json:"code"`
-	Display     string        `json:"display,omitempty"`
-	Designation []Designation `json:"designation,omitempty"`
-	Property    []Property    `json:"property,omitempty"`
-	Concept     []*Concept    `json:"concept,omitempty"`
+	Code        string        `json:"code"`                  // unique in the code system
+	Display     string        `json:"display,omitempty"`     // the usual name
+	Designation []Designation `json:"designation,omitempty"` // other names
+	Property    []Property    `json:"property,omitempty"`    // values of properties
+	Concept     []*Concept    `json:"concept,omitempty"`     // directly below
 }
 
 // Designation is another name of a concept.
 type Designation struct {
-	Language string `json:"language"`
-	Value    string `json:"value"`
+	Language string `json:"language"` // BCP 47 tag
+	Value    string `json:"value"`    // the name
 }
 
 // Property is a property of a concept with its value, or, without a value, one that a CodeSystem declares.
 type Property struct {
-	Code         string `json:"code"`
-	ValueCode    string `json:"valueCode,omitempty"`
-	ValueInteger *int   `json:"valueInteger,omitempty"`
-	ValueBoolean bool   `json:"valueBoolean,omitempty"`
+	Code         string `json:"code"`                   // of the property
+	ValueCode    string `json:"valueCode,omitempty"`    // empty: none
+	ValueInteger *int   `json:"valueInteger,omitempty"` // nil: none
+	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false: none
 }
 
 // AddName adds a name in another language, or another English name.

