@@ -23,7 +23,7 @@ var errDown = errors.New("down")
 func TestLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour})
 		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=miss; fwd-status=200; stored")
 		time.Sleep(20 * time.Second)
@@ -34,14 +34,14 @@ func TestLifetime(t *testing.T) {
 		}
 		asked(t, o, 1)
 
-		o.answer = says("two").answer
+		o.answer = responds(http.StatusOK, "two")
 		time.Sleep(50 * time.Second)
 		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-10")
 		synctest.Wait()
 		asked(t, o, 2)
 		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=60")
 
-		o.answer = func(*http.Request) (*Answer, error) { return nil, errDown }
+		o.answer = fails(errDown)
 		time.Sleep(3 * time.Minute)
 		expect(t, serve(t, c, get(expandURL), call), "two", "fwd=stale; ttl=-120; detail=stale-if-error")
 		asked(t, o, 3)
@@ -62,17 +62,17 @@ func TestLifetime(t *testing.T) {
 func TestBackgroundFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
 		serve(t, c, get(expandURL), call)
-		o.answer = func(*http.Request) (*Answer, error) { return answerOf(http.StatusBadGateway, "{}"), nil }
+		o.answer = responds(http.StatusBadGateway, "{}")
 		time.Sleep(2 * time.Minute)
 		for range 10 {
 			expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-60")
 			synctest.Wait()
 		}
 		asked(t, o, 2)
-		o.answer = says("two").answer
+		o.answer = responds(http.StatusOK, "two")
 		time.Sleep(11 * time.Second)
 		serve(t, c, get(expandURL), call)
 		synctest.Wait()
@@ -84,10 +84,10 @@ func TestBackgroundFailure(t *testing.T) {
 func TestRefusedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour})
 		serve(t, c, get(expandURL), call)
-		o.answer = func(*http.Request) (*Answer, error) { return answerOf(http.StatusForbidden, "no"), nil }
+		o.answer = responds(http.StatusForbidden, "no")
 		time.Sleep(2 * time.Minute)
 		serve(t, c, get(expandURL), call)
 		synctest.Wait()
@@ -143,7 +143,7 @@ func TestWhatIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(test.status, "body", test.headers...), nil }}
+				o := &origin{answer: responds(test.status, "body", test.headers...)}
 				call := &Call{Scheme: test.scheme, Principal: alice, Produce: o.produce}
 				c := New(Options{TTL: time.Minute})
 				serve(t, c, get(expandURL), call)
@@ -171,14 +171,14 @@ func TestNegative(t *testing.T) {
 			a.Negative = true
 			return a, nil
 		}}
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, NegativeTTL: 5 * time.Second, StaleWhileRevalidate: time.Hour})
 		serve(t, c, get(expandURL), call)
 		time.Sleep(5*time.Second - time.Nanosecond)
 		serve(t, c, get(expandURL), call)
 		asked(t, o, 1)
 		time.Sleep(time.Nanosecond)
-		o.answer = func(*http.Request) (*Answer, error) { return answerOf(http.StatusOK, "better"), nil }
+		o.answer = responds(http.StatusOK, "better")
 		if w := serve(t, c, get(expandURL), call); w.Body.String() != "better" {
 			t.Errorf("got %s", w.Body)
 		}
@@ -202,11 +202,11 @@ func TestStaleBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := says("one", test.headers...)
-				call := &Call{Scheme: plain, Produce: o.produce}
+				call := o.call()
 				c := New(Options{TTL: time.Minute, StaleWhileRevalidate: test.swr, StaleIfError: test.sie})
 				serve(t, c, get(expandURL), call)
 				time.Sleep(2 * time.Minute)
-				o.answer = func(*http.Request) (*Answer, error) { return nil, errDown }
+				o.answer = fails(errDown)
 				w := httptest.NewRecorder()
 				err := c.Serve(w, get(expandURL), call)
 				synctest.Wait()
@@ -224,7 +224,7 @@ func TestStaleBounds(t *testing.T) {
 func TestRevalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one", `ETag: "v1"`, "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT", "Content-Location: /fhir/R4/ValueSet/1")
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute})
 		tag := serve(t, c, get(expandURL), call).Header().Get("Etag")
 		var sent http.Header
@@ -255,7 +255,7 @@ func TestRevalidation(t *testing.T) {
 
 func TestUnaskedNotModified(t *testing.T) {
 	o := &origin{answer: func(*http.Request) (*Answer, error) { return &Answer{Status: http.StatusNotModified}, nil }}
-	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), o.call())
 	if !errors.Is(err, errUnasked) {
 		t.Errorf("err = %v, want errUnasked", err)
 	}
@@ -265,7 +265,7 @@ func TestCutOffAnswer(t *testing.T) {
 	for _, header := range []string{"Content-Length: 5", "Content-Encoding: br"} {
 		o := says("body", header)
 		c := New(Options{})
-		if err := c.Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: o.produce}); !errors.Is(err, errNotWhole) {
+		if err := c.Serve(httptest.NewRecorder(), get(expandURL), o.call()); !errors.Is(err, errNotWhole) {
 			t.Errorf("%s: err = %v, want errNotWhole", header, err)
 		}
 		if c.Stats().Entries != 0 {
@@ -291,7 +291,7 @@ func TestWishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := says("one")
-				call := &Call{Scheme: plain, Produce: o.produce}
+				call := o.call()
 				c := New(Options{})
 				serve(t, c, get(expandURL), call)
 				time.Sleep(10 * time.Second)
@@ -319,7 +319,7 @@ func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one", "Age: 7200")
 		c := New(Options{TTL: time.Minute})
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		serve(t, c, get(expandURL), call)
 		time.Sleep(10 * time.Second)
 		w := serve(t, c, get(expandURL), call)
@@ -344,7 +344,7 @@ func TestEntityTag(t *testing.T) {
 		a.EntityTag = "made"
 		return a, nil
 	}}
-	call := &Call{Scheme: plain, Produce: o.produce}
+	call := o.call()
 	c := New(Options{})
 	check := func(how, want string, headers ...string) {
 		t.Helper()
@@ -369,7 +369,7 @@ func TestBypassAsksTheSame(t *testing.T) {
 			return answerOf(http.StatusOK, "one"), nil
 		}}
 		r := with(http.MethodHead, expandURL+query, "Cache-Control: no-store", "Prefer: respond-async")
-		w := serve(t, New(Options{}), r, &Call{Scheme: plain, Produce: o.produce})
+		w := serve(t, New(Options{}), r, o.call())
 		if w.Header().Get("Content-Length") != "3" || w.Body.Len() != 0 {
 			t.Errorf("%s: %v, %d bytes", name, w.Header(), w.Body.Len())
 		}
@@ -403,13 +403,13 @@ func TestNotUnderstood(t *testing.T) {
 		for range 2 {
 			r := get(expandURL)
 			r.URL.RawQuery += query
-			expect(t, serve(t, c, r, &Call{Scheme: plain, Produce: o.produce}), "one", "fwd=bypass; detail=request")
+			expect(t, serve(t, c, r, o.call()), "one", "fwd=bypass; detail=request")
 		}
 		asked(t, o, 2)
 	}
 	o := says("one")
 	c := New(Options{})
-	expect(t, serve(t, c, with(http.MethodPut, expandURL), &Call{Scheme: plain, Produce: o.produce}), "one", "fwd=bypass")
+	expect(t, serve(t, c, with(http.MethodPut, expandURL), o.call()), "one", "fwd=bypass")
 	if c.Stats().Entries != 0 {
 		t.Errorf("PUT: %+v", c.Stats())
 	}
@@ -418,8 +418,8 @@ func TestNotUnderstood(t *testing.T) {
 // TestBypassFails makes sure that nothing is written then.
 func TestBypassFails(t *testing.T) {
 	w := httptest.NewRecorder()
-	o := &origin{answer: func(*http.Request) (*Answer, error) { return nil, errDown }}
-	err := New(Options{}).Serve(w, get(expandURL, "Cache-Control: no-store"), &Call{Scheme: plain, Produce: o.produce})
+	o := &origin{answer: fails(errDown)}
+	err := New(Options{}).Serve(w, get(expandURL, "Cache-Control: no-store"), o.call())
 	if !errors.Is(err, errDown) || len(w.Header()) > 0 {
 		t.Errorf("%v, %v", err, w.Header())
 	}
@@ -432,7 +432,7 @@ func TestRelayed(t *testing.T) {
 		return answerOf(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
 	}}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		w := serve(t, New(Options{}), with(method, expandURL), &Call{Scheme: plain, Produce: o.produce})
+		w := serve(t, New(Options{}), with(method, expandURL), o.call())
 		h := w.Header()
 		if w.Code != 401 || h.Get("Www-Authenticate") != "Bearer" || h.Get("Retry-After") != "5" || h.Get("Vary") != "Origin" || h.Get("Connection") != "" {
 			t.Errorf("%s: %d, %v", method, w.Code, h)
@@ -451,7 +451,7 @@ func TestFHIRVersion(t *testing.T) {
 		get(expandURL, "Accept: application/fhir+json; fhirVersion=5.0"),
 		get(expandURL+"&_format=application/fhir%2bjson%3bfhirVersion%3d5.0", "Accept: */*"),
 	} {
-		w := serve(t, c, r, &Call{Scheme: plain, Produce: o.produce})
+		w := serve(t, c, r, o.call())
 		if w.Body.String() != "application/fhir+json; fhirversion=5.0" {
 			t.Errorf("asked for %q", w.Body)
 		}
@@ -463,7 +463,7 @@ func TestFHIRVersion(t *testing.T) {
 func TestRevalidatedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one", `ETag: "v1"`)
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute})
 		serve(t, c, get(expandURL), call)
 		serve(t, c, get(expandURL, "Accept-Encoding: gzip, identity;q=0"), call)
@@ -486,7 +486,7 @@ func TestRevalidatedAnswer(t *testing.T) {
 func TestInvalidateWhileRefreshing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
 		serve(t, c, get(expandURL), call)
 		o.answer = func(*http.Request) (*Answer, error) {
@@ -509,30 +509,29 @@ func TestInvalidateWhileRefreshing(t *testing.T) {
 
 // TestFailuresAreShared has a crowd ask an origin that fails, at once and one after another: it is asked once in a moment.
 func TestFailuresAreShared(t *testing.T) {
-	down := errors.New("down")
 	tests := []struct {
 		name   string
-		answer func() (*Answer, error)
+		answer Producer
 		pause  time.Duration
 		ttl    time.Duration
 	}{
-		{"an answer", func() (*Answer, error) { return answerOf(500, "failed"), nil }, time.Second, 0},
-		{"an error", func() (*Answer, error) { return nil, &Unavailable{Err: down} }, time.Second, 0},
-		{"an error with Retry-After", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 20 * time.Second} }, 20 * time.Second, 0},
-		{"a Retry-After that is sooner than others are told", func() (*Answer, error) { return answerOf(503, "failed", "Retry-After: 7"), nil }, 7 * time.Second, time.Hour},
-		{"a year", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 8760 * time.Hour} }, MaxRetryAfter, 0},
+		{"an answer", responds(500, "failed"), time.Second, 0},
+		{"an error", fails(&Unavailable{Err: errDown}), time.Second, 0},
+		{"an error with Retry-After", fails(&Unavailable{Err: errDown, RetryAfter: 20 * time.Second}), 20 * time.Second, 0},
+		{"a Retry-After that is sooner than others are told", responds(503, "failed", "Retry-After: 7"), 7 * time.Second, time.Hour},
+		{"a year", fails(&Unavailable{Err: errDown, RetryAfter: 8760 * time.Hour}), MaxRetryAfter, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &origin{answer: func(*http.Request) (*Answer, error) {
+				o := &origin{answer: func(r *http.Request) (*Answer, error) {
 					time.Sleep(time.Millisecond)
-					return tt.answer()
+					return tt.answer(r)
 				}}
 				c := New(Options{FailureTTL: tt.ttl})
 				ask := func() {
 					w := httptest.NewRecorder()
-					err := c.Serve(w, get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+					err := c.Serve(w, get(expandURL), o.call())
 					if got := fmt.Sprint(err, w.Body); got != "down" && got != "<nil> failed" && got != "down " {
 						t.Errorf("got %q", got)
 					}
@@ -558,10 +557,10 @@ func TestFailuresAreShared(t *testing.T) {
 // TestStaleAfterFailure makes sure that an origin is asked again after a failure as soon if there is a stale answer as if
 // there is none: after FailureTTL, or when it said.
 func TestStaleAfterFailure(t *testing.T) {
-	down := func() (*Answer, error) { return nil, errors.New("down") }
-	busy := func() (*Answer, error) { return answerOf(503, "busy", "Retry-After: 7"), nil }
+	down := fails(errDown)
+	busy := responds(503, "busy", "Retry-After: 7")
 	for name, test := range map[string]struct {
-		answer func() (*Answer, error)
+		answer Producer
 		ttl    time.Duration
 		pause  time.Duration
 	}{
@@ -576,14 +575,14 @@ func TestStaleAfterFailure(t *testing.T) {
 					options.FailureTTL = test.ttl
 					c, o := New(options), says("one", "Cache-Control: max-age=60")
 					ask := func() {
-						if w := serve(t, c, get(expandURL), &Call{Scheme: plain, Produce: o.produce}); w.Body.String() != "one" {
+						if w := serve(t, c, get(expandURL), o.call()); w.Body.String() != "one" {
 							t.Errorf("got %s", w.Body)
 						}
 						synctest.Wait()
 					}
 					ask()
 					time.Sleep(2 * time.Minute)
-					o.answer = func(*http.Request) (*Answer, error) { return test.answer() }
+					o.answer = test.answer
 					ask()
 					asked(t, o, 2)
 					if test.pause > 0 {
@@ -603,9 +602,9 @@ func TestStaleAfterFailure(t *testing.T) {
 // TestRetryAfterIsWhatIsLeft tells a client that comes later of the rest of the time alone.
 func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+		o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
 		c := New(Options{})
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		serve(t, c, get(expandURL), call)
 		time.Sleep(12 * time.Second)
 		if got := serve(t, c, get(expandURL), call).Header().Get("Retry-After"); got != "18" {
@@ -616,9 +615,9 @@ func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 
 // TestInvalidationEndsFailures has a write end what is remembered of failures, too.
 func TestInvalidationEndsFailures(t *testing.T) {
-	o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+	o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: o.produce}
+	call := o.call()
 	serve(t, c, get(expandURL), call)
 	c.InvalidateTag("http://example.org/vs")
 	serve(t, c, get(expandURL), call)
@@ -627,17 +626,17 @@ func TestInvalidationEndsFailures(t *testing.T) {
 
 // TestFailuresAreBounded has more questions fail than are remembered.
 func TestFailuresAreBounded(t *testing.T) {
-	o := &origin{answer: func(*http.Request) (*Answer, error) { return nil, &Unavailable{Err: errors.New("down")} }}
+	o := &origin{answer: fails(&Unavailable{Err: errDown})}
 	c := New(Options{FailureTTL: time.Hour})
 	for i := range maxFailures + 100 {
-		if err := c.Serve(httptest.NewRecorder(), get(fmt.Sprint(expandURL, i)), &Call{Scheme: plain, Produce: o.produce}); err == nil {
+		if err := c.Serve(httptest.NewRecorder(), get(fmt.Sprint(expandURL, i)), o.call()); err == nil {
 			t.Fatal("no error")
 		}
 	}
 	if n, _ := c.store.currentGeneration().failures.byKey.Held(); n != maxFailures {
 		t.Errorf("%d failures are remembered, want %d", n, maxFailures)
 	}
-	large := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(500, strings.Repeat("x", maxFailureBody+1)), nil }}
+	large := &origin{answer: responds(500, strings.Repeat("x", maxFailureBody+1))}
 	for range 2 {
 		serve(t, c, get(expandURL+"large"), &Call{Scheme: plain, Produce: large.produce})
 	}
@@ -702,7 +701,7 @@ func TestInvalidate(t *testing.T) {
 			}
 			for _, q := range test.gone {
 				o := says("two")
-				serve(t, c, get("http://h/p?q="+q), &Call{Scheme: plain, Produce: o.produce})
+				serve(t, c, get("http://h/p?q="+q), o.call())
 				asked(t, o, 1)
 			}
 			if n := c.Stats().Entries; n != int64(len(answers)) {
@@ -729,7 +728,7 @@ func TestInvalidateWhileAsking(t *testing.T) {
 			time.Sleep(time.Second)
 			return answerOf(200, fmt.Sprint("v", now)), nil
 		}}
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{})
 		var all sync.WaitGroup
 		all.Go(func() { expect(t, serve(t, c, get(expandURL), call), "v0", "fwd=miss; fwd-status=200") })
@@ -918,7 +917,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 // origin is a producer that counts, and what a test makes it do.
 type origin struct {
 	calls  atomic.Int64
-	answer func(r *http.Request) (*Answer, error)
+	answer Producer
 }
 
 // produce implements Producer.
@@ -927,9 +926,22 @@ func (o *origin) produce(r *http.Request) (*Answer, error) {
 	return o.answer(r)
 }
 
+// call returns a call of what everybody may see.
+func (o *origin) call() *Call { return &Call{Scheme: plain, Produce: o.produce} }
+
 // says is a producer of one body, with headers given as "Name: value".
 func says(body string, headers ...string) *origin {
-	return &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(http.StatusOK, body, headers...), nil }}
+	return &origin{answer: responds(http.StatusOK, body, headers...)}
+}
+
+// responds returns what always answers the same, with headers given as "Name: value".
+func responds(status int, body string, headers ...string) Producer {
+	return func(*http.Request) (*Answer, error) { return answerOf(status, body, headers...), nil }
+}
+
+// fails returns what always fails.
+func fails(err error) Producer {
+	return func(*http.Request) (*Answer, error) { return nil, err }
 }
 
 // answerOf makes an answer in JSON.

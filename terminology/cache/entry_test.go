@@ -168,7 +168,7 @@ func TestSharedHeaders(t *testing.T) {
 		a.Header["Content-Language"] = append(make([]string, 0, 2), "de")
 		return a, nil
 	}}
-	call := &Call{Scheme: plain, Produce: o.produce}
+	call := o.call()
 	for i := range 3 {
 		w := serve(t, c, get(expandURL), call)
 		if vary := w.Header()["Vary"]; len(vary) != 1 || vary[0] != varies[0] {
@@ -183,7 +183,7 @@ func TestSharedHeaders(t *testing.T) {
 			}
 		}()
 	}
-	o.answer = says("one").answer
+	o.answer = responds(http.StatusOK, "one")
 	w := serve(t, c, get(expandURL), &Call{Scheme: &Scheme{Headers: []string{"X-Limit"}}, Produce: o.produce})
 	if vary := w.Header()["Vary"]; len(vary) != 2 || vary[1] != "X-Limit" {
 		t.Errorf("with a further header, Vary = %q", vary)
@@ -202,9 +202,9 @@ func TestSharedHeaders(t *testing.T) {
 // TestNegativeNotModified: a failure is no representation that a client may have (RFC 9110 §13.2.1).
 func TestNegativeNotModified(t *testing.T) {
 	c := New(Options{})
-	o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(404, "{}"), nil }}
+	o := &origin{answer: responds(404, "{}")}
 	for range 2 {
-		w := serve(t, c, get(expandURL, "If-None-Match: *"), &Call{Scheme: plain, Produce: o.produce})
+		w := serve(t, c, get(expandURL, "If-None-Match: *"), o.call())
 		if w.Code != 404 || w.Header().Get("Etag") != "" {
 			t.Errorf("%d, %v", w.Code, w.Header())
 		}

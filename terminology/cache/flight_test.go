@@ -20,7 +20,7 @@ func TestHerd(t *testing.T) {
 			time.Sleep(time.Second)
 			return answerOf(200, "one"), nil
 		}}
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
 		herd := func() (collapsed int) {
 			var mu sync.Mutex
@@ -56,7 +56,7 @@ func TestHerd(t *testing.T) {
 func TestLate(t *testing.T) {
 	o := says("one")
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: o.produce}
+	call := o.call()
 	var late [3]*fetch
 	for n := range late {
 		var err error
@@ -84,7 +84,7 @@ func TestOneGoesAway(t *testing.T) {
 				return nil, context.Cause(r.Context())
 			}
 		}}
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{})
 		var all sync.WaitGroup
 		for i := range 10 {
@@ -119,7 +119,7 @@ func TestTimeout(t *testing.T) {
 			return nil, context.Cause(r.Context())
 		}}
 		began := time.Now()
-		err := New(Options{Timeout: time.Second}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+		err := New(Options{Timeout: time.Second}).Serve(httptest.NewRecorder(), get(expandURL), o.call())
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -132,7 +132,7 @@ func TestPanic(t *testing.T) {
 			time.Sleep(time.Second)
 			panic(http.ErrAbortHandler)
 		}}
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		c := New(Options{})
 		var all sync.WaitGroup
 		for range 10 {
@@ -146,7 +146,7 @@ func TestPanic(t *testing.T) {
 		}
 		all.Wait()
 		asked(t, o, 1)
-		o.answer = says("one").answer
+		o.answer = responds(http.StatusOK, "one")
 		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=miss; fwd-status=200; stored")
 	})
 	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) { return nil, nil }})
@@ -169,7 +169,7 @@ func TestNotForOthers(t *testing.T) {
 				for i := range 20 {
 					all.Go(func() {
 						credentials := fmt.Sprint("Bearer ", i)
-						w := serve(t, c, get(expandURL, "Authorization: "+credentials), &Call{Scheme: plain, Produce: o.produce})
+						w := serve(t, c, get(expandURL, "Authorization: "+credentials), o.call())
 						expect(t, w, credentials, "fwd=miss; fwd-status=200")
 					})
 				}
@@ -208,7 +208,7 @@ func TestRequestAfterwards(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		r := get(expandURL+"&filter=x", "Authorization: Bearer a").WithContext(ctx)
-		call := &Call{Scheme: plain, Produce: o.produce}
+		call := o.call()
 		if err := c.Serve(httptest.NewRecorder(), r, call); err == nil {
 			t.Fatal("no error")
 		}
