@@ -326,13 +326,13 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	case len(valid) > 0:
 		d.wrong(c, listed, userAssigned)
 	case same != nil:
-		d.notes.note("information", "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK", c, "display", true, fmt.Sprintf(
+		d.notes.note("information", "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK", c, "display", true,
 			"There are no valid display names found for the code %s#%s for language(s) '%s'. The display is '%s' which is a valid display for the default language",
-			c.System, c.Code, d.language, c.Display))
+			c.System, c.Code, d.language, c.Display)
 	default:
-		d.notes.note(d.severity(), "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR", c, "display", true, fmt.Sprintf(
+		d.notes.note(d.severity(), "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR", c, "display", true,
 			"Wrong Display Name '%s' for %s#%s. There are no valid display names found for language(s) '%s'. Default display is '%s'",
-			c.Display, c.System, c.Code, d.language, texts[max(0, codesystem.FirstDisplay(texts))].Value))
+			c.Display, c.System, c.Code, d.language, texts[max(0, codesystem.FirstDisplay(texts))].Value)
 	}
 }
 
@@ -343,8 +343,8 @@ func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
 		bare = name[:at]
 	}
 	if c.Display != "" && !equalDisplay(name, c.Display) && !equalDisplay(bare, c.Display) {
-		d.notes.note("information", "informational", "display-comment", "", c, "display", true, fmt.Sprintf(
-			"The display '%s' of the code %s#%s was not checked: only the name '%s' is known here", c.Display, c.System, c.Code, name))
+		d.notes.note("information", "informational", "display-comment", "", c, "display", true,
+			"The display '%s' of the code %s#%s was not checked: only the name '%s' is known here", c.Display, c.System, c.Code, name)
 	}
 }
 
@@ -381,9 +381,9 @@ func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text, u
 	}
 	among := fmt.Sprintf("%s%s (for the language(s) '%s')", is, strings.Join(choices, ""), cmp.Or(d.language, "--"))
 	if userAssigned {
-		d.notes.note("information", "invalid", "invalid-display", "Display_Name_Not_Fixed_use_Supplement", c, "display", true, fmt.Sprintf(
+		d.notes.note("information", "invalid", "invalid-display", "Display_Name_Not_Fixed_use_Supplement", c, "display", true,
 			"The display name '%s' is not a known display name for %s#%s. Known %s. Use a supplement to define displays for user assigned codes",
-			c.Display, c.System, c.Code, among))
+			c.Display, c.System, c.Code, among)
 		return
 	}
 	id, wrong := "Display_Name_for__should_be_one_of__instead_of", "Display Name"
@@ -391,7 +391,7 @@ func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text, u
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
 	d.notes.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
-		fmt.Sprintf("Wrong %s '%s' for %s#%s. Valid %s", wrong, c.Display, c.System, c.Code, among))
+		"Wrong %s '%s' for %s#%s. Valid %s", wrong, c.Display, c.System, c.Code, among)
 }
 
 // checkStanding notes that a display is deprecated or withdrawn.
@@ -405,9 +405,9 @@ func (d *displayChecker) checkStanding(c *parameters.Coding, t *codesystem.Text,
 			correct = append(correct, `"`+string(other.Value)+`"`)
 		}
 	}
-	d.notes.note("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false, fmt.Sprintf(
+	d.notes.note("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false,
 		"'%s' is no longer considered a correct display for code '%s' (status = deprecated). The correct display is one of %s.",
-		c.Display, c.Code, strings.Join(correct, ", ")))
+		c.Display, c.Code, strings.Join(correct, ", "))
 }
 
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }

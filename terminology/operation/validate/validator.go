@@ -50,7 +50,7 @@ func (v *validator) result() (*Result, error) {
 	member := func(d codingResult) bool { return d.member }
 	if v.checks.isConcept() && v.checks.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
 		v.checks.notes.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
-			fmt.Sprintf("No valid coding was found for the value set '%s'", v.checks.valueSet.DisplayName()))
+			"No valid coding was found for the value set '%s'", v.checks.valueSet.DisplayName())
 	}
 	if v.checks.valueSet != nil {
 		v.standings(results)
@@ -100,8 +100,8 @@ func (v *validator) infer(c *parameters.Coding) error {
 		id, reason = "Unable_to_resolve_system__value_set_has_multiple_matches", "value set expansion has multiple matches: ["+strings.Join(systems, ", ")+"]"
 	}
 	v.checks.notInValueSet(c)
-	v.checks.notes.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
-		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.checks.valueSet.Canonical(), reason))
+	v.checks.notes.note("error", "not-found", "cannot-infer", id, c, "code", true,
+		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.checks.valueSet.Canonical(), reason)
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (v *validator) missingValueSet(err error) error {
 	if e.MessageID == "" { // the value set is here, but not its content
 		id, text = "", e.Text
 	}
-	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, text)
+	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, "%s", text)
 	return nil
 }
 
@@ -269,7 +269,7 @@ func (v *validator) standings(list []codingResult) {
 		name := d.Standing(v.checks.valueSet)
 		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.Canonical()); name != "" && !told[text] {
 			told[text] = true
-			v.checks.notes.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, text)
+			v.checks.notes.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, "%s", text)
 		}
 	}
 	for i := range list {
@@ -315,9 +315,9 @@ type notes struct {
 // list.
 const maxNoted = 4 << 20
 
-// note adds an issue about part of a coding.
-func (n *notes) note(severity, code, txCode, id string, c *parameters.Coding, part string, told bool, text string) {
-	n.place(c, note{part: part, told: told, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: text}})
+// note adds an issue about part of a coding. format and args are its text.
+func (n *notes) note(severity, code, txCode, id string, c *parameters.Coding, part string, told bool, format string, args ...any) {
+	n.place(c, note{part: part, told: told, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: fmt.Sprintf(format, args...)}})
 }
 
 // place adds a note, located at its part of a coding.
@@ -371,7 +371,7 @@ func (v *codingValidator) notInValueSet(c *parameters.Coding) {
 		v.notes.place(c, note{told: !isOne, Issue: outcome.Issue{Severity: onlyTold, Text: why}})
 	}
 	v.notes.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
-		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName()))
+		"The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName())
 }
 
 // absent lists what the codings need and the library lacks.
@@ -444,7 +444,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 	case c.Code == "":
 		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
 	}
-	v.notes.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, text)
+	v.notes.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, "%s", text)
 	if c.Code != "" {
 		v.notInValueSet(c)
 	}
@@ -461,7 +461,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 		v.unknownSystem(c, choice.open)
 	case cs.Content == definitions.ContentSupplement:
 		v.notes.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
-			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.Canonical()))
+			"CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.Canonical())
 		d.codeSystem = nil
 		return nil
 	default:
@@ -469,7 +469,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 	}
 	if member != nil && member.excluded {
 		d.member = false
-		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
+		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, "The concept '%s' is valid but is not active", c.Code)
 	}
 	// Without the code system or version that the value set means, there is no saying whether it has the code.
 	if unsure := choice.unknown != "" && choice.index != definitions.None && d.entry.IsKnown(); !d.member && !unsure && !choice.open && v.valueSet != nil {
@@ -496,9 +496,9 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 	case cs.Content.IsPart() && v.standIn(c, d):
 		return
 	case cs.Content.IsPart() || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
-		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
+		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false,
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
-			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content))))
+			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content)))
 		d.member = d.member || v.valueSet == nil
 		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the rest
 		return
@@ -517,11 +517,11 @@ func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.Code
 		Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: why,
 	}})
 	if why != "" && cs.ReasonIssue {
-		v.notes.note("information", "code-invalid", "invalid-code", "", c, "code", false, why)
+		v.notes.note("information", "code-invalid", "invalid-code", "", c, "code", false, "%s", why)
 	}
 	if cs.Compositional {
-		v.notes.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
-			"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL))
+		v.notes.note("information", "informational", "processing-note", "", c, "code", false,
+			"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL)
 	}
 }
 
@@ -541,8 +541,8 @@ func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
 // checkVersion notes a missing version where the code system demands one (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {
-		v.notes.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
-			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.URL, c.Code))
+		v.notes.note("error", "required", "invalid-data", "", c, "version", true,
+			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.URL, c.Code)
 	}
 }
 
@@ -554,15 +554,15 @@ func (v *codingValidator) uncheckedSystem(c *parameters.Coding, version string) 
 	}
 	reference := outcome.Canonical(c.System, version)
 	definitions.AddTo(&v.absent.unchecked, reference)
-	v.notes.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true, fmt.Sprintf(
-		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
+	v.notes.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference)
 }
 
 // unknownSystem notes that a code system is not here, and whether the value set needs it.
 func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 	if _, ok := v.library.AnyValueSet(c.System, ""); ok {
 		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
-			fmt.Sprintf("The Coding references a value set, not a code system ('%s')", c.System))
+			"The Coding references a value set, not a code system ('%s')", c.System)
 		return
 	}
 	list := &v.absent.systems
@@ -582,7 +582,7 @@ func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 		return
 	}
 	v.notes.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
-		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System))
+		"A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System)
 }
 
 // isAbsolute reports whether a uri has a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
@@ -617,9 +617,9 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 		v.standing(c, d)
 	}
 	if v.valueSet != nil && d.member && v.library.DeprecatedIn(d.entry.Entry) {
-		v.notes.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
+		v.notes.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false,
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
-			c.Code, c.System, v.valueSet.Canonical()))
+			c.Code, c.System, v.valueSet.Canonical())
 	}
 	return nil
 }
@@ -657,9 +657,9 @@ func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 		return
 	}
 	d.normalized = code
-	v.notes.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
+	v.notes.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false,
 		"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
-		c.Code, code, d.codeSystem.Canonical()))
+		c.Code, code, d.codeSystem.Canonical())
 }
 
 // checkAbstract notes that a concept is abstract if the request does not allow that.
@@ -670,7 +670,7 @@ func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	d.member = false
 	if !v.validation.MembershipOnly {
 		v.notes.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
-			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code))
+			"Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code)
 	}
 	v.notInValueSet(c)
 }
@@ -685,11 +685,11 @@ func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
 	case flags&codesystem.FlagInactive != 0:
 		d.inactive = true
 		v.notes.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
-			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status)))
+			"The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status))
 	case d.status == "deprecated" && d.member:
 		d.deprecated = true
 		v.notes.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
-			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.Code))
+			"The concept '%s' is deprecated and its use should be reviewed", c.Code)
 	}
 }
 
