@@ -33,7 +33,7 @@ func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 		return e.expand(vs)
 	}
 	key := e.Library.Sent.Key() + vs.Key + e.Rules.key()
-	if x, ok := e.Cache.get(key); ok {
+	if x, ok := e.Cache.items.Get(key); ok {
 		return x, nil
 	}
 	if e.Budget.IsCostly() {
@@ -180,8 +180,6 @@ func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*de
 
 // Limit returns how many entries are kept.
 func (c *CodeListCache) Limit() int { return int(c.items.MaxCost) }
-
-func (c *CodeListCache) get(key string) (*CodeList, bool) { return c.items.Get(key) }
 
 // The size of an expansion beside its entries, in entries: a constant, and one for so many bytes of its key, which a client
 // may make as long as it likes.

@@ -234,11 +234,11 @@ func (c *entryCorpus) findForeign() {
 func (c *entryCorpus) Rank(doc uint32) uint32 {
 	e := c.entry(doc)
 	if !e.IsKnown() || c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Search == nil {
-		c.once.Do(func() { c.ranks = textindex.Ranks(entryTerms{c}) })
+		c.once.Do(func() { c.ranks = textindex.Ranks(c) })
 		return c.ranks[doc]
 	}
 	rank := c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Search.SearchRank(e.Concept)
-	if weight, ok := (listing{c.library, c.codes}).weight(e); ok {
+	if weight, ok := c.weight(e); ok {
 		rank = textindex.Weighed(rank, weight)
 	}
 	if c.isForeign(doc) {
@@ -257,36 +257,27 @@ func (c *entryCorpus) Language() string {
 	return c.languages.First()
 }
 
-// entryTerms are the entries of an expansion, to be ranked without what their code systems know.
-type entryTerms struct{ *entryCorpus }
+// Parent implements [textindex.Terms], as do the methods below: entries are ranked without what their code systems know.
+func (*entryCorpus) Parent(uint32) (uint32, bool) { return 0, false }
+func (*entryCorpus) Abstract(uint32) bool         { return false }
+func (*entryCorpus) Inactive(uint32) bool         { return false }
 
-// Parent implements [textindex.Terms], as do the methods below.
-func (entryTerms) Parent(uint32) (uint32, bool) { return 0, false }
-func (entryTerms) Abstract(uint32) bool         { return false }
-func (entryTerms) Inactive(uint32) bool         { return false }
-
-func (t entryTerms) Weight(doc uint32) float64 {
-	weight, _ := listing{t.library, t.codes}.weight(t.entry(doc))
+func (c *entryCorpus) Weight(doc uint32) float64 {
+	weight, _ := c.weight(c.entry(doc))
 	return weight
-}
-
-// listing is codes of a library, of which it says how much they are used.
-type listing struct {
-	library *definitions.Set
-	codes   *CodeList
 }
 
 // weight returns how much an entry is used, if something other than its code system says so: a file for the value set
 // goes before the value set's own extension, and this before a supplement.
-func (li listing) weight(e definitions.Entry) (weight float64, ok bool) {
-	l, x := li.library, li.codes
+func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
+	l, x := c.library, c.codes
 	if x.weights != nil {
 		return x.weights.Weight(l.Code(e)), true
 	}
 	if l.Usage == (definitions.Usage{}) {
 		return 0, false
 	}
-	if weight = li.ownWeight(e); weight > 0 {
+	if weight = c.ownWeight(e); weight > 0 {
 		return weight, true
 	}
 	for cs, concept := range l.Described(l.Locate(e), x.Supplements) {
@@ -304,8 +295,8 @@ func (li listing) weight(e definitions.Entry) (weight float64, ok bool) {
 }
 
 // ownWeight returns the weight that the value set gives an entry.
-func (li listing) ownWeight(e definitions.Entry) float64 {
-	l := li.library
+func (c *entryCorpus) ownWeight(e definitions.Entry) float64 {
+	l := c.library
 	if !l.Usage.Items || e.Own() == 0 {
 		return 0
 	}
