@@ -117,10 +117,8 @@ func TestSearchTwoRuns(t *testing.T) {
 func loadWith(t *testing.T, synonyms ...string) (*terminology.Library, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cs.json")
-	if err := os.WriteFile(file, []byte(`{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"http://x/all","content":"complete",
-		"concept":[{"code":"1","display":"Hypertension"},{"code":"2","display":"Kidney disease"}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.WriteFile(t, file, []byte(`{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"http://x/all","content":"complete",
+		"concept":[{"code":"1","display":"Hypertension"},{"code":"2","display":"Kidney disease"}]}`))
 	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}, Synonyms: synonyms})
 }
 
@@ -128,9 +126,7 @@ func loadWith(t *testing.T, synonyms ...string) (*terminology.Library, error) {
 func TestSynonyms(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
-	if err := os.WriteFile(words, []byte("renal => kidney\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.WriteFile(t, words, []byte("renal => kidney\n"))
 	l, err := loadWith(t, definitions.EnglishSynonyms, words)
 	if err != nil {
 		t.Fatal(err)
@@ -147,9 +143,7 @@ func TestSynonyms(t *testing.T) {
 func TestSynonymsOfWhole(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
-	if err := os.WriteFile(words, []byte("renal => kidney\n#! de\nniere => kidney\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.WriteFile(t, words, []byte("renal => kidney\n#! de\nniere => kidney\n"))
 	l, err := loadWith(t, definitions.EnglishSynonyms, words)
 	if err != nil {
 		t.Fatal(err)
@@ -186,9 +180,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 func TestSynonymsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
-	if err := os.WriteFile(words, []byte("a => b\nhtn\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.WriteFile(t, words, []byte("a => b\nhtn\n"))
 	for _, name := range []string{words, words + "x"} {
 		if _, err := loadWith(t, name); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -230,9 +222,7 @@ func TestGermanCompounds(t *testing.T) {
 				concepts += fmt.Sprintf(`,{"code":"x%d","display":"anderes"}`, i)
 			}
 			file := filepath.Join(t.TempDir(), "cs.json")
-			if err := os.WriteFile(file, []byte(`{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"http://x/all","content":"complete","language":"`+test.language+`","concept":[`+concepts+`]}`), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			fixture.WriteFile(t, file, []byte(`{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"http://x/all","content":"complete","language":"`+test.language+`","concept":[`+concepts+`]}`))
 			l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
 			if err != nil {
 				t.Fatal(err)
@@ -424,9 +414,7 @@ func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (
 		own = filepath.Join(folder, "map.json")
 	}
 	for file, text := range map[string]string{filepath.Join(folder, "cs.json"): medicine, own: conceptMap} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fixture.WriteFile(t, file, []byte(text))
 	}
 	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Synonyms: []string{strings.ReplaceAll(synonyms, "NAMED", own)}})
 }

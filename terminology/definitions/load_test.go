@@ -115,9 +115,7 @@ func TestValueSetsOfSource(t *testing.T) {
 		URL: "http://x/own", System: packed.New(nil), ValueSets: w.EncodeAll([]byte(valueSet("http://x/a", "Own")+valueSet("http://x/b", "Own")), nil),
 	}
 	name := filepath.Join(t.TempDir(), "b.json")
-	if err := os.WriteFile(name, []byte(valueSet("http://x/b", "Loaded")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixture.WriteFile(t, name, []byte(valueSet("http://x/b", "Loaded")))
 	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}, Definitions: []string{name}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -93,12 +92,7 @@ func TestExpandOfGrammar(t *testing.T) {
 // A definition with concepts goes before what the program knows, one without does not.
 func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
-		folder := t.TempDir()
-		fixture.WriteFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
-		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := terminologytest.CoreWith(t, `{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`)
 		index := l.Definitions().Systems.CodeSystem(languages, "")
 		if got := l.Definitions().Systems.CodeSystems[index].Concepts.Len(); got != want {
 			t.Errorf("%s: %d concepts are listed, want %d", content, got, want)

@@ -3,7 +3,6 @@ package icd10files
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 // order returns lines in the columns of an order file.
@@ -53,9 +53,7 @@ func TestConvert(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "icd10.json")
-		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fixture.WriteFile(t, file, out.Bytes())
 		l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
 		if err != nil {
 			t.Fatalf("%v in %s", err, &out)

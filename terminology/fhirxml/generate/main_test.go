@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const typesBundle = `{"entry":[
@@ -30,12 +32,7 @@ func TestGenerate(t *testing.T) {
 	folder := t.TempDir()
 	for i, content := range []string{typesBundle, resourcesBundle} {
 		name := filepath.Join(folder, bundles[i])
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		fixture.WriteFile(t, name, []byte(content))
 	}
 	out := filepath.Join(folder, "out.txt")
 	if err := generate(folder, out); err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 const valueSets = `{"resourceType":"Bundle","entry":[
@@ -41,12 +43,7 @@ func TestGenerate(t *testing.T) {
 			content = valueSets
 		}
 		name = filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		fixture.WriteFile(t, name, []byte(content))
 	}
 	var outputs [2][]byte
 	for i := range outputs {
