@@ -229,7 +229,7 @@ func (a *Core) addFlow() {
 	c := a.Config
 	maps.Copy(a.routes, flow.Endpoints(flow.Config{
 		Responder: a.Responder, AuthorizePOST: c.AuthorizePOST, FrameAncestors: c.FrameAncestors,
-		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.Limiter, Authenticator: a.Authenticator,
+		Pages: a.Pages, Keys: c.Keys, Store: c.Store, Limiter: a.Limiter, Authenticator: a.Authenticator,
 		Accounts: a.Accounts, Factors: a.Factors, Consents: a.Consents, Sessions: a.Sessions, Tokens: a.Tokens,
 		RefreshLifetime: c.RefreshTokenLifetime, OpenRequest: a.OpenRequest,
 		Launches: a.Launches, Patients: a.Patients, SignInTargets: a.SignInTargets,

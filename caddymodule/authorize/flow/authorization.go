@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -101,17 +102,17 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 
 // authorizer makes authorization responses, once the person has signed in.
 type authorizer struct {
-	frame      *signin.Frame
-	requests   *requests
-	responses  *responses
-	accounts   *people.Accounts
-	consenting *consenting
-	launches   *launch.Launches
-	grants     *token.Grants
-	codes      *token.Codes
-	tokens     *token.Issuer
-	stepUp     *signin.StepUp
-	lasting    *signin.Lasting
+	frame     *signin.Frame
+	requests  *requests
+	responses *responses
+	accounts  *people.Accounts
+	consents  *consent.Consents
+	launches  *launch.Launches
+	grants    *token.Grants
+	codes     *token.Codes
+	tokens    *token.Issuer
+	stepUp    *signin.StepUp
+	lasting   *signin.Lasting
 }
 
 // check checks a request, and has who signs in for it come back here.
@@ -198,7 +199,7 @@ func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error
 // unless they have just posted one of our forms, to confirm a redirect URI that another app
 // may have taken (RFC 8252 §8.6).
 func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	ask, err := a.consenting.needed(r.Context(), req, signedIn.User)
+	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
 	switch {
 	case err != nil:

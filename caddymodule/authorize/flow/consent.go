@@ -25,7 +25,6 @@ type consentPage struct {
 	frame      *signin.Frame
 	responses  *responses
 	authorizer *authorizer
-	consenting *consenting
 	patients   *launch.Patients
 	lasting    lasting
 	logger     *slog.Logger
@@ -33,7 +32,7 @@ type consentPage struct {
 
 func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	asked := *req
-	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
 	var earlier *consent.Approval
 	if ask && err == nil {
 		earlier, err = cp.earlier(r, req, signedIn)
@@ -88,7 +87,7 @@ func (cp *consentPage) earlier(r *http.Request, req *authorizationRequest, signe
 	if req.client.Consent == client.ConsentSkip {
 		return nil, nil
 	}
-	all, err := cp.consenting.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
+	all, err := cp.authorizer.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
 	return all.About(req.aboutPatient(signedIn.User)), err
 }
 
@@ -105,7 +104,7 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 
 // goOn handles the page that only asks to continue. Meanwhile there may be more to ask.
 func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	ask, err := cp.consenting.needed(r.Context(), req, signedIn.User)
+	ask, err := cp.authorizer.needsConsent(r.Context(), req, signedIn.User)
 	switch {
 	case err != nil:
 		cp.responses.redirectError(w, r, req, err)
@@ -121,9 +120,9 @@ func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authori
 // it all the same.
 func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
 	asked := *req
-	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
 	if err == nil && ask {
-		err = cp.consenting.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
+		err = cp.authorizer.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
 	}
 	if err == nil {
 		err = signin.ErrDenied
@@ -143,9 +142,9 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 		cp.deny(w, r, &asked, signedIn, p)
 		return
 	}
-	withdrawn, err := cp.consenting.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
+	withdrawn, err := cp.authorizer.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
 	if err == nil {
-		err = cp.consenting.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
+		err = cp.authorizer.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
 	}
 	switch {
 	case err != nil && withdrawn: // the person must learn that it failed
@@ -175,16 +174,11 @@ func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a
 	return a, err
 }
 
-// consenting decides who is asked.
-type consenting struct {
-	consents *consent.Consents
-}
-
-// needed reports whether the person must be asked, and otherwise limits the request to
+// needsConsent reports whether the person must be asked, and otherwise limits the request to
 // what they allowed. The operator vouches for configured clients, so people are asked only if
 // the configuration or the request says so, or if they refused the last time. What they
 // unticked they do not give, whoever asked.
-func (c *consenting) needed(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
+func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
 		return false, nil
@@ -192,7 +186,7 @@ func (c *consenting) needed(ctx context.Context, req *authorizationRequest, user
 		return true, nil
 	}
 	required := req.client.RequiresConsent()
-	all, err := c.consents.Load(ctx, user.ID, req.client.ID)
+	all, err := a.consents.Load(ctx, user.ID, req.client.ID)
 	req.about = req.aboutPatient(user)
 	earlier := all.About(req.about)
 	switch {

@@ -28,7 +28,7 @@ type Config struct {
 	AuthorizePOST  bool                     // also accept authorization requests by POST
 	FrameAncestors []string                 // origins that may frame pages of authorization requests
 	Keys           keyring.Keys             // seal what browsers keep
-	Store, Durable store.Store              // for pending requests, and for what outlives a restart
+	Store          store.Store              // for pending requests
 	Pages          *page.Site               // what people see
 	Limiter        *lockout.Limiter         // counts wrong passwords and codes
 	Authenticator  *client.Authenticator    // knows the clients
@@ -82,7 +82,7 @@ func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
 			open: c.OpenRequest,
 		},
 		responses: &responses{issuer: c.Issuer, frame: frame},
-		accounts:  c.Accounts, consenting: &consenting{consents: c.Consents}, launches: c.Launches, grants: c.Tokens.Grants,
+		accounts:  c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
 	}
 }
@@ -112,7 +112,7 @@ func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer)
 	account := &accountChoice{frame: frame, signIn: signIn, authorizer: authorizer}
 	picker := &picker{frame: frame, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
 	consent := &consentPage{
-		frame: frame, responses: authorizer.responses, authorizer: authorizer, consenting: authorizer.consenting, patients: c.Patients,
+		frame: frame, responses: authorizer.responses, authorizer: authorizer, patients: c.Patients,
 		lasting: lasting{c.RefreshLifetime}, logger: c.Logger,
 	}
 	endpoints := map[string]http.Handler{}

@@ -315,8 +315,7 @@ func (pk *picker) goOnWith(w http.ResponseWriter, r *http.Request, req *authoriz
 }
 
 func (pk *picker) submitEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	switch p.Get("decision") {
-	case "none":
+	if p.Get("decision") == "none" {
 		pk.goOnWith(w, r, req, signedIn, "")
 		return
 	}

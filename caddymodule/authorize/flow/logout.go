@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
@@ -39,11 +38,7 @@ func (l *logoutRequest) destination() string {
 	if l.redirectURI == "" || l.state == "" {
 		return l.redirectURI
 	}
-	separator := "?"
-	if strings.Contains(l.redirectURI, "?") {
-		separator = "&"
-	}
-	return l.redirectURI + separator + responseParameters{{"state", l.state}}.encode()
+	return withQuery(l.redirectURI, responseParameters{{"state", l.state}})
 }
 
 // logoutEndpoint is the end_session_endpoint.

@@ -273,14 +273,6 @@ func isJSON(text string) bool {
 	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }
 
-func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
-	return req.target.checkType(req.client, p)
-}
-
-func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
-	return req.target.checkMode(p)
-}
-
 // checkImplicit requires a nonce for ID tokens that pass through the browser, where they
 // could be replayed (OpenID Connect Core §3.2.2.1).
 func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
@@ -393,13 +385,13 @@ func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
 	}
 }
 
-func (t *responseTarget) checkType(c *client.Client, p oauth2.Parameters) error {
+func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	asked := readResponseType(p.Get("response_type"))
 	switch {
 	case asked == "":
 		return oauth2.InvalidRequest("response_type is missing")
-	case c.AllowsResponseType(asked):
-		t.responseType = asked
+	case req.client.AllowsResponseType(asked):
+		req.target.responseType = asked
 		return nil
 	case asked == "code" || asked == "token":
 		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
@@ -407,9 +399,10 @@ func (t *responseTarget) checkType(c *client.Client, p oauth2.Parameters) error 
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
-// checkMode refuses a mode that would reveal tokens to servers and logs, or a code to
+// checkResponseMode refuses a mode that would reveal tokens to servers and logs, or a code to
 // scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
-func (t *responseTarget) checkMode(p oauth2.Parameters) error {
+func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
+	t := &req.target
 	usual := defaultMode(t.responseType)
 	switch asked := p.Get("response_mode"); asked {
 	case "", usual:

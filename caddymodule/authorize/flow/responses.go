@@ -43,14 +43,18 @@ func (rs *responses) complete(req *authorizationRequest, p responseParameters) r
 
 // answerAddress is the redirect URI with the parameters of a response.
 func answerAddress(req *authorizationRequest, mode string, p responseParameters) string {
-	separator := "?"
-	switch {
-	case mode == ModeFragment:
-		separator = "#"
-	case strings.Contains(req.target.redirectURI, "?"):
-		separator = "&"
+	if mode == ModeFragment {
+		return req.target.redirectURI + "#" + p.encode()
 	}
-	return req.target.redirectURI + separator + p.encode()
+	return withQuery(req.target.redirectURI, p)
+}
+
+// withQuery appends parameters to the query of an address, which may have one.
+func withQuery(address string, p responseParameters) string {
+	if strings.Contains(address, "?") {
+		return address + "&" + p.encode()
+	}
+	return address + "?" + p.encode()
 }
 
 // leadsAstray reports whether a link alone would lead a person on to an address that nobody has checked, as if this
