@@ -73,13 +73,15 @@ func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, e
 		return nil, err
 	}
 	app := &App{Client: c}
-	for _, add := range []func(context.Context, string, indexedApp, *App) error{as.addLatest, as.addFamilies, as.addConsent} {
-		if err := add(ctx, user, known, app); err != nil {
-			return nil, err
-		}
+	err = as.addLatest(ctx, user, known, app)
+	if err == nil {
+		err = as.addFamilies(ctx, user, app)
 	}
-	if app.Since.IsZero() {
-		return nil, nil
+	if err == nil {
+		err = as.addConsent(ctx, user, app)
+	}
+	if err != nil || app.Since.IsZero() {
+		return nil, err
 	}
 	return app, nil
 }
@@ -122,7 +124,7 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: user, ClientID: known.ClientID, ByConsent: app.Client.RequiresConsent(), ShortLived: true,
 	})
-	if err != nil || !as.index.gives(known, cutoff) {
+	if err != nil || !as.index.lasts(known.Used, cutoff) {
 		return err
 	}
 	for _, sid := range known.Sessions {
@@ -144,7 +146,7 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 }
 
 // addFamilies adds the grants that can be refreshed.
-func (as *Apps) addFamilies(ctx context.Context, user string, _ indexedApp, app *App) error {
+func (as *Apps) addFamilies(ctx context.Context, user string, app *App) error {
 	ids, err := as.families.list(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
 	if len(ids) == 0 || err != nil {
 		return err
@@ -179,7 +181,7 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 }
 
 // addConsent adds what the person allows without being asked again.
-func (as *Apps) addConsent(ctx context.Context, user string, _ indexedApp, app *App) error {
+func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 	all, err := as.consents.Load(ctx, user, app.Client.ID)
 	if all == nil || err != nil || !app.Client.RequiresConsent() {
 		return err
@@ -243,19 +245,19 @@ type appIndex struct {
 
 func appsKey(user string) string { return store.Key("apps", user) }
 
-// reading returns the call that finds the list of a person.
-func (ix *appIndex) reading(user string) *store.Call {
+// getCall returns the call that finds the list of a person.
+func (ix *appIndex) getCall(user string) *store.Call {
 	return &store.Call{Op: store.Get, Key: appsKey(user)}
 }
 
-// noting returns the calls that add the client of a grant that is about to be made, given
-// what [appIndex.reading] found. Grants up to the cutoff are void.
-func (ix *appIndex) noting(g *Grant, cutoff time.Time, found *store.Call) ([]*store.Call, error) {
+// addCalls returns the calls that add the client of a grant that is about to be made, given
+// what [appIndex.getCall] found. Grants up to the cutoff are void.
+func (ix *appIndex) addCalls(g *Grant, cutoff time.Time, found *store.Call) ([]*store.Call, error) {
 	apps, err := decodeApps(found.Value)
 	if err != nil {
 		return nil, err
 	}
-	apps, changed := ix.noted(apps, g, cutoff)
+	apps, changed := ix.withGrant(apps, g, cutoff)
 	if !changed {
 		return nil, nil
 	}
@@ -263,8 +265,8 @@ func (ix *appIndex) noting(g *Grant, cutoff time.Time, found *store.Call) ([]*st
 	return []*store.Call{store.Replacing(found.Key, found.Value, value, appLifetime)}, err
 }
 
-// noted adds the client of a grant to a list, unless that says all of it already.
-func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
+// withGrant adds the client of a grant to a list, unless that says all of it already.
+func (ix *appIndex) withGrant(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
 	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}, Patients: ix.patients(nil, g, cutoff)}
 	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
 	if i >= 0 {
@@ -272,7 +274,7 @@ func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]inde
 		if known.tells(g, cutoff) {
 			return apps, false
 		}
-		if ix.gives(known, cutoff) {
+		if ix.lasts(known.Used, cutoff) {
 			app.Since = known.Since
 		}
 		app.Patients = ix.patients(known.Patients, g, cutoff)
@@ -329,11 +331,7 @@ func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
 	return g.GrantedAt.Sub(a.Used) < appPrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, knows)) && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
-// gives reports whether a grant without a refresh token may still give access.
-func (ix *appIndex) gives(a indexedApp, cutoff time.Time) bool {
-	return ix.lasts(a.Used, cutoff)
-}
-
+// lasts reports whether a grant without a refresh token may still give access.
 func (ix *appIndex) lasts(used, cutoff time.Time) bool {
 	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
 }

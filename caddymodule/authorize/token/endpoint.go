@@ -34,7 +34,6 @@ type tokenEndpoint struct {
 	issuer        *Issuer
 	codes         *Codes
 	families      *families
-	grantTypes    []grantType // what it gives tokens for
 	count         Count
 }
 
@@ -80,8 +79,8 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 	if p.Get("grant_type") == "" {
 		return nil, oauth2.InvalidRequest("grant_type is missing")
 	}
-	grant := e.grantType(p)
-	if err := grant.check(client, e.grantTypes); err != nil {
+	grant := grantTypeOf(p)
+	if err := grant.check(client); err != nil {
 		return nil, err
 	}
 	if err := CheckResource(p, e.fhirBase); err != nil {
@@ -92,7 +91,7 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 
 // unnamedClient is the client of a request that names none, if the grant type knows it.
 func (e *tokenEndpoint) unnamedClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
-	if grant := e.grantType(p); grant.client != nil {
+	if grant := grantTypeOf(p); grant.client != nil {
 		return grant.client(e, ctx, p)
 	}
 	return nil, client.ErrNoClientID
@@ -114,11 +113,11 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	return nil
 }
 
-// check refuses a client that may not use a grant type, or any client if it is none of the known ones.
-func (g grantType) check(c *client.Client, known []grantType) error {
+// check refuses a client that may not use a grant type, or any client if the token endpoint has no such grant type.
+func (g grantType) check(c *client.Client) error {
 	switch {
 	case g.exchange == nil:
-		names := rulesOf(known).AtTokenEndpoint()
+		names := GrantTypes().AtTokenEndpoint()
 		last := len(names) - 1
 		return &oauth2.Error{
 			Code: "unsupported_grant_type", Description: "grant_type must be " + strings.Join(names[:last], ", ") + " or " + names[last],
@@ -129,16 +128,16 @@ func (g grantType) check(c *client.Client, known []grantType) error {
 	return nil
 }
 
-// grantType returns that of a request, or none.
-func (e *tokenEndpoint) grantType(p oauth2.Parameters) (found grantType) {
-	if i := slices.IndexFunc(e.grantTypes, func(g grantType) bool { return g.rules.Name == p.Get("grant_type") }); i >= 0 {
-		found = e.grantTypes[i]
+// grantTypeOf returns the grant type of a request, or the zero value.
+func grantTypeOf(p oauth2.Parameters) (found grantType) {
+	if i := slices.IndexFunc(grantTypes, func(g grantType) bool { return g.rules.Name == p.Get("grant_type") }); i >= 0 {
+		found = grantTypes[i]
 	}
 	return found
 }
 
-// rulesOf says which clients may use which grant types.
-func rulesOf(grantTypes []grantType) client.GrantTypes {
+// GrantTypes says which clients may use which grant types.
+func GrantTypes() client.GrantTypes {
 	rules := make(client.GrantTypes, len(grantTypes))
 	for i, g := range grantTypes {
 		rules[i] = g.rules
@@ -146,7 +145,7 @@ func rulesOf(grantTypes []grantType) client.GrantTypes {
 	return rules
 }
 
-// grantTypes are all that there are. A new one is a file of its own, and a line here: the token
+// grantTypes are all that there are. A new one is a value like those below, and its name here: the token
 // endpoint, discovery, the configuration and registration of clients and the metrics read this.
 var grantTypes = []grantType{authorizationCode, implicit, clientCredentials, refreshToken}
 
@@ -158,9 +157,6 @@ var implicit = grantType{rules: client.GrantType{
 		return slices.ContainsFunc(c.ResponseTypes, func(t string) bool { return t != "code" })
 	},
 }}
-
-// GrantTypes says which clients may use which.
-func GrantTypes() client.GrantTypes { return rulesOf(grantTypes) }
 
 // authorizationCode is the authorization code grant (RFC 6749 §4.1.3).
 var authorizationCode = grantType{

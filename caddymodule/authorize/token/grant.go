@@ -148,7 +148,7 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err
 	if err != nil {
 		return noting, err
 	}
-	active, participant, apps := session.Reading(g.Session), gs.sessions.Participants.Reading(g.Session, g.ClientID), gs.apps.reading(g.User)
+	active, participant, apps := session.Reading(g.Session), gs.sessions.Participants.Reading(g.Session, g.ClientID), gs.apps.getCall(g.User)
 	if err := store.Do(ctx, check.Step(), store.In(gs.sessions.Durable, active, participant, apps)); err != nil {
 		return noting, err
 	}
@@ -160,7 +160,7 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err
 		return noting, err
 	}
 	g.GrantedAt = revocation.DateAfter(now, cutoff)
-	calls, err := gs.apps.noting(g, cutoff, apps)
+	calls, err := gs.apps.addCalls(g, cutoff, apps)
 	return store.In(gs.sessions.Durable, append(calls, gs.sessions.Participants.Adding(participant, g.Has("openid"))...)...), err
 }
 

@@ -83,7 +83,9 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
 	if ends && errs[1] == nil {
-		errs[5] = r.endLateSessions(ctx, user, revoked)
+		var late int // sessions that began while the others were ended: what they gave until the cutoff is void
+		late, errs[5] = r.sessions.EndByUser(ctx, user)
+		revoked.Sessions += late
 	}
 	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
 		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
@@ -110,14 +112,6 @@ func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (de
 	return store.DeleteKeys(ctx, r.durable, keys, func(f *refreshFamily) bool {
 		return (user == "" || f.Grant.User == user) && (clientID == "" || f.Grant.ClientID == clientID)
 	})
-}
-
-// endLateSessions ends sessions that began while the others were ended: what they gave until
-// the cutoff is void.
-func (r *Revoker) endLateSessions(ctx context.Context, user string, revoked *RevokedGrants) error {
-	n, err := r.sessions.EndByUser(ctx, user)
-	revoked.Sessions += n
-	return err
 }
 
 // EndApps revokes what a person gave to a client, or to all if it is empty, as
@@ -231,7 +225,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	if err != nil {
 		return err
 	}
-	t, err := e.find(r.Context(), p, e.verifier.revocable)
+	t, err := e.find(r.Context(), p, revocation.ClockJump) // by a clock that jumped ahead, the token may have expired
 	switch {
 	case t == nil || err != nil:
 		return err
@@ -265,16 +259,16 @@ type issuedToken struct {
 	clientID, user string
 }
 
-// find returns the token that a request names, or nil if it is invalid, which verify says of access tokens. Access and refresh
+// find returns the token that a request names, or nil if it is invalid; an access token may have expired less than leeway ago. Access and refresh
 // tokens differ in form, so token_type_hint is not needed (RFC 7009 §2.1). An old refresh
 // token still identifies its family.
-func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, verify func(context.Context, string) (*accessTokenClaims, error)) (*issuedToken, error) {
+func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, leeway time.Duration) (*issuedToken, error) {
 	raw := p.Get("token")
 	if raw == "" {
 		return nil, oauth2.InvalidRequest("token is missing")
 	}
 	if familyID(raw) == "" {
-		claims, err := verify(ctx, raw)
+		claims, err := e.verifier.verify(ctx, raw, leeway)
 		switch {
 		case errors.Is(err, errInvalidToken):
 			return nil, nil

@@ -96,7 +96,7 @@ func (t *Tokens) addEndpoints(c *Config) {
 	}
 	token := &tokenEndpoint{
 		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
-		grantTypes: grantTypes, count: c.Count,
+		count: c.Count,
 	}
 	c.Authenticator.UnnamedClient = token.unnamedClient
 	t.Endpoints = map[string]http.Handler{

@@ -110,7 +110,7 @@ func headerToken(r *http.Request) (string, error) {
 }
 
 func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
-	claims, err := e.verifier.verify(ctx, raw)
+	claims, err := e.verifier.verify(ctx, raw, 0)
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return nil, invalidToken

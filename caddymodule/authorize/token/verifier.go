@@ -42,24 +42,14 @@ type Verifier struct {
 	holders          *Holders
 }
 
-// verify validates an access token (RFC 9068 §4). Its error is errInvalidToken if the token
-// is expired, revoked, or not one of this server.
-func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
-	return vr.verifyUntil(ctx, raw, 0)
-}
-
-// revocable is verify for a token that may be revoked: by a clock that jumped ahead, it may have expired.
-func (vr *Verifier) revocable(ctx context.Context, raw string) (*accessTokenClaims, error) {
-	return vr.verifyUntil(ctx, raw, revocation.ClockJump)
-}
-
-// verifyUntil is verify for a token that expired less than a time ago.
-func (vr *Verifier) verifyUntil(ctx context.Context, raw string, expired time.Duration) (*accessTokenClaims, error) {
+// verify validates an access token (RFC 9068 §4), which may have expired less than leeway ago. Its error is errInvalidToken if
+// the token has expired before, was revoked, or is not one of this server.
+func (vr *Verifier) verify(ctx context.Context, raw string, leeway time.Duration) (*accessTokenClaims, error) {
 	v, err := vr.verified(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	if !vr.current(v.claims, expired) {
+	if !vr.current(v.claims, leeway) {
 		return nil, errInvalidToken
 	}
 	revoked, err := vr.revocations.Revoked(ctx, v.claims.ID)
@@ -120,9 +110,9 @@ func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose
 	return kid, nil
 }
 
-// current reports whether an access token is of this server, and expired less than a time ago, if it did.
-func (vr *Verifier) current(c *accessTokenClaims, expired time.Duration) bool {
-	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time().Add(expired))
+// current reports whether an access token is of this server, and expired less than leeway ago, if it did.
+func (vr *Verifier) current(c *accessTokenClaims, leeway time.Duration) bool {
+	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time().Add(leeway))
 }
 
 // Hint reads an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). Its error is
