@@ -28,7 +28,7 @@ type signInPage struct {
 	accounts     *people.Accounts
 	limiter      *lockout.Limiter
 	secondFactor *secondFactor
-	passkeys     *passkeySignIn
+	passkeys     *factor.Passkeys // nil: there can be none
 	start        *starter
 	other        *accountSwitch
 }
@@ -162,7 +162,7 @@ func (e *signInPage) username(req *Request) string {
 // show shows the sign-in page, with a challenge for passkeys if local users may sign in, and
 // somebody has one.
 func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, req *Request, data page.SignIn) {
-	c, err := e.passkeys.challenge(w, r, req)
+	c, err := e.passkeyChallenge(w, r, req)
 	if err != nil {
 		req.Purpose.Refuse(w, r, err)
 		return
@@ -182,7 +182,7 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 // submitPasskey signs in who answered the page's challenge. There is no second factor to ask
 // for: the passkey and what its owner showed it are two.
 func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
-	answered, err := e.passkeys.answered(r, req, p)
+	answered, err := e.answeredPasskey(r, req, p)
 	switch {
 	case errors.Is(err, factor.ErrPasskey):
 		event := audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err, Anonymous: true}
@@ -200,35 +200,29 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 	}
 }
 
-// passkeySignIn signs people in by passkeys.
-type passkeySignIn struct {
-	accounts *people.Accounts
-	passkeys *factor.Passkeys // nil: there can be none
+// takesPasskeys reports whether people can sign in for a request with a passkey.
+func (e *signInPage) takesPasskeys(req *Request) bool {
+	return e.passkeys != nil && e.accounts.Ways(req.To.Providers).Local
 }
 
-// usable reports whether people can sign in for a request with a passkey.
-func (k *passkeySignIn) usable(req *Request) bool {
-	return k.passkeys != nil && k.accounts.Ways(req.To.Providers).Local
-}
-
-// challenge begins a sign-in by passkey; nil if there is none to sign in with.
-func (k *passkeySignIn) challenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
-	if !k.usable(req) {
+// passkeyChallenge begins a sign-in by passkey; nil if there is none to sign in with.
+func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
+	if !e.takesPasskeys(req) {
 		return nil, nil
 	}
-	used, err := k.passkeys.InUse(r.Context())
+	used, err := e.passkeys.InUse(r.Context())
 	if err != nil || !used {
 		return nil, err
 	}
-	return k.passkeys.BeginSignIn(w, r)
+	return e.passkeys.BeginSignIn(w, r)
 }
 
-// answered returns who answered a challenge.
-func (k *passkeySignIn) answered(r *http.Request, req *Request, p oauth2.Parameters) (*factor.Answered, error) {
-	if !k.usable(req) {
+// answeredPasskey returns who answered a challenge.
+func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.Answered, error) {
+	if !e.takesPasskeys(req) {
 		return new(factor.Answered), factor.ErrPasskey
 	}
-	return k.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
+	return e.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
 }
 
 // passkeyPrompt is a challenge as pages show it; nil for none.

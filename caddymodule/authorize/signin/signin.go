@@ -69,7 +69,7 @@ func New(c Config) *SignIn {
 	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, other: other}
 	page := &signInPage{
 		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
-		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start, other: other,
+		passkeys: c.Factors.Passkeys, start: start, other: other,
 	}
 	lasting := &Lasting{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
