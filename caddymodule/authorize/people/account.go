@@ -160,9 +160,12 @@ func indexedBy(kept []byte) []string {
 func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
 	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
 	if old != nil {
-		var err error
-		if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
-			return nil, err
+		before, err := store.FromJSON[keptAccount](old)
+		if err != nil {
+			return nil, fmt.Errorf("reading a kept account: %w", err)
+		}
+		if before.Until.After(kept.Until) {
+			kept.Until = before.Until
 		}
 	}
 	value, err := store.ToJSON(kept)
@@ -173,18 +176,6 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 }
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
-
-// keptUntil is the later of until and the time until which an account is kept already.
-func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
-	kept, err := store.FromJSON[keptAccount](old)
-	if err != nil {
-		return until, fmt.Errorf("reading a kept account: %w", err)
-	}
-	if kept.Until.After(until) {
-		until = kept.Until
-	}
-	return until, nil
-}
 
 // Rename gives an account the user name that its provider says it has now, in place of another that it has still.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
