@@ -52,7 +52,7 @@ type KeysInUse struct {
 	set atomic.Pointer[keySet]
 
 	forStorage storageKeysInUse
-	health     health // of the stored keys
+	problem    atomic.Pointer[problem] // nil: the stored keys are those in use
 }
 
 // New returns the keyring stored under name. It does not touch the storage.
@@ -162,9 +162,36 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// noteProblem keeps why the keys could not be read. It requires mu.
+// problem is why the stored keys are not those in use.
+type problem struct {
+	err    error
+	logged time.Time
+}
+
+// Problem says why the stored keys are not those in use, or could not be read; nil if all is
+// well. It does not read the storage.
+func (k *Keyring) Problem() error {
+	if p := k.inUse.problem.Load(); p != nil {
+		return p.err
+	}
+	return nil
+}
+
+// noteProblem keeps why the keys could not be read, or that they could, and logs a problem: at first, and then as often as the
+// keys would be read without being watched. It requires mu.
 func (k *Keyring) noteProblem(err error) {
-	if k.inUse.health.note(err) && k.inUse.set.Load() != nil {
+	if err == nil {
+		k.inUse.problem.Store(nil)
+		return
+	}
+	p := &problem{err, time.Now()}
+	last := k.inUse.problem.Load()
+	repeated := last != nil && time.Since(last.logged) < refresh
+	if repeated {
+		p.logged = last.logged
+	}
+	k.inUse.problem.Store(p)
+	if !repeated && k.inUse.set.Load() != nil {
 		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
 	}
 }
@@ -342,17 +369,25 @@ var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay publishe
 // Rotate adds a key for each algorithm of tokens. They are published at once, and sign an hour later; those
 // that they replace stay published until nothing that they signed is valid. No token ends.
 func (k *Keyring) Rotate(ctx context.Context) error {
-	k.inUse.mu.Lock()
-	defer k.inUse.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
-	set, err := k.replace(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
+	err := k.alter(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
 	if errors.Is(err, ErrManyKeys) {
 		return ErrManyKeys
 	}
 	if err == nil {
-		k.inUse.set.Store(set)
 		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+	}
+	return err
+}
+
+// alter replaces the stored keys as [Keyring.replace] does, and uses the new ones.
+func (k *Keyring) alter(ctx context.Context, doing string, altered func(*keySet) ([]storedKey, error)) error {
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	set, err := k.replace(ctx, doing, altered)
+	if err == nil {
+		k.inUse.set.Store(set)
 	}
 	return err
 }
@@ -381,13 +416,8 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 // Retire ends a key at once, and every token that it signed, or returns [ErrUnknownKey]. If there is no other for
 // its algorithm, a new one takes its place.
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
-	k.inUse.mu.Lock()
-	defer k.inUse.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
-	set, err := k.replace(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
+	err := k.alter(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
 	if err == nil {
-		k.inUse.set.Store(set)
 		k.logger.Warn("retired a key, as the operator asked: what it signed is void", "stored", k.location(), "kid", kid)
 	}
 	return err
@@ -408,94 +438,51 @@ func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
 	return left.renewed(now)
 }
 
-// watching is how often the stored keys are looked at, by a gateway that shares them.
-const watching = time.Second
-
-// watch looks at the keys of a keyring where they are stored.
-type watch struct{ keyring *Keyring }
+// watchInterval is how often the stored keys are looked at, by a gateway that shares them.
+const watchInterval = time.Second
 
 // Watch looks at the keys of an authentic storage until ctx ends: those that other gateways
 // made are used as soon as they are stored, and those that the storage lost are put back before
 // they are missed. It leaves any other storage alone.
 func (k *Keyring) Watch(ctx context.Context) {
-	if k.storage.IsAuthentic() {
-		watch{k}.run(ctx)
+	if !k.storage.IsAuthentic() {
+		return
 	}
-}
-
-func (w watch) run(ctx context.Context) {
-	tick := time.NewTicker(watching)
+	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.look(ctx)
+			k.look(ctx)
 		}
 	}
 }
 
 // look reads the keys again if they are not stored as they were read. What fails is noted, and
 // tried again with the next look.
-func (w watch) look(ctx context.Context) {
-	w.keyring.inUse.mu.Lock()
-	defer w.keyring.inUse.mu.Unlock()
+func (k *Keyring) look(ctx context.Context) {
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := w.lookAtSet(ctx)
+	err := k.lookAtSet(ctx)
 	if err == nil {
-		err = w.keyring.storageKeys.look(ctx)
+		err = k.storageKeys.look(ctx)
 	}
-	w.keyring.noteProblem(err)
+	k.noteProblem(err)
 }
 
 // lookAtSet requires mu.
-func (w watch) lookAtSet(ctx context.Context) error {
-	document, err := w.keyring.storage.Load(ctx, w.keyring.name)
-	if old := w.keyring.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
+func (k *Keyring) lookAtSet(ctx context.Context) error {
+	document, err := k.storage.Load(ctx, k.name)
+	if old := k.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
 		return nil
 	}
-	set, err := w.keyring.read(ctx)
+	set, err := k.read(ctx)
 	if err == nil {
-		w.keyring.inUse.set.Store(set)
+		k.inUse.set.Store(set)
 	}
 	return err
-}
-
-// health is what is known of the stored keys.
-type health struct {
-	problem atomic.Pointer[problem] // nil: they are those in use
-}
-
-// problem is why the stored keys are not those in use.
-type problem struct {
-	err      error
-	reported time.Time
-}
-
-// Problem says why the stored keys are not those in use, or could not be read; nil if all is
-// well. It does not read the storage.
-func (k *Keyring) Problem() error {
-	if p := k.inUse.health.problem.Load(); p != nil {
-		return p.err
-	}
-	return nil
-}
-
-// note keeps a problem, or that there is none, and reports whether to tell the operator: at
-// first, and then as often as the keys would be read without being watched. Call it by one
-// goroutine at a time.
-func (h *health) note(err error) (tell bool) {
-	if err == nil {
-		h.problem.Store(nil)
-		return false
-	}
-	p := &problem{err, time.Now()}
-	last := h.problem.Load()
-	if tell = last == nil || time.Since(last.reported) >= refresh; !tell {
-		p.reported = last.reported
-	}
-	h.problem.Store(p)
-	return tell
 }
