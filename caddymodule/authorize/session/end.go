@@ -116,7 +116,7 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 	if client == nil || err != nil {
 		return err
 	}
-	sessions := (records{s.Durable}).all(ctx)
+	sessions := allSessions(ctx, s.Durable)
 	if user != "" {
 		sessions = s.ofUser(ctx, user)
 	}

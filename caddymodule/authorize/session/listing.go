@@ -40,7 +40,7 @@ type Listing struct {
 // size of the store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
-	sessions := (records{l.Sessions.Durable}).all(ctx)
+	sessions := allSessions(ctx, l.Sessions.Durable)
 	if user != "" {
 		sessions = l.Sessions.ofUser(ctx, user)
 	}
@@ -86,7 +86,7 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	}
 	keys := keysOfSIDs(sids)
 	var list []Info
-	for stored, err := range (records{l.Sessions.Durable}).some(ctx, keys[:min(len(keys), maxListed)]) {
+	for stored, err := range readSome(ctx, l.Sessions.Durable, keys[:min(len(keys), maxListed)]) {
 		if errors.Is(err, ErrUnreadable) {
 			continue
 		}
@@ -160,7 +160,7 @@ func (s *Sessions) listsOf(stored *Session) []store.RecentList {
 // listed returns the sids in a list and the sessions with these sids.
 func (s *Sessions) listed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
 	sids, err = list.Items(ctx, sidSize)
-	return sids, (records{s.Durable}).of(ctx, keysOfSIDs(sids)), err
+	return sids, readSessions(ctx, s.Durable, keysOfSIDs(sids)), err
 }
 
 // keysOfSIDs are the keys of sessions, each once.
@@ -202,7 +202,7 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 // lists are by subject: without a subject, it reads all sessions.
 func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		sessions := (records{s.Durable}).all(ctx)
+		sessions := allSessions(ctx, s.Durable)
 		if subject != "" {
 			var err error
 			if _, sessions, err = s.listed(ctx, s.upstreamList(p.Key, subject)); err != nil {
@@ -250,17 +250,14 @@ func (s *Sessions) shorten(ctx context.Context, session *Session, list store.Rec
 	return err
 }
 
-// records are those of all sessions.
-type records struct{ store store.Store }
-
-// all yields all sessions, or the errors of reading them.
-func (r records) all(ctx context.Context) iter.Seq2[*Session, error] {
+// allSessions yields all sessions, or the errors of reading them.
+func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		keys, err := r.store.List(ctx, Key(""))
+		keys, err := durable.List(ctx, Key(""))
 		if err != nil && !yield(nil, err) {
 			return
 		}
-		for stored, err := range r.of(ctx, keys) {
+		for stored, err := range readSessions(ctx, durable, keys) {
 			if !yield(stored, err) {
 				return
 			}
@@ -268,11 +265,11 @@ func (r records) all(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// of yields the sessions of some keys that there are, or the errors of reading them.
-func (r records) of(ctx context.Context, keys []string) iter.Seq2[*Session, error] {
+// readSessions yields the sessions of some keys that there are, or the errors of reading them.
+func readSessions(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		for some := range slices.Chunk(keys, readAtOnce) {
-			for stored, err := range r.some(ctx, some) {
+			for stored, err := range readSome(ctx, durable, some) {
 				if (stored != nil || err != nil) && !yield(stored, err) {
 					return
 				}
@@ -284,10 +281,10 @@ func (r records) of(ctx context.Context, keys []string) iter.Seq2[*Session, erro
 // readAtOnce is how many sessions are read in one step.
 const readAtOnce = 100
 
-// some yields the sessions of some keys, nil for those that have ended by now.
-func (r records) some(ctx context.Context, keys []string) iter.Seq2[*Session, error] {
+// readSome yields the sessions of at most [readAtOnce] keys, nil for those that have ended by now.
+func readSome(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		values, err := store.Values(ctx, r.store, keys...)
+		values, err := store.Values(ctx, durable, keys...)
 		if err != nil {
 			yield(nil, fmt.Errorf("reading sessions: %w", err))
 			return
