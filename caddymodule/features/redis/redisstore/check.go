@@ -139,7 +139,7 @@ func (s *Store) TryListening(ctx context.Context) error {
 
 // try makes a call of a trial, which is announced in a stream of its own.
 func (s *stepper) try(ctx context.Context, c *store.Call) error {
-	ctx, cancel := s.runner.connection.bound(ctx)
+	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
 	room := 0
 	if c.Stores() {
@@ -147,10 +147,10 @@ func (s *stepper) try(ctx context.Context, c *store.Call) error {
 	}
 	own := func(name string) string { return s.names.own(name, followedTag) }
 	args := []any{
-		milliseconds(stepMemory * s.runner.connection.timeout), milliseconds(trialMemory), room,
+		milliseconds(stepMemory * s.connection.timeout), milliseconds(trialMemory), room,
 		c.Op.String(), make([]byte, trialSize), "", milliseconds(trialLives), trialKey,
 	}
-	_, _, err := s.runner.invoke(ctx, []string{own(newStepID()), own(c.Key + ":" + trialKey), own(trialStream)}, args, 1)
+	_, _, err := s.invoke(ctx, []string{own(newStepID()), own(c.Key + ":" + trialKey), own(trialStream)}, args, 1)
 	return err
 }
 
@@ -206,7 +206,7 @@ func (s *Store) everything(ctx context.Context, p redis.Pipeliner, key, stream s
 		{"dbsize", p.DBSize(ctx)},
 		{"info", p.Info(ctx, "server")},
 	}
-	if s.steps.runner.replicas > 0 {
+	if s.steps.replicas > 0 {
 		asked = append(asked, request{"wait", p.Do(ctx, "WAIT", 0, 1)}, request{"script|load", p.ScriptLoad(ctx, "return 1")})
 	}
 	return asked

@@ -17,14 +17,8 @@ import (
 // page is how many keys Redis looks at for one answer of SCAN.
 const page = 1000
 
-// A scanner looks at all keys of the database.
-type scanner struct {
-	connection *connection
-	names      names
-}
-
-// list returns the keys with a prefix.
-func (s scanner) list(ctx context.Context, prefix string) ([]string, error) {
+// List implements [store.Store]. It looks at all keys of the database.
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	found := map[string]bool{} // SCAN may tell a key twice
 	err := s.scan(ctx, prefix, func(_ *redis.Client, _, keys []string) error {
 		for _, key := range keys {
@@ -39,9 +33,9 @@ func (s scanner) list(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// entries reports all entries. One that SCAN returns twice, as it may while Redis resizes its table, is reported twice: to
+// Entries implements [store.Exporter]. An entry that SCAN returns twice, as it may while Redis resizes its table, is reported twice: to
 // remember them would take the memory of all keys.
-func (s scanner) entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
 		var lifetimes []*redis.DurationCmd
@@ -74,7 +68,7 @@ func (s scanner) entries(ctx context.Context, tell func(key string, value []byte
 }
 
 // scan reports the entries with a prefix, page by page, with the server that has them.
-func (s scanner) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
 	var one sync.Mutex // the client asks all masters at once
 	var failed error   // the first of tell
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
@@ -93,7 +87,7 @@ func (s scanner) scan(ctx context.Context, prefix string, tell func(server *redi
 	return s.connection.failed(ctx, err)
 }
 
-func (s scanner) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
 	for cursor := uint64(0); ; {
 		var found []string
 		if err := s.connection.asked(ctx, func(ctx context.Context) (err error) {

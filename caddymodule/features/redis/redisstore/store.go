@@ -35,7 +35,7 @@ func New(o Options) *Store {
 	clock := new(clock)
 	s := &Store{
 		connection: c, names: n, clock: clock, room: &room{connection: c, max: int64(o.MaxEntries)},
-		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n, set(o.Unbounded)},
+		steps: &stepper{connection: c, names: n, clock: clock, replicas: o.WaitReplicas, unbounded: set(o.Unbounded)},
 	}
 	s.Singly = s.Do
 	return s
@@ -72,18 +72,6 @@ func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.r
 
 // Size returns the number of keys as last counted, and the limit; 0 if the server's memory is the limit.
 func (s *Store) Size() (entries, bound int) { return int(s.room.entries.Load()), int(s.room.max) }
-
-// List implements [store.Store]. It looks at all keys of the database.
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	return s.scanner().list(ctx, prefix)
-}
-
-// Entries implements [store.Exporter].
-func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	return s.scanner().entries(ctx, tell)
-}
-
-func (s *Store) scanner() scanner { return scanner{s.connection, s.names} }
 
 // Now implements [store.Shared].
 func (s *Store) Now() time.Time { return time.Now().Add(s.clock.ahead()) }
@@ -123,14 +111,16 @@ const (
 
 // A stepper makes steps of calls.
 type stepper struct {
-	runner    *runner
-	names     names
-	unbounded map[string]bool // kinds that a full server takes
+	connection *connection
+	names      names
+	clock      *clock
+	replicas   int             // to wait for
+	unbounded  map[string]bool // kinds that a full server takes
 }
 
 // step makes calls of one slot after the other's, in order.
 func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
-	ctx, cancel := s.runner.connection.bound(ctx)
+	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
 	for len(calls) > 0 {
 		n := 1
@@ -149,7 +139,7 @@ func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
 // nothing has to be confirmed by them.
 func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
 	changes := slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get })
-	if changes || s.runner.replicas > 0 {
+	if changes || s.replicas > 0 {
 		return s.change(ctx, calls)
 	}
 	return s.read(ctx, calls)
@@ -161,9 +151,9 @@ func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 	for i, c := range calls {
 		keys[i] = s.names.entry(c.Key)
 	}
-	records, err := s.runner.connection.client.MGet(ctx, keys...).Result()
+	records, err := s.connection.client.MGet(ctx, keys...).Result()
 	if err != nil {
-		return s.runner.connection.failed(ctx, err)
+		return s.connection.failed(ctx, err)
 	}
 	for i, c := range calls {
 		c.Value = nil
@@ -179,7 +169,7 @@ func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 // change makes calls by the script.
 func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
 	keys, args := s.request(calls)
-	failed, found, err := s.runner.invoke(ctx, keys, args, len(calls))
+	failed, found, err := s.invoke(ctx, keys, args, len(calls))
 	if err != nil {
 		return err
 	}
@@ -201,19 +191,19 @@ func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
 
 // beat makes a change that nobody reads, and has the Sentinels asked.
 func (s *stepper) beat(ctx context.Context) error {
-	ctx, cancel := s.runner.connection.bound(ctx)
+	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
-	s.runner.connection.verify()
+	s.connection.verify()
 	keys := []string{s.names.own(newStepID(), followedTag), s.names.own(heartbeatName, followedTag)}
 	put := []any{store.Put.String(), "", "", milliseconds(time.Minute), ""}
-	_, _, err := s.runner.invoke(ctx, keys, append(s.head(0), put...), 1)
+	_, _, err := s.invoke(ctx, keys, append(s.head(0), put...), 1)
 	return err
 }
 
 // head is the first arguments of the script: how long it keeps what, and how many calls need
 // room.
 func (s *stepper) head(room int) []any {
-	return []any{milliseconds(stepMemory * s.runner.connection.timeout), milliseconds(changeMemory), room}
+	return []any{milliseconds(stepMemory * s.connection.timeout), milliseconds(changeMemory), room}
 }
 
 // refusal is why a call fails.
@@ -269,37 +259,30 @@ func newStepID() string {
 
 var script = redis.NewScript(stepLua)
 
-// A runner runs the script.
-type runner struct {
-	connection *connection
-	replicas   int // to wait for
-	clock      *clock
-}
-
 // invoke runs the script for a number of calls. It returns which of them failed, counting from
 // one, or else what each found.
-func (r *runner) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
+func (s *stepper) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
 	sent := time.Now()
-	reply, err := r.run(ctx, keys, args)
+	reply, err := s.run(ctx, keys, args)
 	if err != nil {
-		return 0, nil, r.connection.failed(ctx, err)
+		return 0, nil, s.connection.failed(ctx, err)
 	}
 	h, err := readHeader(reply, calls)
 	if err != nil {
 		return 0, nil, err
 	}
-	r.clock.hear(h.server, sent)
+	s.clock.hear(h.server, sent)
 	return h.failed, reply[headerLength:], nil
 }
 
 // run runs the script, and waits for replicas if it wrote something.
-func (r *runner) run(ctx context.Context, keys []string, args []any) ([]any, error) {
-	if r.replicas > 0 {
-		return r.runReplicated(ctx, keys, args)
+func (s *stepper) run(ctx context.Context, keys []string, args []any) ([]any, error) {
+	if s.replicas > 0 {
+		return s.runReplicated(ctx, keys, args)
 	}
-	reply, err := script.EvalSha(ctx, r.connection.client, keys, args...).Slice()
+	reply, err := script.EvalSha(ctx, s.connection.client, keys, args...).Slice()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") { // the server has restarted
-		reply, err = script.Eval(ctx, r.connection.client, keys, args...).Slice()
+		reply, err = script.Eval(ctx, s.connection.client, keys, args...).Slice()
 	}
 	return reply, err
 }
@@ -309,40 +292,40 @@ var errTooFewReplicas = errors.New("too few replicas have the change")
 
 // runReplicated sends WAIT behind the script, on the same connection: that is what WAIT is
 // about.
-func (r *runner) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
+func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
 	for range retries {
 		var master *redis.Client
-		if master, err = r.connection.master(ctx, keys[0]); err != nil {
+		if master, err = s.connection.master(ctx, keys[0]); err != nil {
 			return nil, err
 		}
 		pipe := master.Pipeline()
 		ran := script.EvalSha(ctx, pipe, keys, args...)
-		waited := pipe.Do(ctx, "WAIT", r.replicas, milliseconds(r.connection.timeout/4)) // less than the client waits for it
+		waited := pipe.Do(ctx, "WAIT", s.replicas, milliseconds(s.connection.timeout/4)) // less than the client waits for it
 		_, err = pipe.Exec(ctx)
 		switch {
 		case redis.HasErrorPrefix(ran.Err(), "NOSCRIPT"):
 			err = script.Load(ctx, master).Err()
 		case redis.HasErrorPrefix(ran.Err(), "MOVED"), redis.HasErrorPrefix(ran.Err(), "ASK"):
-			r.connection.client.(*redis.ClusterClient).ReloadState(ctx)
+			s.connection.client.(*redis.ClusterClient).ReloadState(ctx)
 		case err != nil:
 			return nil, err
 		default:
-			return ran.Val().([]any), r.enough(waited, ran.Val().([]any))
+			return ran.Val().([]any), s.enough(waited, ran.Val().([]any))
 		}
 	}
 	return nil, errors.Join(err, errTooFewReplicas)
 }
 
 // enough checks how many replicas have what was written.
-func (r *runner) enough(waited *redis.Cmd, reply []any) error {
+func (s *stepper) enough(waited *redis.Cmd, reply []any) error {
 	n, err := waited.Int()
-	if err != nil || n >= r.replicas {
+	if err != nil || n >= s.replicas {
 		return err
 	}
 	if len(reply) >= headerLength && reply[headerLength-1] == int64(0) { // nothing was written
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, r.replicas, r.connection.timeout/4)
+	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.replicas, s.connection.timeout/4)
 }
 
 // A header is the beginning of the script's answer.
