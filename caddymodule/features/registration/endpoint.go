@@ -207,7 +207,7 @@ func (e *registrationEndpoint) deregister(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	if err := e.clients.remove(r.Context(), c.Client.ID); err != nil {
+	if err := e.clients.shelf.remove(r.Context(), c.Client.ID); err != nil {
 		return err
 	}
 	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})

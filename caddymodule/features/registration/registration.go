@@ -294,8 +294,6 @@ func (r *Registration) change(ctx context.Context, id string, alter func(*regist
 	return changed, nil
 }
 
-func (r *Registration) remove(ctx context.Context, id string) error { return r.shelf.remove(ctx, id) }
-
 // newRegistered makes a client and its credentials. The secret may be empty.
 func newRegistered(c client.Client, method string) (made *registered, secret, access string) {
 	access = oauth2.RandomToken()
@@ -427,7 +425,7 @@ func (r *Registration) Remove(ctx context.Context, id string) error {
 	if err := r.changeRegistered(ctx, id, func(*registered) error { return nil }); err != nil {
 		return err
 	}
-	return r.remove(ctx, id)
+	return r.shelf.remove(ctx, id)
 }
 
 func (r *Registration) changeRegistered(ctx context.Context, id string, alter func(*registered) error) error {

@@ -58,7 +58,7 @@ type Config struct {
 	Table string
 
 	// The most entries, counted from time to time; more are refused. Default:
-	// 10 million.
+	// 50 million.
 	MaxEntries int
 
 	// When a change counts as made; one of remote_apply, on, remote_write, local, off. Default:
