@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // defaultLeeway is the default tolerance for other clocks.
@@ -410,24 +411,12 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	for _, scope := range list {
-		if !isScopeToken(scope) {
+		if !smart.IsScopeToken(scope) {
 			return fmt.Errorf("no scope-token: %q", scope)
 		}
 	}
 	*s = scopes(strings.Join(list, " "))
 	return nil
-}
-
-// isScopeToken reports whether s is a scope-token (RFC 6749 §3.3):
-//
-//	1*( %x21 / %x23-5B / %x5D-7E )
-func isScopeToken(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.

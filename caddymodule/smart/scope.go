@@ -30,7 +30,7 @@ func ParseScopes(s string) ([]string, error) {
 	scopes := make([]string, 0, len(tokens))
 	seen := make(map[string]bool, len(tokens))
 	for i, token := range tokens {
-		if !isScopeToken(token) {
+		if !IsScopeToken(token) {
 			return nil, fmt.Errorf("%w: scope number %d", errMalformed, i+1)
 		}
 		if !seen[token] {
@@ -41,8 +41,8 @@ func ParseScopes(s string) ([]string, error) {
 	return slices.Clip(scopes), nil
 }
 
-// isScopeToken reports whether s is a scope-token: visible ASCII without the quotation mark and the backslash.
-func isScopeToken(s string) bool {
+// IsScopeToken reports whether s is a scope-token (RFC 6749 §3.3): visible ASCII without the quotation mark and the backslash.
+func IsScopeToken(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < '!' || c > '~' || c == '"' || c == '\\' {
 			return false
@@ -97,7 +97,7 @@ type ResourceScope struct {
 // search parameters that a resource is judged by, not of those that include others or shape the result. Values are not
 // empty, nor is one of their alternatives.
 func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
-	if !isScopeToken(s) {
+	if !IsScopeToken(s) {
 		return ResourceScope{}, false
 	}
 	level, rest, ok := strings.Cut(s, "/")

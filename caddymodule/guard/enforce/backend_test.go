@@ -109,14 +109,14 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// handling is a next handler in a function.
-type handling func(w http.ResponseWriter, r *http.Request) error
+// handler is a next handler in a function.
+type handler func(w http.ResponseWriter, r *http.Request) error
 
 // ServeHTTP implements message.NextHandler.
-func (f handling) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
+func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
 
 // read reads an own record through a handler.
-func (f handling) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
+func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
 	g.Limits = fhirserver.Limits{Answer: limit}
@@ -129,14 +129,14 @@ func (f handling) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, e
 func TestNextHandler(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("no connection")
-	if _, err := handling(func(http.ResponseWriter, *http.Request) error { return failure }).read(t, 0); !errors.Is(err, failure) {
+	if _, err := handler(func(http.ResponseWriter, *http.Request) error { return failure }).read(t, 0); !errors.Is(err, failure) {
 		t.Errorf("a handler's error became %v", err)
 	}
-	_, err := handling(func(http.ResponseWriter, *http.Request) error { return nil }).read(t, 0)
+	_, err := handler(func(http.ResponseWriter, *http.Request) error { return nil }).read(t, 0)
 	if refusal, ok := errors.AsType[*guard.Error](err); !ok || refusal.Status != http.StatusBadGateway {
 		t.Errorf("no answer became %v", err)
 	}
-	_, err = handling(func(w http.ResponseWriter, _ *http.Request) error {
+	_, err = handler(func(w http.ResponseWriter, _ *http.Request) error {
 		if _, err := w.Write(make([]byte, 200)); err != nil {
 			panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
 		}
@@ -157,7 +157,7 @@ func TestPanic(t *testing.T) {
 					t.Errorf("%v became %v", cause, got)
 				}
 			}()
-			_, err := handling(func(http.ResponseWriter, *http.Request) error { panic(cause) }).read(t, 0)
+			_, err := handler(func(http.ResponseWriter, *http.Request) error { panic(cause) }).read(t, 0)
 			t.Errorf("%v became %v", cause, err)
 		}()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +23,7 @@ func (g *gateway) submit(h access.Holder, kind string, entries ...string) *http.
 // post is send for a body posted to the base.
 func (g *gateway) post(h access.Holder, body string) *http.Response {
 	g.t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 	return g.send(h, r)
 }
 

@@ -87,8 +87,7 @@ func TestCarried(t *testing.T) {
 				for way, target := range waysTo(carrier, scope, resourceType) {
 					r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 					if way == "batch" {
-						r = httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`))
-						r.Header.Set("Content-Type", "application/fhir+json")
+						r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`)
 					}
 					r.Header.Set("Accept", "application/fhir+json")
 					body, _ := io.ReadAll(g.send(holder, r).Body)
@@ -379,8 +378,7 @@ func TestConditionalReferences(t *testing.T) {
 			if method == http.MethodPut {
 				body, target = strings.Replace(body, `{`, `{"id":"a3",`, 1), "Observation/a3"
 			}
-			r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/fhir+json")
+			r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", body)
 			r.Header.Set("Prefer", "return=representation")
 			response := g.send(access.Holder{Scope: "patient/Observation.cruds patient/Patient.rs patient/Practitioner.rs", Patient: "a"}, r)
 			text, _ := io.ReadAll(response.Body)

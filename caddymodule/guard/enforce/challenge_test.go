@@ -145,8 +145,7 @@ func (c challenges) send(h access.Holder, line string) *guard.Error {
 	case strings.HasSuffix(target, "$validate"):
 		body = `{"resourceType":"Parameters","parameter":[{"name":"resource","resource":` + text + `}]}`
 	}
-	r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(body))
-	r.Header.Set("Content-Type", contentType)
+	r := newRequest(method, "/fhir/R4/"+target, contentType, body)
 	r.Header.Set("Accept", "application/fhir+json")
 	if header != "" {
 		r.Header.Set("If-None-Exist", header)
@@ -667,8 +666,7 @@ func TestLenientHandling(t *testing.T) {
 			} else if method == http.MethodPut {
 				body = records[3]
 			}
-			r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(body))
-			r.Header.Set("Content-Type", map[bool]string{true: "application/x-www-form-urlencoded", false: "application/fhir+json"}[method == http.MethodPost])
+			r := newRequest(method, "/fhir/R4/"+target, map[bool]string{true: "application/x-www-form-urlencoded", false: "application/fhir+json"}[method == http.MethodPost], body)
 			if tt.prefer != "" {
 				r.Header.Set("Prefer", tt.prefer)
 			}

@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,12 +31,13 @@ import (
 type sealing struct{}
 
 func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
-	return strings.NewReplacer("+", "-", "/", "_", "=", "").Replace(encode(binding + "\x00" + text)), nil
+	return hex.EncodeToString([]byte(binding + "\x00" + text)), nil
 }
 
 func (sealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration) (string, error) {
-	text, ok := strings.CutPrefix(decode(sealed), binding+"\x00")
-	if !ok {
+	opened, err := hex.DecodeString(sealed)
+	text, ok := strings.CutPrefix(string(opened), binding+"\x00")
+	if err != nil || !ok {
 		return "", errors.New("not sealed")
 	}
 	return text, nil
@@ -54,24 +56,6 @@ func (s *pageStates) GetState(_ context.Context, key string) ([]byte, error) {
 		return state.([]byte), nil
 	}
 	return nil, enforce.ErrNoPageState
-}
-
-func encode(s string) string {
-	const digits = "0123456789abcdef"
-	var b strings.Builder
-	for i := range len(s) {
-		b.WriteByte(digits[s[i]>>4])
-		b.WriteByte(digits[s[i]&15])
-	}
-	return b.String()
-}
-
-func decode(s string) string {
-	var b strings.Builder
-	for i := 0; i+1 < len(s); i += 2 {
-		b.WriteByte(byte(strings.IndexByte("0123456789abcdef", s[i])<<4 | strings.IndexByte("0123456789abcdef", s[i+1])))
-	}
-	return b.String()
 }
 
 // gateway is an enforcer before a server.
@@ -111,6 +95,13 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	w.WriteHeader(refused.Status)
 	w.WriteString(refused.Description)
 	return w.Result()
+}
+
+// newRequest is a request with a body.
+func newRequest(method, path, contentType, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	return r
 }
 
 // get is send for a GET below the FHIR base, or for a link.
@@ -322,8 +313,7 @@ func TestBody(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
 			g.Limits = fhirserver.Limits{Body: 200}
-			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/"+tt.target, strings.NewReader(tt.body))
-			r.Header.Set("Content-Type", tt.media)
+			r := newRequest(http.MethodPost, "/fhir/R4/"+tt.target, tt.media, tt.body)
 			r.Header.Set("Content-Encoding", tt.encoding)
 			expectStatus(t, g.send(patientA, r), tt.status)
 		})
@@ -347,8 +337,7 @@ func TestBase(t *testing.T) {
 func TestSearchBody(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("code=x"))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(http.MethodPost, "/fhir/R4/Observation/_search", "application/fhir+json", "code=x")
 	response := g.send(patientA, r)
 	text, _ := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "application/x-www-form-urlencoded") {
@@ -445,8 +434,7 @@ func TestReadersWriteNothing(t *testing.T) {
 func TestFormIsRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("_include=Observation:subject"))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r := newRequest(http.MethodPost, "/fhir/R4/Observation/_search", "application/x-www-form-urlencoded", "_include=Observation:subject")
 	response := g.send(access.Holder{Scope: "system/Observation.rs"}, r)
 	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || strings.Contains(text, `"resourceType":"Patient"`) {
 		t.Errorf("status %d: %s", response.StatusCode, text)

@@ -37,7 +37,7 @@ func foundSet(resources ...string) string {
 }
 
 // dripping answers with a text bit by bit, as a proxy does.
-func dripping(body string) handling {
+func dripping(body string) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
@@ -53,7 +53,7 @@ func dripping(body string) handling {
 }
 
 // serve has a request answered by a handler, and is the status that comes of it.
-func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handling) (int, error) {
+func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handler) (int, error) {
 	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal.Status, err
@@ -92,8 +92,7 @@ func TestMemory(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t)
 				g.Memory = fairmemory.New(size, fhirserver.Patience)
-				r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.path, strings.NewReader(tt.body))
-				r.Header.Set("Content-Type", "application/fhir+json")
+				r := newRequest(tt.method, "/fhir/R4/"+tt.path, "application/fhir+json", tt.body)
 				w := httptest.NewRecorder()
 				status, err := g.serve(w, tt.holder, r, dripping(tt.answer))
 				if strings.Contains(w.Body.String(), `"status":"403`) {
@@ -144,17 +143,17 @@ func TestBusy(t *testing.T) {
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	begin := func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat(" ", 1000)) }
-	for name, next := range map[string]func(cancel func()) handling{
-		"the handler panics": func(func()) handling {
+	for name, next := range map[string]func(cancel func()) handler{
+		"the handler panics": func(func()) handler {
 			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); panic("a bug") }
 		},
-		"the handler fails": func(func()) handling {
+		"the handler fails": func(func()) handler {
 			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); return io.ErrUnexpectedEOF }
 		},
-		"the answer is no JSON": func(func()) handling {
+		"the answer is no JSON": func(func()) handler {
 			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); return nil }
 		},
-		"the client leaves": func(cancel func()) handling {
+		"the client leaves": func(cancel func()) handler {
 			return func(w http.ResponseWriter, r *http.Request) error {
 				begin(w)
 				cancel()
@@ -273,7 +272,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 }
 
 // serveToken has a request with a token answered.
-func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handling) error {
+func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) error {
 	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token})
 }
 
@@ -312,8 +311,7 @@ func TestMemoryOfBatch(t *testing.T) {
 	g.Memory = fairmemory.New(100_000, fhirserver.Patience)
 	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
 	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 	others := strings.Replace(padded(20_000), "Patient/a", "Patient/b", 1)
 	w := httptest.NewRecorder()
 	if _, err := g.serve(w, patientA, r, dripping(foundSet(others))); err != nil {
@@ -335,7 +333,7 @@ func TestThousandAtOnce(t *testing.T) {
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
 		all.Add(1000)
-		next := handling(func(w http.ResponseWriter, r *http.Request) error {
+		next := handler(func(w http.ResponseWriter, r *http.Request) error {
 			all.Done()
 			all.Wait() // until all are asked
 			return answer(w, r)

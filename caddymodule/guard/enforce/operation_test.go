@@ -174,8 +174,7 @@ func (g *gateway) askedOfOperation() *string {
 // requestOf makes a request of "METHOD target".
 func requestOf(target, body string) *http.Request {
 	method, target, _ := strings.Cut(target, " ")
-	r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", body)
 	return r
 }
 
@@ -546,8 +545,7 @@ func TestMetadataWithToken(t *testing.T) {
 				}
 				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 				if inBatch {
-					r = httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`))
-					r.Header.Set("Content-Type", "application/fhir+json")
+					r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`)
 				}
 				err := g.Serve(w, r, constant{http.StatusOK, "", statement}, enforce.Bearer{Rights: access.New(holder, g.Shared)})
 				got := w.Result().Status[:3] + w.Body.String()

@@ -119,8 +119,7 @@ func TestPagesOfPostedSearch(t *testing.T) {
 	all, _ := tiedObservations(9)
 	for _, h := range []access.Holder{{Scope: "system/*.rs"}, {Scope: "user/*.rs", User: clinician.User}} {
 		g := newGateway(t, all...)
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("_count=4"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r := newRequest(http.MethodPost, "/fhir/R4/Observation/_search", "application/x-www-form-urlencoded", "_count=4")
 		response := g.send(h, r)
 		var b bundle
 		if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK || len(b.Entry) != 4 {
@@ -375,7 +374,7 @@ func TestLongSearch(t *testing.T) {
 	}
 	search := "_count=5&_id=" + strings.Join(ids, ",") + ",none" + strings.Repeat("x", 5000)
 	repeating := func(g *gateway) message.NextHandler { // the server's links repeat the search
-		return handling(func(w http.ResponseWriter, r *http.Request) error {
+		return handler(func(w http.ResponseWriter, r *http.Request) error {
 			recorder := httptest.NewRecorder()
 			err := g.server.ServeHTTP(recorder, r)
 			maps.Copy(w.Header(), recorder.Header())
@@ -402,8 +401,7 @@ func TestLongSearch(t *testing.T) {
 			g.next = repeating(g)
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation?"+search, nil)
 			if tt.form {
-				r = httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader(search))
-				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				r = newRequest(http.MethodPost, "/fhir/R4/Observation/_search", "application/x-www-form-urlencoded", search)
 			}
 			var b bundle
 			response := g.send(tt.holder, r)
@@ -490,11 +488,6 @@ func TestServerLinks(t *testing.T) {
 		})
 	}
 }
-
-// handler is a server that a test makes of a function.
-type handler func(w http.ResponseWriter, r *http.Request) error
-
-func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return h(w, r) }
 
 // observationsOf are observations of patient a, some of them hidden, with UUIDs and a text of a length each.
 func observationsOf(n, length int) (all, own []string) {
@@ -611,7 +604,7 @@ func TestLargeMatches(t *testing.T) {
 
 // offsetPages answers searches with pages of resources, whose links have the place of the first match and the number of matches
 // as HAPI's have. A page is written in parts, and the rest of it once the guard refuses more is not.
-func offsetPages(all []string) handling {
+func offsetPages(all []string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		from, _ := strconv.Atoi(r.URL.Query().Get("_getpagesoffset"))
 		count, _ := strconv.Atoi(r.URL.Query().Get("_count"))

@@ -341,8 +341,7 @@ func TestPoliciesForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny 'status' in request.parameters")
 	for form, want := range map[string]int{"status=final": http.StatusForbidden, "_id=a1": http.StatusOK} {
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader(form))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r := newRequest(http.MethodPost, "/fhir/R4/Observation/_search", "application/x-www-form-urlencoded", form)
 		if got := g.send(reader, r); got.StatusCode != want {
 			t.Errorf("%s: status %d", form, got.StatusCode)
 		}
@@ -457,8 +456,7 @@ func TestPoliciesWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...).withRules(strings.Split(tt.rules, ";")...)
-			r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.target, strings.NewReader(tt.body))
-			r.Header.Set("Content-Type", "application/fhir+json")
+			r := newRequest(tt.method, "/fhir/R4/"+tt.target, "application/fhir+json", tt.body)
 			expectStatus(t, g.send(tt.holder, r), tt.status)
 		})
 	}
@@ -577,8 +575,7 @@ func TestPoliciesBatch(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...).withRules(tt.rule)
 			body := `{"resourceType":"Bundle","type":"` + tt.kind + `","entry":[{"request":{"method":"GET","url":"Patient/a"}},{"request":{"method":"GET","url":"Patient/b"}}]}`
-			r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/fhir+json")
+			r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 			response := g.send(clinician, r)
 			var b struct {
 				Entry []struct{ Response struct{ Status string } }

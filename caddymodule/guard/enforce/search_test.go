@@ -430,8 +430,7 @@ func TestOwnPatient(t *testing.T) {
 		{http.MethodGet, "ta", "", 200}, {http.MethodGet, "tb", "", 404}, {http.MethodPut, "ta", "a", 200}, {http.MethodPut, "ta", "b", 403},
 		{http.MethodPut, "tb", "a", 404}, {http.MethodDelete, "tb", "", 404}, {http.MethodDelete, "ta", "", 204},
 	} {
-		r := httptest.NewRequest(tt.method, "/fhir/R4/Task/"+tt.id, strings.NewReader(task(tt.id, tt.patient)))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(tt.method, "/fhir/R4/Task/"+tt.id, "application/fhir+json", task(tt.id, tt.patient))
 		if response := g.send(patientA, r); response.StatusCode != tt.want {
 			t.Errorf("%s %s for %s: %d, want %d", tt.method, tt.id, tt.patient, response.StatusCode, tt.want)
 		}
@@ -543,8 +542,7 @@ func TestOwnConstraintIsNotPatched(t *testing.T) {
 	walks := access.Holder{Scope: "patient/Goal.cruds?description=walk", Patient: "a"}
 	for element, want := range map[string]int{"description": http.StatusForbidden, "statusReason": http.StatusOK} {
 		patch := `{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Goal.` + element + `"},{"name":"value","valueString":"x"}]}]}`
-		r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/Goal/ga", strings.NewReader(patch))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(http.MethodPatch, "/fhir/R4/Goal/ga", "application/fhir+json", patch)
 		if response := g.send(walks, r); response.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", element, response.StatusCode, want)
 		}
@@ -833,8 +831,7 @@ func TestPostedSearch(t *testing.T) {
 					t.Errorf("%s %s", r.Method, r.URL)
 				}
 			}
-			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/"+path, strings.NewReader("status=final&_count=3"))
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r := newRequest(http.MethodPost, "/fhir/R4/"+path, "application/x-www-form-urlencoded", "status=final&_count=3")
 			var b bundle
 			if err := json.NewDecoder(g.send(patientA, r).Body).Decode(&b); err != nil || len(b.Entry) != 3 || b.next() == "" {
 				t.Fatalf("%s: %+v, %v", path, b, err)

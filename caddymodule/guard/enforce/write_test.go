@@ -36,8 +36,7 @@ type writing struct {
 func (g *gateway) written(tt writing) *http.Response {
 	g.t.Helper()
 	method, target, _ := strings.Cut(tt.request, " ")
-	r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(tt.body))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", tt.body)
 	for line := range strings.Lines(tt.header) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		r.Header.Set(name, value)
@@ -222,8 +221,7 @@ func TestContainedPatientIsAnother(t *testing.T) {
 	const text = `{"resourceType":"Observation","id":"c","status":"final","contained":[{"resourceType":"Patient","id":"p"}],"subject":{"reference":"#p"},"performer":[{"reference":"Patient/a"}]}`
 	for method, want := range map[string]int{http.MethodGet: 404, http.MethodPut: 403, http.MethodDelete: 404} {
 		g := newGateway(t, append([]string{text}, writable...)...)
-		r := httptest.NewRequest(method, "/fhir/R4/Observation/c", strings.NewReader(text))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(method, "/fhir/R4/Observation/c", "application/fhir+json", text)
 		if response := g.send(patientA, r); response.StatusCode != want || g.server.Get("Observation/c") == "" {
 			t.Errorf("%s: %d", method, response.StatusCode)
 		}
@@ -932,8 +930,7 @@ func TestWrittenSecurityContext(t *testing.T) {
 	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
 	for scope, want := range map[string]string{"patient/*.u": "", "user/Binary.u": "", "patient/*.ru": "Patient/a"} {
 		g, w := newGateway(t), httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPut, "/fhir/R4/Binary/b", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(http.MethodPut, "/fhir/R4/Binary/b", "application/fhir+json", body)
 		holder := access.Holder{Scope: scope, Patient: "a", User: clinician.User}
 		if err := g.Serve(w, r, secured{}, enforce.Bearer{Rights: access.New(holder, g.Shared)}); err != nil {
 			t.Errorf("%s: %v", scope, err)
@@ -965,8 +962,7 @@ func TestRefusedByServer(t *testing.T) {
 	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {
 		g := newGateway(t)
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
-			r := httptest.NewRequest(method, "/fhir/R4/Observation/a1", strings.NewReader(observation("a1", "Patient/a", "")))
-			r.Header.Set("Content-Type", "application/fhir+json")
+			r := newRequest(method, "/fhir/R4/Observation/a1", "application/fhir+json", observation("a1", "Patient/a", ""))
 			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, enforce.Bearer{Rights: access.New(patientA, g.Shared)}))
 			if got.Status != status || strings.Contains(got.Description, "Patient/b") {
 				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
@@ -1000,8 +996,7 @@ func TestInvalidBody(t *testing.T) {
 	} {
 		g := newGateway(t)
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(http.MethodPost, "/fhir/R4/Observation", "application/fhir+json", observation("", "Patient/a", ""))
 		err := g.Serve(w, r, constant{tt.status, "", tt.body}, enforce.Bearer{Rights: access.New(tt.holder, g.Shared)})
 		got := w.Body.String()
 		if refused := statusOf(err); refused != nil {
@@ -1040,8 +1035,7 @@ func TestRefusedPatch(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]int{"patient/Observation.u": 0, "patient/Observation.ru": http.StatusBadRequest} {
 		g := newGateway(t)
-		r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/Observation/a1", strings.NewReader(`[{"op":"replace","path":"/status","value":"abc"}]`))
-		r.Header.Set("Content-Type", "application/json-patch+json")
+		r := newRequest(http.MethodPatch, "/fhir/R4/Observation/a1", "application/json-patch+json", `[{"op":"replace","path":"/status","value":"abc"}]`)
 		w := httptest.NewRecorder()
 		w.Code = 0
 		err := g.Serve(w, r, invalidating{}, enforce.Bearer{Rights: access.New(access.Holder{Scope: scope, Patient: "a"}, g.Shared)})
@@ -1075,8 +1069,7 @@ func TestRefusedSearch(t *testing.T) {
 		g := newGateway(t)
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 		if strings.HasSuffix(target, "_search") {
-			r = httptest.NewRequest(http.MethodPost, "/fhir/R4/"+target, strings.NewReader("date=abc"))
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r = newRequest(http.MethodPost, "/fhir/R4/"+target, "application/x-www-form-urlencoded", "date=abc")
 		}
 		err := g.Serve(httptest.NewRecorder(), r, constant{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
 		if got := statusOf(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
@@ -1090,8 +1083,7 @@ func TestReturnOutcome(t *testing.T) {
 	t.Parallel()
 	for _, holder := range []access.Holder{patientA, {Scope: "user/Observation.cruds", User: clinician.User}, {Scope: "patient/Observation.c", Patient: "a"}} {
 		g := newGateway(t, writable...)
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
-		r.Header.Set("Content-Type", "application/fhir+json")
+		r := newRequest(http.MethodPost, "/fhir/R4/Observation", "application/fhir+json", observation("", "Patient/a", ""))
 		r.Header.Set("Prefer", "return=OperationOutcome")
 		response := g.send(holder, r)
 		text, _ := io.ReadAll(response.Body)
@@ -1100,8 +1092,7 @@ func TestReturnOutcome(t *testing.T) {
 		}
 	}
 	g := newGateway(t, writable...)
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[{"resource":`+observation("", "Patient/a", "")+`,"request":{"method":"POST","url":"Observation"}}]}`))
-	r.Header.Set("Content-Type", "application/fhir+json")
+	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[{"resource":`+observation("", "Patient/a", "")+`,"request":{"method":"POST","url":"Observation"}}]}`)
 	r.Header.Set("Prefer", "return=OperationOutcome")
 	if text, _ := io.ReadAll(g.send(patientA, r).Body); !strings.Contains(string(text), `"outcome":{"issue"`) || strings.Contains(string(text), `"resource":{`) {
 		t.Errorf("in a batch: %s", text)

@@ -77,7 +77,7 @@ func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch)
 	if after.ID != before.ID {
 		return nil, message.Invalid(message.ErrBody, "A patch does not change the id.")
 	}
-	if err := w.may.permit(ctx, before, after); err != nil {
+	if _, err := w.may.permit(ctx, before, after); err != nil {
 		return nil, err
 	}
 	return w.send(ctx, w.put(text, before.etag))
@@ -296,7 +296,7 @@ func (w permission) fixed(parameters searchparam.Set) []string {
 
 // forwardPatch has the FHIR server apply the client's patch to the version that was judged.
 func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Answer, error) {
-	if err := w.may.permit(ctx, before, nil); err != nil {
+	if _, err := w.may.permit(ctx, before, nil); err != nil {
 		return nil, err
 	}
 	c := message.Call{Method: http.MethodPatch, Path: w.i.Type + "/" + w.i.ID, Header: w.headers(), Body: w.c.Body}

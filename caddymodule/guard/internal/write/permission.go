@@ -26,18 +26,13 @@ func (x *Writes) CheckNew(ctx context.Context, res resource.Resource, text []byt
 		return err
 	}
 	may := permission{x.Judge, x.Shared, res.Type, grants}
-	return may.permit(ctx, nil, &version{Resource: res, text: text})
-}
-
-// permit reports by its error whether one grant allows to make one version of the other. There is none before a resource
-// is created, and none after it is deleted.
-func (w permission) permit(ctx context.Context, before, after *version) error {
-	_, err := w.permitting(ctx, before, after)
+	_, err := may.permit(ctx, nil, &version{Resource: res, text: text})
 	return err
 }
 
-// permitting is permit, and returns the grant.
-func (w permission) permitting(ctx context.Context, before, after *version) (g access.Grant, err error) {
+// permit returns the grant that allows to make one version of the other; an error if none does. There is no version before
+// a resource is created, and none after it is deleted.
+func (w permission) permit(ctx context.Context, before, after *version) (g access.Grant, err error) {
 	for _, g = range w.grants {
 		if err = w.allows(ctx, g, before, after); !errors.Is(err, message.ErrOutside) {
 			break
@@ -300,7 +295,7 @@ func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
 	}
 	switch access.EffectOf(res.Type) {
 	case access.Sends:
-		return checkSubscription(res, text, x.maySearch)
+		return x.checkSubscription(res, text)
 	case access.Asks:
 		return x.checkTask(res)
 	case access.Carries:
@@ -399,9 +394,9 @@ var errChannel = errors.New("channel of a Subscription that cannot be judged")
 //
 // What is sent is not judged one by one, so what a search finds must be covered as a whole. What a topic sends, the topic
 // says, and no filter: it takes scopes for everything.
-func checkSubscription(res resource.Resource, text []byte, maySearch func(criteria string) bool) error {
+func (x *Writes) checkSubscription(res resource.Resource, text []byte) error {
 	criteria, _ := res.Member("criteria")
-	if !maySearch(resource.Text(criteria)) {
+	if !x.maySearch(resource.Text(criteria)) {
 		return message.Forbidden(message.ErrOracle, "The Subscription would send what the scopes do not allow to read: its criteria must be a search of one type, "+
 			"by that type's own parameters, which a scope with the permissions r and s allows in whole. Topics take scopes for everything.")
 	}
@@ -445,7 +440,7 @@ func checkChannel(res resource.Resource) error {
 	endpoint, _ := resource.Field(channel, "endpoint")
 	u, err := url.Parse(resource.Text(endpoint))
 	if err != nil || !slices.Contains(schemes, u.Scheme) || u.User != nil || u.Scheme != "" && u.Host == "" && u.Opaque == "" {
-		return invalidChannel("The endpoint of the Subscription's channel is no URL for its type.")
+		return message.Invalid(errChannel, "The endpoint of the Subscription's channel is no URL for its type.")
 	}
 	headers, ok := resource.Field(channel, "header")
 	if !ok {
@@ -454,13 +449,11 @@ func checkChannel(res resource.Resource) error {
 	for value := range resource.Elements(headers) {
 		match := headerLine.FindStringSubmatch(resource.Text(value))
 		if match == nil || framing[http.CanonicalHeaderKey(match[1])] {
-			return invalidChannel("A header of the Subscription's channel is no \"Name: value\", or one that says how the request is read.")
+			return message.Invalid(errChannel, "A header of the Subscription's channel is no \"Name: value\", or one that says how the request is read.")
 		}
 	}
 	return nil
 }
-
-func invalidChannel(text string) *guard.Error { return message.Invalid(errChannel, "%s", text) }
 
 // framing are headers that say where a request ends, whom it is for, or what it asks: with them a Subscription would send
 // another request than the one that the server means to send.
