@@ -26,7 +26,7 @@ var notLinked = []struct {
 	{
 		"caddymodule/modules/outcome", "renders the errors of any handler, also at sites that have no other module of ours",
 		[]string{
-			"caddymodule", "caddymodule/authorize/...", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/relyingparty",
+			"caddymodule", "caddymodule/authorize/...", "caddymodule/features/...", "caddymodule/fhirapp", "caddymodule/guard/...", "caddymodule/smart/...", "caddymodule/internal/relyingparty",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
 			"terminology/standard",
 		},
@@ -34,7 +34,7 @@ var notLinked = []struct {
 	{
 		"caddymodule/modules/bearer", "guards with tokens of other issuers, where no authorization server runs",
 		append(
-			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/features/...", "caddymodule/internal/totp",
+			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/features/...", "caddymodule/fhirapp", "caddymodule/internal/totp",
 			"terminology", "terminology/api", "terminology/cache", "terminology/definitions", "terminology/codesystem/...", "terminology/operation/...",
 			"terminology/standard",
 		),
@@ -42,11 +42,19 @@ var notLinked = []struct {
 	{
 		"caddymodule/modules/expand", "serves terminology without tokens, where nothing is guarded",
 		append(
-			serverPackages(), "caddymodule", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
+			serverPackages(), "caddymodule", "caddymodule/features/...", "caddymodule/fhirapp", "caddymodule/authorize", "caddymodule/authorize/audit", "caddymodule/authorize/browser",
 			"caddymodule/authorize/keyring", "caddymodule/guard", "caddymodule/guard/enforce",
 			"caddymodule/guard/internal/...", "caddymodule/internal/tokenclaim", "caddymodule/internal/relyingparty", "caddymodule/modules/bearer",
 			"terminology/codesystem/*", "terminology/operation/...", "terminology/standard",
 		),
+	},
+	{
+		"caddymodule/modules/authorization", "serves the authorization server, to which features such as clients and users in the store only add",
+		[]string{"caddymodule", "caddymodule/features/...", "caddymodule/fhirapp"},
+	},
+	{
+		"caddymodule/fhirapp", "is the app of every build with an authorization server, whatever features the build has",
+		[]string{"caddymodule", "caddymodule/features/..."},
 	},
 }
 

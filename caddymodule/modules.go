@@ -11,6 +11,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis"          // fhir.stores.redis
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"   // registration
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/requestobject"  // client: request_objects
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/roster"         // clients and users in the store
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/sample"         // http.handlers.fhir_sample
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/sandbox"        // launch_page
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/features/scim"           // idp: scim

@@ -39,13 +39,6 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: adminIDPs, Handler: AdminMethods{http.MethodGet: a.Server(listIDPs)}},
 		{Pattern: adminIDPs + "/", Handler: AdminMethods{http.MethodPost: a.Server(acceptDenials)}},
 		{Pattern: adminFactors, Handler: AdminMethods{http.MethodDelete: a.Server(resetFactors)}},
-		{Pattern: adminClients, Handler: AdminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
-		{Pattern: adminClients + "/", Handler: AdminMethods{
-			http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster), http.MethodPost: a.Roster(actOnClient),
-		}},
-		{Pattern: adminUsers, Handler: AdminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
-		{Pattern: adminUsers + "/", Handler: AdminMethods{http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster)}},
-		{Pattern: "/fhir/roster", Handler: AdminMethods{http.MethodDelete: a.Roster(resetRoster)}},
 		{Pattern: "/fhir/expansions", Handler: AdminMethods{http.MethodDelete: a.purge}},
 	}
 	for _, more := range featureRoutes {

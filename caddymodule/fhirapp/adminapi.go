@@ -23,12 +23,6 @@ import (
 //	GET    /fhir/idps         how identity providers answer whether people may still come
 //	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
 //	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
-//	GET    /fhir/clients      clients of the configuration, of the store, and those that registered themselves
-//	POST   /fhir/clients      adds one to the store; ?secret=new makes a secret
-//	PATCH  /fhir/clients/{id} changes one in the store by a JSON merge patch (RFC 7396)
-//	DELETE /fhir/clients/{id} removes one from the store, or one that registered itself
-//	POST   /fhir/clients/{id}/approve, /secret  approves one that registered itself; gives one a new secret
-//	…      /fhir/users        the same of people, but for secrets and approval
 //	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
 //
 // Features add routes by [RegisterAdminRoutes].

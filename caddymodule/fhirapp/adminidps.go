@@ -67,12 +67,11 @@ func (providerCollector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
 	byKey := map[string]revalidation.ProviderState{}
-	appsInUse.Range(func(app, _ any) bool {
-		states, _ := app.(*App).Server().ProviderStates(ctx) // an error is the store's, which has metrics
+	EachStarted(func(app *App) {
+		states, _ := app.Server().ProviderStates(ctx) // an error is the store's, which has metrics
 		for _, state := range states {
 			byKey[state.Key] = state
 		}
-		return true
 	})
 	for key, state := range byKey {
 		to <- prometheus.MustNewConstMetric(idpSuspended, prometheus.GaugeValue, float64(boolean(state.Suspended != nil)), key)

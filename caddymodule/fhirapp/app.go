@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -108,15 +107,16 @@ type App struct {
 	// Features of the authorization server, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.features"`
 
-	features      []any // of the authorization server, in the order of their names
-	clientSources []ClientSource
-	startPage     string // path, which the log of a started gateway names
+	features  []any         // of the authorization server, in the order of their names
+	updater   ServerUpdater // among features; may be nil
+	startPage string        // path, which the log of a started gateway names
 
 	stores *stores.Set
 	keys   *keyring.Keyring
-	pooled string // what of statesInUse is ours
-	ending func() // ends what the server does in the background; nil before it began
-	server *roster.Server
+	pooled string      // what of statesInUse is ours
+	state  *stateInUse // the state at pooled
+	ending func()      // ends what the server does in the background; nil before it began
+	server *liveServer
 	events *audit.Log
 	logger *slog.Logger
 	ctx    caddy.Context
@@ -135,8 +135,8 @@ func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase 
 // SetStartPage sets the path of the page that the log of a started gateway names. Default: the account page.
 func (a *App) SetStartPage(path string) { a.startPage = path }
 
-// Server returns the authorization server in force. Another one takes its place when clients and people in the store change.
-func (a *App) Server() *authorize.Server { return a.server.InForce() }
+// Server returns the authorization server in force. A [ServerUpdater] replaces it.
+func (a *App) Server() *authorize.Server { return a.server.inForce.Load() }
 
 // Stores returns where state is kept.
 func (a *App) Stores() *stores.Set { return a.stores }

@@ -32,11 +32,16 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Clien
 	}
 }
 
-// warnWithoutClients logs that no app can request tokens. Clients in the store are not known yet when this is checked.
-func warnWithoutClients(logger *slog.Logger, c *authorize.Config) {
-	if len(c.Clients)+len(clientSourcesOf(c)) == 0 {
-		logger.Warn("the configuration has no client, so no app can request tokens until you add one (client in the Caddyfile, or caddy fhir-client add)")
+// warnWithoutClients logs that no app can request tokens. Clients that an updater adds are not known yet when this is checked.
+func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Config) {
+	if len(c.Clients)+len(clientSourcesOf(c)) > 0 {
+		return
 	}
+	hint := "client in the Caddyfile"
+	if updater != nil {
+		hint += ", or " + updater.Hint()
+	}
+	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
 }
 
 // warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or

@@ -71,7 +71,7 @@ func TestWarnings(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&text, nil))
 			var c authorize.Config
 			for _, configured := range tt.app.Clients {
-				core, err := configured.core()
+				core, err := configured.Literal()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +105,7 @@ func TestWarningWithoutClients(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), &tt.from)
+			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), nil, &tt.from)
 			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
 				t.Errorf("logged %q", text.String())
 			}

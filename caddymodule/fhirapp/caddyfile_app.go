@@ -140,10 +140,10 @@ func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) e
 func (a *App) unresolved() (authorize.Config, error) {
 	c := a.settings()
 	for _, u := range a.Users {
-		c.Users = append(c.Users, u.withSecrets(u.PasswordHash, ""))
+		c.Users = append(c.Users, u.WithSecrets(u.PasswordHash, ""))
 	}
 	for _, client := range a.Clients {
-		core, err := client.core()
+		core, err := client.Literal()
 		if err != nil {
 			return c, err
 		}

@@ -33,7 +33,7 @@ type Client struct {
 
 // resolved is the client for package authorize, with the placeholders of its secret replaced.
 func (c *Client) resolved() (none client.Client, err error) {
-	resolved, err := c.core()
+	resolved, err := c.Literal()
 	if err != nil {
 		return none, err
 	}
@@ -45,8 +45,8 @@ func (c *Client) resolved() (none client.Client, err error) {
 	return resolved, err
 }
 
-// core returns the client for package authorize, with its features and with placeholders.
-func (c *Client) core() (client.Client, error) {
+// Literal returns the client for package authorize, with its features. Placeholders are not replaced.
+func (c *Client) Literal() (client.Client, error) {
 	core := client.Client(c.Settings)
 	return core, configureClient(&core, c.FeaturesRaw)
 }
@@ -63,18 +63,18 @@ func checkAddress(option string) func(uri string) error {
 
 // parse reads a client.
 func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
-	if err := c.parseOptions(d, checkID); err != nil {
+	if err := c.ParseOptions(d, checkID); err != nil {
 		return err
 	}
-	core, err := c.core()
+	core, err := c.Literal()
 	if err == nil {
 		err = core.Complete(token.GrantTypes())
 	}
 	return option.WithLine(d, err)
 }
 
-// parseOptions reads a client that may be incomplete.
-func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
+// ParseOptions reads a client that may be incomplete: its client_id, which checkID checks unless it is nil, and a block.
+func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err
 	}

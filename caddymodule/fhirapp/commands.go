@@ -1,24 +1,19 @@
 package fhirapp
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
 func init() {
-	command.RegisterRoster(parseClientLines, parseUserLines)
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-totp",
 		Usage: "--user <name> [--issuer-name <words>]",
@@ -63,33 +58,4 @@ In the Caddyfile, in the block of user %s (or a placeholder such as {file./run/s
 		return caddy.ExitCodeFailedQuit, err
 	}
 	return caddy.ExitCodeSuccess, nil
-}
-
-// parseClientLines reads options of a client, each a line of the Caddyfile, as [command.Parser] has it.
-func parseClientLines(id string, lines []string) (json.RawMessage, error) {
-	var c Client
-	return parseLines(&c, id, lines, func(d *caddyfile.Dispenser) error { return c.parseOptions(d, nil) })
-}
-
-// parseUserLines is parseClientLines of a person.
-func parseUserLines(name string, lines []string) (json.RawMessage, error) {
-	var u User
-	return parseLines(&u, name, lines, func(d *caddyfile.Dispenser) error { return u.parseOptions(d, nil) })
-}
-
-func parseLines(to any, name string, lines []string, parse func(*caddyfile.Dispenser) error) (json.RawMessage, error) {
-	tokens, err := caddyfile.Tokenize([]byte("entry \"name\" {\n"+strings.Join(lines, "\n")+"\n}\n"), "option")
-	if err != nil {
-		return nil, err
-	}
-	tokens[1].Text = name // whatever is in it
-	d := caddyfile.NewDispenser(tokens)
-	d.Next()
-	if err := parse(d); err != nil {
-		return nil, err
-	}
-	if d.Next() {
-		return nil, d.Errf("unexpected %q after the options", d.Val())
-	}
-	return json.Marshal(to)
 }

@@ -2,9 +2,12 @@ package fhirapp
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
@@ -75,13 +78,94 @@ type CheckedFeature interface {
 	CheckParsed(issuer, fhirBase string) error
 }
 
-// ClientSource is a feature that stores clients. Operators list, approve and remove them with `caddy fhir-client`. Methods that
-// change a client return [client.ErrNotRegistered] for a client of another source.
+// ClientSource is a feature that stores clients. An [EntryManager] lists, approves and removes them. Methods that change a client
+// return [client.ErrNotRegistered] for a client of another source.
 type ClientSource interface {
 	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients, and an error if some cannot be read
 	Approve(ctx context.Context, id string) error                           // lets people use the client as it is now
 	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the secret
 	Remove(ctx context.Context, id string) error                            // removes the client, which ends its tokens
+}
+
+// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server by one made
+// from its [authorize.Server.Draft]. Requests go on with the server that they began with, as on a reload. At most one feature of a
+// configuration is one.
+type ServerUpdater interface {
+	Feature
+
+	// Attach gets the server of the configuration before it takes requests, and the function that replaces it. It does no I/O.
+	Attach(configured *authorize.Server, replace func(*authorize.Server))
+
+	// Run updates the server from the app's start until ctx ends.
+	Run(ctx context.Context)
+
+	// Problem returns why the latest update failed; nil if it succeeded. It does not wait. The gateway is not ready as long as there
+	// is one, other than [store.ErrUnavailable], which the store reports itself.
+	Problem() error
+
+	// Hint says how operators add a client to the running server, for log messages.
+	Hint() string
+}
+
+// An Entry is a client or user, wherever it was added. Secrets and hashes are left out.
+type Entry struct {
+	Name    string    `json:"name"`                    // the client_id, or the name to sign in with
+	From    string    `json:"from"`                    // configuration, store or registration
+	Since   time.Time `json:"since,omitzero"`          // when it was added
+	Waits   bool      `json:"waits,omitempty"`         // for approval
+	Has     bool      `json:"has_secret,omitempty"`    // a secret, of a client that can get another one
+	Problem string    `json:"problem,omitempty"`       // why it is not in force
+	Secret  string    `json:"client_secret,omitempty"` // a new one, which is shown this once
+	Config  any       `json:"config,omitempty"`        // as in the JSON configuration
+}
+
+// EntryManager is a [Feature] with which other features list clients and users and change those that are not in the configuration.
+// Kinds are those of the admin API: clients, users. An error that administrators can correct is a [caddy.APIError].
+type EntryManager interface {
+	Feature
+
+	// List returns all entries of a kind, wherever they were added.
+	List(ctx context.Context, kind string) ([]Entry, error)
+
+	// Add adds the client or user of a JSON configuration, a client with a secret if it is to have one.
+	Add(ctx context.Context, kind string, config []byte, secret bool) (Entry, error)
+
+	// Edit changes an entry by the JSON merge patch (RFC 7396) that a function returns for its configuration.
+	Edit(ctx context.Context, kind, name string, patch func(config json.RawMessage) ([]byte, error)) (Entry, error)
+
+	// Remove removes an entry, or a client of a [ClientSource], and ends what it was given.
+	Remove(ctx context.Context, kind, name string) (Entry, error)
+
+	// Approve approves a client of a [ClientSource].
+	Approve(ctx context.Context, id string) (Entry, error)
+
+	// RotateSecret gives a client a new secret.
+	RotateSecret(ctx context.Context, id string) (Entry, error)
+}
+
+// FeatureOf returns the feature of the authorization server that has a type.
+func FeatureOf[F any](a *App) (feature F, ok bool) {
+	for _, f := range a.features {
+		if feature, ok = f.(F); ok {
+			break
+		}
+	}
+	return feature, ok
+}
+
+// Retained returns a value that outlives reloads, as long as configurations keep their signing keys in the same place. There is one
+// value of each type.
+func Retained[T any](a *App) *T {
+	value, _ := a.state.retained.LoadOrStore(reflect.TypeFor[T](), new(T))
+	return value.(*T)
+}
+
+// EachStarted calls a function with each started app: two during a reload, otherwise one. Metrics cover these.
+func EachStarted(do func(*App)) {
+	appsInUse.Range(func(app, _ any) bool {
+		do(app.(*App))
+		return true
+	})
 }
 
 // loadFeatures loads the configured features, and lets each add to the server's configuration.
@@ -108,8 +192,11 @@ func loadFeatures(a *App, c *authorize.Config) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		a.features = append(a.features, feature)
-		if source, ok := feature.(ClientSource); ok {
-			a.clientSources = append(a.clientSources, source)
+		if updater, ok := feature.(ServerUpdater); ok {
+			if a.updater != nil {
+				return fmt.Errorf("%s: another feature already updates the authorization server", name)
+			}
+			a.updater = updater
 		}
 	}
 	return loadProviderFeatures(a, c)

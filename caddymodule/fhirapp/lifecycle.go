@@ -5,18 +5,20 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -35,22 +37,26 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
-	state, err := a.loadKeys(place)
-	if err != nil {
+	if err := a.loadKeys(place); err != nil {
 		return err
 	}
 	config, err := a.serverConfig()
 	if err != nil {
 		return err
 	}
-	config.Checks = state.checks
-	if a.server, err = roster.NewServer(config, roster.New(a.stores.Durable, &state.roster), resolveEntry); err != nil {
+	config.Checks = Retained[revalidation.Checks](a)
+	server, err := authorize.New(config)
+	if err != nil {
 		return err
+	}
+	a.server = new(liveServer)
+	if a.server.replace(server); a.updater != nil {
+		a.updater.Attach(server, a.server.replace)
 	}
 	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
-	warnWithoutClients(a.logger, &config)
+	warnWithoutClients(a.logger, a.updater, &config)
 	warnOfClients(a.logger, a.Issuer, config.Clients)
 	warnOfPeople(a.logger, a, &config)
 	_, err = placement.Checks(ctx)
@@ -96,13 +102,58 @@ func (a *App) Start() (err error) {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	var running sync.WaitGroup
-	running.Go(func() { a.server.Run(ctx) })
+	running.Go(func() { a.server.run(ctx) })
+	if a.updater != nil {
+		running.Go(func() { a.updater.Run(ctx) })
+	}
 	a.ending = func() { cancel(); running.Wait() }
 	go func() {
 		a.prepareKeys()
 		a.keys.Watch(a.ctx)
 	}()
 	return nil
+}
+
+// liveServer is the authorization server in force, with its work in the background.
+type liveServer struct {
+	inForce atomic.Pointer[authorize.Server]
+
+	mu      sync.Mutex         // held while the server is replaced
+	ctx     context.Context    // of the work in the background; nil before the app starts
+	end     context.CancelFunc // ends the work of the server in force
+	running sync.WaitGroup
+}
+
+// replace puts a server in force, whose work in the background takes the place of the earlier server's.
+func (l *liveServer) replace(s *authorize.Server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inForce.Store(s)
+	l.begin()
+}
+
+// run does the work in the background until ctx ends.
+func (l *liveServer) run(ctx context.Context) {
+	l.mu.Lock()
+	l.ctx = ctx
+	l.begin()
+	l.mu.Unlock()
+	<-ctx.Done()
+	l.running.Wait()
+}
+
+// begin ends the earlier server's work in the background, and begins that of the server in force. It requires the lock.
+func (l *liveServer) begin() {
+	if l.ctx == nil || l.ctx.Err() != nil {
+		return
+	}
+	if l.end != nil {
+		l.end()
+	}
+	ctx, end := context.WithCancel(l.ctx)
+	l.end = end
+	server := l.inForce.Load()
+	l.running.Go(func() { server.Run(ctx) })
 }
 
 // prepareKeys reads the signing keys, or makes them.

@@ -10,7 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
@@ -199,7 +198,7 @@ func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }
 
-// The stores, the roster and the guard's memory are exported with their limits.
+// The stores and the guard's memory are exported with their limits.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	app, err := fhirbase.Find[*App](g.Context)
@@ -211,7 +210,6 @@ func TestCapacityMetrics(t *testing.T) {
 	}
 	before := g.series()
 	for name, want := range map[string]float64{
-		"caddy_fhir_roster_max_entries kind=clients": roster.MaxEntries, "caddy_fhir_roster_max_entries kind=users": roster.MaxEntries,
 		"caddy_fhir_store_max_entries store=file": 1_000_000, "caddy_fhir_store_max_entries store=memory": 100_000,
 		"caddy_fhir_bearer_memory_bytes": 0, "caddy_fhir_bearer_max_memory_bytes": 256 << 20,
 	} {
@@ -219,17 +217,8 @@ func TestCapacityMetrics(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	api := rosterGateway{g, t}
-	if _, status := api.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
-		t.Fatal(status)
-	}
-	defer api.remove("/fhir/clients/growth-chart")
-	after := g.series()
-	for name, more := range map[string]bool{
-		"caddy_fhir_roster_entries kind=clients": true, "caddy_fhir_roster_entries kind=users": false, "caddy_fhir_store_entries store=file": true,
-	} {
-		if (after[name] > before[name]) != more {
-			t.Errorf("%s: %v after %v", name, after[name], before[name])
-		}
+	g.Code()
+	if after := g.series(); after["caddy_fhir_store_entries store=file"] <= before["caddy_fhir_store_entries store=file"] {
+		t.Errorf("%v entries after a sign-in, %v before", after["caddy_fhir_store_entries store=file"], before["caddy_fhir_store_entries store=file"])
 	}
 }

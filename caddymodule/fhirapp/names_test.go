@@ -5,19 +5,16 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // An entrance takes a name, and reports whether the name could be the sub of a token.
@@ -54,14 +51,6 @@ func provisions(t *testing.T, app *App) bool {
 // entrances are all ways in which a name can become the sub of a token.
 func entrances(t *testing.T) map[string]entrance {
 	newTestServer(t)
-	api := rosterGateway{exampleGateway(t, nil), t}
-	adds := func(t *testing.T, target string, config map[string]any, name string) bool {
-		_, status := api.ask(http.MethodPost, target, jsonOf(t, config))
-		if status == http.StatusOK {
-			api.remove(target + "/" + url.PathEscape(name))
-		}
-		return status == http.StatusOK
-	}
 	foreign := gatewaytest.NewIssuer(t)
 	var introspected string
 	introspection := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -125,12 +114,6 @@ https://localhost:8443 {
 		"JSON, client": {takes: func(t *testing.T, name string) bool {
 			return provisions(t, &App{Clients: []Client{{Settings: client.Settings{ID: name}}}})
 		}},
-		"admin API, user": {takes: func(t *testing.T, name string) bool {
-			return adds(t, "/fhir/users", map[string]any{"name": name, "password_hash": bcryptOfX}, name)
-		}},
-		"admin API, client": {takes: func(t *testing.T, name string) bool {
-			return adds(t, "/fhir/clients", map[string]any{"id": name}, name)
-		}},
 		"identity provider, mapped sub": {spaces: true, takes: func(t *testing.T, name string) bool {
 			signIns++
 			idp.Change(func(s *providertest.Settings) {
@@ -187,48 +170,5 @@ func TestNames(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestBadNamesInStore starts with a store that has bad names: they are reported and not in force,
-// all others stay in force, and the operator can remove them.
-func TestBadNamesInStore(t *testing.T) {
-	g := rosterGateway{exampleGateway(t, nil), t}
-	app, err := (&AdminAPI{Running: func() caddy.Context { return g.Context }}).App()
-	if err != nil {
-		t.Fatal(err)
-	}
-	earlier := roster.New(app.stores.Durable, new(roster.Known)) // checks nothing
-	put := func(kind roster.Kind, name string, config map[string]any) {
-		t.Helper()
-		err := earlier.Change(t.Context(), kind, name, roster.Add(roster.Entry{Config: json.RawMessage(jsonOf(t, config)), Since: time.Now()}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	bad := slices.Concat(slices.Collect(maps.Values(gatewaytest.BadNames)), slices.Collect(maps.Values(gatewaytest.ReservedNames)))
-	for _, name := range bad {
-		put(roster.Users, name, map[string]any{"name": name, "password_hash": bcryptOfX})
-		put(roster.Clients, name, map[string]any{"id": name})
-	}
-	put(roster.Users, "wendy", map[string]any{"name": "wendy", "password_hash": bcryptOfX})
-	for kind, want := range map[roster.Kind]int{roster.Users: len(bad), roster.Clients: len(bad)} {
-		entries, err := RosterChange{App: app, Kind: kind}.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if isBad := slices.Contains(bad, e.Name); (e.Problem != "") != isBad {
-				t.Errorf("%s %q: the problem is %q", kind, e.Name, e.Problem)
-			} else if isBad {
-				want--
-			}
-		}
-		if want != 0 {
-			t.Errorf("%s: %d bad names are not listed", kind, want)
-		}
-		for _, name := range bad {
-			g.remove("/fhir/" + string(kind) + "/" + url.PathEscape(name))
-		}
 	}
 }

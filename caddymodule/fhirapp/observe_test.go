@@ -151,7 +151,9 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 }
 
 // featureMetrics are the labels of the metrics in the dashboard that come from features. Each feature tests its own.
-var featureMetrics = map[string][]string{"caddy_fhir_quota_refusals_total": {"quota"}}
+var featureMetrics = map[string][]string{
+	"caddy_fhir_quota_refusals_total": {"quota"}, "caddy_fhir_roster_entries": {"kind"}, "caddy_fhir_roster_max_entries": {"kind"},
+}
 
 // The dashboard and the alerts ask for metrics, labels and values that there are, and the alerts lead to headings.
 func TestDashboardAndAlerts(t *testing.T) {

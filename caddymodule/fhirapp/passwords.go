@@ -43,8 +43,9 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// checkPasswordHash is checkHash with the option's name. The error does not repeat the value, which may be a password.
-func checkPasswordHash(hash string) error {
+// CheckPasswordHash returns an error that names the option if a hash is invalid. The error does not repeat the value, which may be
+// a password.
+func CheckPasswordHash(hash string) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("password_hash %w", err)
 	}

@@ -75,8 +75,10 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 			}
 		}
 		answer.is("signing keys", store.CauseUnavailable, keysProblem(ctx, app.keys))
-		if err := app.server.Trouble(); err != nil && !errors.Is(err, store.ErrUnavailable) { // of which the store tells
-			answer.is("clients and people", store.CauseFailed, err)
+		if app.updater != nil {
+			if err := app.updater.Problem(); err != nil && !errors.Is(err, store.ErrUnavailable) { // the store reports this itself
+				answer.is("clients and people", store.CauseFailed, err)
+			}
 		}
 		answer.addProviders(ctx, app)
 	}

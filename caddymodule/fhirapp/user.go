@@ -64,16 +64,17 @@ func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
 		return none, err
 	}
-	if err := checkPasswordHash(hash); err != nil {
+	if err := CheckPasswordHash(hash); err != nil {
 		return none, err
 	}
 	if isCostly(hash) {
 		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
 	}
-	return u.withSecrets(hash, totpSecret), nil
+	return u.WithSecrets(hash, totpSecret), nil
 }
 
-func (u *User) withSecrets(hash, totpSecret string) people.User {
+// WithSecrets returns the user for package authorize, with a password hash and a TOTP secret in place of the configured ones.
+func (u *User) WithSecrets(hash, totpSecret string) people.User {
 	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
@@ -83,20 +84,20 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 
 // parse reads a user.
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
-	err := u.parseOptions(d, checkName)
+	err := u.ParseOptions(d, checkName)
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
 	}
 	return err
 }
 
-// parseOptions reads a user who may be incomplete.
-func (u *User) parseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
+// ParseOptions reads a user who may be incomplete: the name, which checkName checks unless it is nil, and a block.
+func (u *User) ParseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
 	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err
 	}
 	return option.Block{
-		"password_hash": option.Word(&u.PasswordHash, option.Literal(checkPasswordHash)),
+		"password_hash": option.Word(&u.PasswordHash, option.Literal(CheckPasswordHash)),
 		"totp_secret":   option.Word(&u.TOTPSecret, option.Literal(totp.CheckSecret)),
 		"name":          option.Word(&u.DisplayName, nil),
 		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),

@@ -46,11 +46,19 @@ func newShelf() *shelf {
 	}}
 }
 
+// pageOf is the page with some entries.
+type pageOf struct{ entries Store }
+
+func (p pageOf) Extend(core *authorize.Core) error {
+	(&AdminPage{Scope: "fhir-admin"}).extend(core, p.entries)
+	return nil
+}
+
 // administered has alice as an administrator, with an authenticator app.
-func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.Config) {
+func administered(kept Store, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		authorizetest.WithTOTP(c)
-		c.Features = append(c.Features, &AdminPage{Scope: "fhir-admin", store: kept})
+		c.Features = append(c.Features, pageOf{kept})
 		c.ScopeLimits = []scopelimit.Row{
 			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
 		}

@@ -95,7 +95,7 @@ func TestAdministratorsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		kept := &slowShelf{shelf: newShelf()}
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept.shelf, func(c *authorize.Config) { c.Features[0].(*AdminPage).store = kept })))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, nil)))
 		signInAs(b)
 		var group sync.WaitGroup
 		for range 5 {

@@ -3,7 +3,7 @@
 //
 //	feature.go    AdminPage, the option admin_page
 //	entry.go      an app or person, a change of one, and what keeps them
-//	store.go      rosterStore, which keeps them in the store
+//	store.go      managedStore, which lists and changes them by another feature
 //	endpoint.go   who may open it; how it is shown: forms, errors
 //	overview.go   GET: the lists, and the page of one app or person
 //	forms.go      POST: what the buttons do

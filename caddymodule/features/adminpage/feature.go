@@ -2,6 +2,7 @@ package adminpage
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -38,7 +39,7 @@ type AdminPage struct {
 	// once they have signed in with a second factor. Required.
 	Scope string `json:"scope,omitempty"`
 
-	store Store
+	app *fhirapp.App
 }
 
 // CaddyModule returns the Caddy module information.
@@ -67,17 +68,25 @@ func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
 	if !slices.ContainsFunc(c.ScopeLimits, givesPage) {
 		c.Logger.Warn("nobody may open the admin_page: say who has its scope (scope_limit idp local group <name> <scope>)", "scope", p.Scope)
 	}
-	p.store = rosterStore{app}
+	p.app = app
 	c.Features = append(c.Features, p)
 	return checkScope(p.Scope)
 }
 
 // Extend implements [authorize.Feature].
 func (p *AdminPage) Extend(core *authorize.Core) error {
-	a := &admin{core, p.Scope, p.store, &browser.Sealer{Keys: core.Config.Keys}, fairqueue.New(1)}
+	manager, ok := fhirapp.FeatureOf[fhirapp.EntryManager](p.app)
+	if !ok {
+		return errors.New("admin_page: this build has no feature that manages clients and users, such as caddymodule/features/roster")
+	}
+	p.extend(core, managedStore{manager})
+	return nil
+}
+
+func (p *AdminPage) extend(core *authorize.Core, entries Store) {
+	a := &admin{core, p.Scope, entries, &browser.Sealer{Keys: core.Config.Keys}, fairqueue.New(1)}
 	core.SignInTargets[purpose] = signin.Target{Path: path, ACR: oauth2.ACRMultiFactor}
 	core.Handle(path, a.serve, http.MethodGet, http.MethodPost)
-	return nil
 }
 
 var (

@@ -1,4 +1,4 @@
-package adminpage
+package adminpage_test
 
 import (
 	"html"
@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the feature that manages clients and users
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/adminpage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // adminPage is a gateway at whose page of administrators alice is.
@@ -24,6 +27,9 @@ type adminPage struct {
 
 func newAdminPage(t *testing.T) adminPage {
 	t.Helper()
+	if _, err := caddy.GetModule("fhir.features.roster"); err != nil {
+		t.Skip("this build cannot manage clients and users")
+	}
 	g := adminPage{gatewaytest.Example(t, nil,
 		"fhir_user Practitioner/alice\n", "fhir_user Practitioner/alice\n\t\t\ttotp_secret "+authorizetest.TOTPSecret+"\n\t\t\tgroup admins\n",
 		"client demo-app {", "admin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs demo.read\n\t\t"+
@@ -204,9 +210,12 @@ func TestEmailOnPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wendy := fhirapp.RosterChange{App: app.(*fhirapp.App), Kind: roster.Users, Name: "wendy"}
+	entries, ok := fhirapp.FeatureOf[fhirapp.EntryManager](app.(*fhirapp.App))
+	if !ok {
+		t.Fatal("the page has no entries")
+	}
 	hash := gatewaytest.CheapHashes().Replace("$2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
-	if _, err := wendy.Add(t.Context(), []byte(`{"name":"wendy","password_hash":"`+hash+`","email":"wendy@example.org","email_verified":true,"patients":["p1"]}`), false); err != nil {
+	if _, err := entries.Add(t.Context(), adminpage.Users, []byte(`{"name":"wendy","password_hash":"`+hash+`","email":"wendy@example.org","email_verified":true,"patients":["p1"]}`), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -214,7 +223,7 @@ func TestEmailOnPage(t *testing.T) {
 		verified bool
 	}{{"wendy@example.org", true}, {"mallory@example.org", false}} {
 		g.must("edit", "users", "wendy", url.Values{"email": {tt.email}})
-		people, err := wendy.List(t.Context())
+		people, err := entries.List(t.Context(), adminpage.Users)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +245,7 @@ func TestNamesOnPage(t *testing.T) {
 		g.must("remove", kind, name, nil)
 		return true
 	}
-	for _, kind := range []string{Clients, Users} {
+	for _, kind := range []string{adminpage.Clients, adminpage.Users} {
 		for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
 			for name, text := range bad {
 				if adds(kind, text) {

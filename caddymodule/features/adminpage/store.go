@@ -12,21 +12,20 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
-// rosterStore changes the clients and people in the store: what the admin API does, by the same checks.
-type rosterStore struct{ app *fhirapp.App }
+// managedStore is the apps and people of an [fhirapp.EntryManager].
+type managedStore struct{ fhirapp.EntryManager }
 
 // List returns the entries of a kind.
-func (s rosterStore) List(ctx context.Context, kind string) ([]Entry, error) {
-	entries, err := fhirapp.RosterChange{App: s.app, Kind: roster.Kind(kind)}.List(ctx)
+func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
+	entries, err := s.EntryManager.List(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
-		shown, err := entryOf(roster.Kind(kind), e)
+		shown, err := entryOf(kind, e)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +35,7 @@ func (s rosterStore) List(ctx context.Context, kind string) ([]Entry, error) {
 }
 
 // entryOf returns an entry for the page. What a later version wrote may not be readable.
-func entryOf(kind roster.Kind, e fhirapp.RosterEntry) (shown Entry, err error) {
+func entryOf(kind string, e fhirapp.Entry) (shown Entry, err error) {
 	shown = Entry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
 	if err != nil {
@@ -44,7 +43,7 @@ func entryOf(kind roster.Kind, e fhirapp.RosterEntry) (shown Entry, err error) {
 	}
 	var c fhirapp.Client
 	var u fhirapp.User
-	if kind == roster.Clients {
+	if kind == Clients {
 		err = json.Unmarshal(config, &c)
 		shown.Fields = Fields{Title: c.Name, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes, LaunchURI: c.LaunchURI}
 	} else {
@@ -58,26 +57,25 @@ func entryOf(kind roster.Kind, e fhirapp.RosterEntry) (shown Entry, err error) {
 }
 
 // Change makes a change.
-func (s rosterStore) Change(ctx context.Context, c Change) (string, error) {
-	change := fhirapp.RosterChange{App: s.app, Kind: roster.Kind(c.Kind), Name: c.Name}
-	isPerson := change.Kind == roster.Users
-	var changed fhirapp.RosterEntry
+func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
+	isPerson := c.Kind == Users
+	var changed fhirapp.Entry
 	var err error
 	switch {
 	case c.Action == "add":
-		changed, err = addFields(ctx, change, c)
+		changed, err = s.addFields(ctx, c)
 	case c.Action == "edit":
-		changed, err = change.Edit(ctx, func(config json.RawMessage) ([]byte, error) {
-			return json.Marshal(fieldsOf(change.Kind, c.Fields, config))
+		changed, err = s.Edit(ctx, c.Kind, c.Name, func(config json.RawMessage) ([]byte, error) {
+			return json.Marshal(fieldsOf(c.Kind, c.Fields, config))
 		})
 	case c.Action == "remove":
-		changed, err = change.Remove(ctx)
+		changed, err = s.Remove(ctx, c.Kind, c.Name)
 	case c.Action == "approve" && !isPerson:
-		changed, err = change.Approve(ctx)
+		changed, err = s.Approve(ctx, c.Name)
 	case c.Action == "secret" && !isPerson:
-		changed, err = change.RotateSecret(ctx)
+		changed, err = s.RotateSecret(ctx, c.Name)
 	case c.Action == "secret":
-		changed, err = renewPassword(ctx, change)
+		changed, err = s.renewPassword(ctx, c.Name)
 	default:
 		err = &oauth2.Error{Code: "invalid_request", Description: "there is no such change", Status: http.StatusBadRequest}
 	}
@@ -85,12 +83,12 @@ func (s rosterStore) Change(ctx context.Context, c Change) (string, error) {
 }
 
 // addFields adds an entry of the page. A person gets a random password.
-func addFields(ctx context.Context, c fhirapp.RosterChange, change Change) (fhirapp.RosterEntry, error) {
-	fields, password := fieldsOf(c.Kind, change.Fields, nil), ""
-	if c.Kind == roster.Users {
+func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, error) {
+	fields, password := fieldsOf(c.Kind, c.Fields, nil), ""
+	if c.Kind == Users {
 		var err error
 		if password, fields["password_hash"], err = newPassword(); err != nil {
-			return fhirapp.RosterEntry{}, err
+			return fhirapp.Entry{}, err
 		}
 		fields["name"] = c.Name
 	} else {
@@ -103,20 +101,20 @@ func addFields(ctx context.Context, c fhirapp.RosterChange, change Change) (fhir
 	}
 	config, err := json.Marshal(fields)
 	if err != nil {
-		return fhirapp.RosterEntry{}, err
+		return fhirapp.Entry{}, err
 	}
-	added, err := c.Add(ctx, config, change.Secret)
+	added, err := s.Add(ctx, c.Kind, config, c.Secret)
 	added.Secret = cmp.Or(added.Secret, password)
 	return added, err
 }
 
 // renewPassword gives a person of the store another password, which ends their sessions.
-func renewPassword(ctx context.Context, c fhirapp.RosterChange) (fhirapp.RosterEntry, error) {
+func (s managedStore) renewPassword(ctx context.Context, name string) (fhirapp.Entry, error) {
 	password, hash, err := newPassword()
 	if err != nil {
-		return fhirapp.RosterEntry{}, err
+		return fhirapp.Entry{}, err
 	}
-	changed, err := c.Edit(ctx, func(json.RawMessage) ([]byte, error) { return json.Marshal(map[string]any{"password_hash": hash}) })
+	changed, err := s.Edit(ctx, Users, name, func(json.RawMessage) ([]byte, error) { return json.Marshal(map[string]any{"password_hash": hash}) })
 	changed.Secret = password
 	return changed, err
 }
@@ -130,8 +128,8 @@ func newPassword() (password, hash string, err error) {
 
 // fieldsOf are what the page says of an entry, as a JSON merge patch of what it was. Another e-mail address has not been
 // verified.
-func fieldsOf(kind roster.Kind, f Fields, was json.RawMessage) map[string]any {
-	if kind == roster.Clients {
+func fieldsOf(kind string, f Fields, was json.RawMessage) map[string]any {
+	if kind == Clients {
 		return map[string]any{"name": text(f.Title), "redirect_uris": list(f.RedirectURIs), "scopes": list(f.Scopes), "launch_uri": text(f.LaunchURI)}
 	}
 	fields := map[string]any{
@@ -164,7 +162,7 @@ func list(words []string) any {
 // pageError tells the administrator of a refusal what the admin API says.
 func pageError(err error) error {
 	var refused caddy.APIError
-	if errors.As(fhirapp.RosterError(err), &refused) && refused.HTTPStatus != http.StatusInternalServerError {
+	if errors.As(err, &refused) && refused.HTTPStatus != http.StatusInternalServerError {
 		return &oauth2.Error{Code: "invalid_request", Description: refused.Err.Error(), Status: refused.HTTPStatus}
 	}
 	return err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
 // An e-mail address that an administrator changes has to be verified again.
@@ -17,7 +19,7 @@ func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	was := json.RawMessage(`{"email":"alice@example.org","email_verified":true}`)
 	for address, want := range map[string]bool{"alice@example.org": false, "mallory@example.org": true, "": true} {
-		fields := fieldsOf(roster.Users, Fields{Email: address}, was)
+		fields := fieldsOf(Users, Fields{Email: address}, was)
 		if value, removed := fields["email_verified"]; removed != want || value != nil {
 			t.Errorf("%q: email_verified %v, changed: %v", address, value, removed)
 		}
@@ -28,8 +30,8 @@ func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 func TestAdminPageApprovesNoPerson(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"approve", "x", ""} {
-		secret, err := rosterStore{}.Change(context.Background(), Change{
-			Kind: string(roster.Users), Action: action, Fields: Fields{Name: "alice"},
+		secret, err := managedStore{}.Change(context.Background(), Change{
+			Kind: Users, Action: action, Fields: Fields{Name: "alice"},
 		})
 		if err == nil || secret != "" {
 			t.Errorf("%q: %q, %v", action, secret, err)
@@ -37,12 +39,16 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 	}
 }
 
-// Entries beyond the store's capacity are rejected, and the page gives the reason.
-func TestRosterIsFull(t *testing.T) {
+// A refusal, such as of entries beyond the store's capacity, has its reason on the page. A failure of the gateway has not.
+func TestReasons(t *testing.T) {
 	t.Parallel()
-	for _, full := range []error{roster.ErrFull, store.ErrFull} {
-		if shown, ok := errors.AsType[*oauth2.Error](pageError(full)); !ok || !strings.Contains(shown.Description, full.Error()) {
-			t.Errorf("%v: %+v", full, shown)
+	refused := caddy.APIError{HTTPStatus: http.StatusInsufficientStorage, Err: store.ErrFull}
+	if shown, ok := errors.AsType[*oauth2.Error](pageError(refused)); !ok || !strings.Contains(shown.Description, store.ErrFull.Error()) || shown.Status != refused.HTTPStatus {
+		t.Errorf("%+v", shown)
+	}
+	for _, failed := range []error{store.ErrUnavailable, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: errors.New("x")}} {
+		if shown, ok := errors.AsType[*oauth2.Error](pageError(failed)); ok {
+			t.Errorf("%v: %+v", failed, shown)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Command requests something from the running gateway, by one or more subcommands: caddy fhir-client list.
+// A Command requests something from the running gateway, by one or more subcommands: caddy fhir-sessions list.
 type Command struct {
-	Name        string       // such as fhir-client
+	Name        string       // such as fhir-sessions
 	Short       string       // description in one line, for the list of commands
 	Long        string       // description for the command's help
 	Usage       string       // arguments; default: <command>

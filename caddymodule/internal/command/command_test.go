@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,19 +13,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// parse reads each line as a member, so that a test sees what arrives.
-func parse(name string, lines []string) (json.RawMessage, error) {
-	if len(lines) > 0 && lines[0] == "bad" {
-		return nil, errors.New("unknown option")
-	}
-	return json.Marshal(append([]string{name}, lines...))
-}
-
 // run runs a command line, with the gateway's answer, and returns what was asked and printed.
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
-	for _, n := range []Command{clientCommand(parse), userCommand(parse), sessionsCommand, grantsCommand, factorsCommand, keysCommand, logCommand} {
+	for _, n := range []Command{sessionsCommand, grantsCommand, factorsCommand, keysCommand, logCommand} {
 		cmd := &cobra.Command{Use: n.Name}
 		n.addTo(cmd, func(*cobra.Command) (asking, error) {
 			return func(_ context.Context, r Request) ([]byte, error) {
@@ -53,22 +44,6 @@ func TestCommands(t *testing.T) {
 		asked          string
 		answer, prints string
 	}{
-		{
-			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z"},{"name":"b","from":"registration","waits":true}]`,
-			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  in force\nb     registration              waits for approval\n",
-		},
-		{
-			[]string{"fhir-client", "add", "a/b", "--secret", "name A"}, `POST /fhir/clients?secret=new ["a/b","name A"]`, `{"name":"a/b","client_secret":"xyz"}`,
-			"Added a/b.\nIts secret, which is not shown again: xyz\n",
-		},
-		{[]string{"fhir-client", "edit", "a/b", "name A"}, `PATCH /fhir/clients/a%2Fb ["a/b","name A"]`, `{"name":"a/b"}`, "Changed a/b.\n"},
-		{[]string{"fhir-client", "edit", "a", "--patch", `{"scopes":null}`}, `PATCH /fhir/clients/a {"scopes":null}`, `{"name":"a"}`, "Changed a.\n"},
-		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
-		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nIts secret, which is not shown again: xyz\n"},
-		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
-		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "In the store are now: clients 1, people 2.\n"},
-		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
-		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users ["wendy","group nurses"]`, `{"name":"wendy"}`, "Added wendy.\n"},
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
 		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Ended: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
@@ -101,7 +76,6 @@ func TestCommands(t *testing.T) {
 func TestIncompleteCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"fhir-client add", "fhir-client add a bad", "fhir-client edit a", "fhir-client edit a --patch {} x", "fhir-client approve", "fhir-client remove a b",
 		"fhir-sessions end", "fhir-sessions end s --user u", "fhir-grants revoke", "fhir-grants revoke --users - --user u",
 		"fhir-grants revoke --users - --release-sub", "fhir-grants revoke --users /does/not/exist", "fhir-factors reset", "fhir-keys retire", "fhir-log",
 	} {

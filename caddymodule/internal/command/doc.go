@@ -2,7 +2,6 @@
 //
 //	command.go     a command with its verbs, and what they share
 //	admin.go       asking the admin API
-//	roster.go      caddy fhir-client, caddy fhir-user
 //	endings.go     caddy fhir-sessions, fhir-grants, fhir-factors
 //	keys.go        caddy fhir-keys
 //	refusals.go    caddy fhir-log

@@ -1,4 +1,4 @@
-package roster
+package entry
 
 import (
 	"maps"
@@ -20,9 +20,9 @@ func (r resolved) remove(from *authorize.Draft) {
 }
 
 // place adds an entry to a draft. It returns an error, and changes nothing, if the entry is invalid or conflicts with another.
-func (s *Server) place(draft *authorize.Draft, m member) (r resolved, err error) {
+func (u *Updater) place(draft *authorize.Draft, m member) (r resolved, err error) {
 	var c authorize.Config
-	if err := s.resolve(&c, m.kind, m.entry); err != nil {
+	if err := u.Resolve(&c, m.kind, m.entry); err != nil {
 		return r, err
 	}
 	for _, client := range c.Clients {
@@ -42,44 +42,44 @@ func (s *Server) place(draft *authorize.Draft, m member) (r resolved, err error)
 
 // draft returns a draft with the entries of a record, and the problems of those that are not in force. It only places the
 // differences from the record in force, if there is one.
-func (s *Server) draft(record *Record) (*authorize.Draft, map[named]problem) {
-	changed, removed := record.differences(s.record)
-	if s.record != nil {
-		if draft, problems := s.advance(changed, removed); draft != nil {
+func (u *Updater) draft(record *Record) (*authorize.Draft, map[named]problem) {
+	changed, removed := record.differences(u.record)
+	if u.record != nil {
+		if draft, problems := u.advance(changed, removed); draft != nil {
 			return draft, problems
 		}
 	}
-	return s.rebuild(record.members())
+	return u.rebuild(record.members())
 }
 
 // advance returns the draft of the record in force with differences; nil if these may put other entries in force, or out of
 // force: of two that conflict, the older one wins.
-func (s *Server) advance(changed []member, removed []named) (*authorize.Draft, map[named]problem) {
-	draft, problems, placed := s.inForce.Load().Draft(), maps.Clone(s.problems), map[named]resolved{}
+func (u *Updater) advance(changed []member, removed []named) (*authorize.Draft, map[named]problem) {
+	draft, problems, placed := u.inForce.Draft(), maps.Clone(u.problems), map[named]resolved{}
 	for _, m := range changed {
 		removed = append(removed, m.named)
 	}
 	for _, n := range removed {
-		s.placed[n].remove(draft)
+		u.placed[n].remove(draft)
 		delete(problems, n)
 		placed[n] = resolved{}
 	}
 	for _, m := range changed {
 		var p problem
-		if placed[m.named], p = s.attempt(draft, m); p.conflict {
+		if placed[m.named], p = u.attempt(draft, m); p.conflict {
 			return nil, nil
 		} else if p.err != nil {
 			problems[m.named] = p
 		}
 	}
 	for _, n := range removed {
-		if s.placed[n] != (resolved{}) && hasConflict(problems) {
+		if u.placed[n] != (resolved{}) && hasConflict(problems) {
 			return nil, nil
 		}
 	}
 	for n, r := range placed {
-		if s.placed[n] = r; r == (resolved{}) {
-			delete(s.placed, n)
+		if u.placed[n] = r; r == (resolved{}) {
+			delete(u.placed, n)
 		}
 	}
 	return draft, problems
@@ -95,26 +95,26 @@ func hasConflict(problems map[named]problem) bool {
 }
 
 // attempt places an entry. If that fails, the problem tells a conflict with another entry from an invalid entry.
-func (s *Server) attempt(draft *authorize.Draft, m member) (resolved, problem) {
-	r, err := s.place(draft, m)
+func (u *Updater) attempt(draft *authorize.Draft, m member) (resolved, problem) {
+	r, err := u.place(draft, m)
 	if err == nil {
 		return r, problem{}
 	}
-	_, alone := s.place(s.configured.Draft(), m)
+	_, alone := u.place(u.configured.Draft(), m)
 	return r, problem{err, alone == nil}
 }
 
 // rebuild returns a draft with all members of a record, oldest first.
-func (s *Server) rebuild(members []member) (*authorize.Draft, map[named]problem) {
-	draft, problems := s.configured.Draft(), map[named]problem{}
-	s.placed = make(map[named]resolved, len(members))
+func (u *Updater) rebuild(members []member) (*authorize.Draft, map[named]problem) {
+	draft, problems := u.configured.Draft(), map[named]problem{}
+	u.placed = make(map[named]resolved, len(members))
 	for _, m := range members {
-		r, p := s.attempt(draft, m)
+		r, p := u.attempt(draft, m)
 		if p.err != nil {
 			problems[m.named] = p
 			continue
 		}
-		s.placed[m.named] = r
+		u.placed[m.named] = r
 	}
 	return draft, problems
 }

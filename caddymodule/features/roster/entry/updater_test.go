@@ -1,4 +1,4 @@
-package roster
+package entry
 
 import (
 	"context"
@@ -28,22 +28,33 @@ func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	return err
 }
 
-func newServer(t *testing.T, s store.Store) *Server {
+// attached returns the updater of a server with one client in its configuration.
+func attached(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
 	t.Helper()
-	server, err := NewServer(authorize.Config{
-		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: slog.New(slog.DiscardHandler),
+	u := &Updater{Roster: New(s, new(Known)), Resolve: clientEntry, Logger: logger}
+	configured, err := authorize.New(authorize.Config{
+		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: logger, Known: u.EnsureRead,
 		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
-	}, New(s, new(Known)), clientEntry)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return server
+	u.Attach(configured, func(*authorize.Server) {})
+	return u
+}
+
+func newUpdater(t *testing.T, s store.Store) *Updater {
+	t.Helper()
+	return attached(t, s, slog.New(slog.DiscardHandler))
 }
 
 // ask sends an authorization request of a client that leaves out everything else. A known client's is sent back to it.
-func ask(s *Server, id string) int {
+func ask(u *Updater, id string) int {
+	u.mu.Lock()
+	server := u.inForce
+	u.mu.Unlock()
 	w := httptest.NewRecorder()
-	s.InForce().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.org/oauth2/authorize?redirect_uri=https://app.example/&client_id="+id, nil))
+	server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.org/oauth2/authorize?redirect_uri=https://app.example/&client_id="+id, nil))
 	return w.Code
 }
 
@@ -61,37 +72,37 @@ func put(t *testing.T, r *Roster, entries map[string]string) {
 // What cannot be in force leaves the rest in force, and is told.
 func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
-	server := newServer(t, shared)
-	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
-	mustChange(t, server.roster, "later", "x", Add(Entry{Config: []byte(`7`)}))
-	server.apply()
+	updater := newUpdater(t, shared)
+	put(t, updater.Roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
+	mustChange(t, updater.Roster, "later", "x", Add(Entry{Config: []byte(`7`)}))
+	updater.apply()
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
-		if problem := server.Problem(Clients, name); (problem == nil) != want {
+		if problem := updater.Problem(Clients, name); (problem == nil) != want {
 			t.Errorf("%s: %v", name, problem)
 		}
 	}
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "c": http.StatusFound, "x": http.StatusBadRequest} {
-		if got := ask(server, id); got != want {
+		if got := ask(updater, id); got != want {
 			t.Errorf("%s: %d, want %d", id, got, want)
 		}
 	}
-	if err := server.Change(t.Context(), Clients, "f", Add(Entry{Config: []byte(`"configured"`)})); !errors.Is(err, ErrInvalid) {
+	if err := updater.Change(t.Context(), Clients, "f", Add(Entry{Config: []byte(`"configured"`)})); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a client of the configuration's name: %v", err)
 	}
 }
 
 // A change reads that entry alone, also if others cannot be in force.
 func TestChangeReadsOneEntry(t *testing.T) {
-	server := newServer(t, store.NewMemory(100, 0))
-	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "d": `7`})
-	server.apply()
+	updater := newUpdater(t, store.NewMemory(100, 0))
+	put(t, updater.Roster, map[string]string{"a": `"a"`, "b": `"configured"`, "d": `7`})
+	updater.apply()
 	var read []string
-	server.resolve = func(to *authorize.Config, kind Kind, e Entry) error {
+	updater.Resolve = func(to *authorize.Config, kind Kind, e Entry) error {
 		read = append(read, string(e.Config))
 		return clientEntry(to, kind, e)
 	}
 	for _, alter := range []Alteration{Add(Entry{Config: []byte(`"e"`)}), Remove()} {
-		if err := server.Change(t.Context(), Clients, "e", alter); err != nil {
+		if err := updater.Change(t.Context(), Clients, "e", alter); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,11 +115,11 @@ func TestChangeReadsOneEntry(t *testing.T) {
 // that is gone.
 func TestConflicts(t *testing.T) {
 	shared := store.NewMemory(100, 0)
-	here, there := newServer(t, shared), newServer(t, shared)
+	here, there := newUpdater(t, shared), newUpdater(t, shared)
 	since := time.Unix(1000, 0)
 	check := func(step string, want map[string]bool) {
 		t.Helper()
-		for _, s := range []*Server{here, there, newServer(t, shared)} {
+		for _, s := range []*Updater{here, there, newUpdater(t, shared)} {
 			if _, err := s.Record(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -119,13 +130,13 @@ func TestConflicts(t *testing.T) {
 			}
 		}
 	}
-	mustChange(t, here.roster, Clients, "younger", Add(Entry{Config: []byte(`"x"`), Since: since}))
+	mustChange(t, here.Roster, Clients, "younger", Add(Entry{Config: []byte(`"x"`), Since: since}))
 	check("alone", map[string]bool{"younger": true})
-	mustChange(t, here.roster, Clients, "older", Add(Entry{Config: []byte(`"x"`), Since: since.Add(-time.Hour)}))
+	mustChange(t, here.Roster, Clients, "older", Add(Entry{Config: []byte(`"x"`), Since: since.Add(-time.Hour)}))
 	check("both", map[string]bool{"older": true, "younger": false})
-	mustChange(t, here.roster, Clients, "other", Add(Entry{Config: []byte(`"y"`), Since: since}))
+	mustChange(t, here.Roster, Clients, "other", Add(Entry{Config: []byte(`"y"`), Since: since}))
 	check("and another", map[string]bool{"older": true, "younger": false, "other": true})
-	mustChange(t, here.roster, Clients, "older", Remove())
+	mustChange(t, here.Roster, Clients, "older", Remove())
 	check("the older is gone", map[string]bool{"younger": true, "other": true})
 	for id, want := range map[string]int{"x": http.StatusFound, "y": http.StatusFound, "z": http.StatusBadRequest} {
 		if got := ask(there, id); got != want {
@@ -139,15 +150,9 @@ func TestLog(t *testing.T) {
 	var log strings.Builder
 	shared := store.NewMemory(100, 0)
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
-	server, err := NewServer(authorize.Config{
-		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: shared, Durable: shared, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
-	}, New(shared, new(Known)), clientEntry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	updater := attached(t, shared, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
-		if _, err := server.Record(t.Context()); err != nil {
+		if _, err := updater.Record(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,17 +165,17 @@ func TestLog(t *testing.T) {
 func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
-	server := newServer(t, shared)
+	updater := newUpdater(t, shared)
 	shared.down.Store(true)
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {
-		if got := ask(server, id); got != want {
+		if got := ask(updater, id); got != want {
 			t.Errorf("during an outage: %s: %d, want %d", id, got, want)
 		}
 	}
 	shared.down.Store(false)
-	ask(server, "x") // has it read
+	ask(updater, "x") // has it read
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
-		if got := ask(server, id); got != want {
+		if got := ask(updater, id); got != want {
 			t.Errorf("later: %s: %d, want %d", id, got, want)
 		}
 	}
@@ -178,9 +183,9 @@ func TestUnreadRoster(t *testing.T) {
 
 func TestRunEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	server := newServer(t, store.NewMemory(100, 0))
+	updater := newUpdater(t, store.NewMemory(100, 0))
 	ended := make(chan struct{})
-	go func() { server.Run(ctx); close(ended) }()
+	go func() { updater.Run(ctx); close(ended) }()
 	stop()
 	<-ended
 }
@@ -188,7 +193,7 @@ func TestRunEnds(t *testing.T) {
 // Whoever lists the roster first does not keep a change from being in force.
 func TestListedChangeIsInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
-	here, there := newServer(t, shared), newServer(t, shared)
+	here, there := newUpdater(t, shared), newUpdater(t, shared)
 	if _, err := there.Record(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -207,15 +212,15 @@ func TestListedChangeIsInForce(t *testing.T) {
 func TestConstantCost(t *testing.T) {
 	allocations := func(clients int) float64 {
 		shared := store.NewMemory(100_000, 0)
-		server := newServer(t, shared)
+		updater := newUpdater(t, shared)
 		for i := range clients {
 			name := fmt.Sprintf(`"client-%d"`, i)
-			mustChange(t, server.roster, Clients, name, Add(Entry{Config: []byte(name)}))
+			mustChange(t, updater.Roster, Clients, name, Add(Entry{Config: []byte(name)}))
 		}
-		server.apply()
+		updater.apply()
 		return testing.AllocsPerRun(20, func() {
 			for _, alter := range []Alteration{Add(Entry{Config: []byte(`"new"`)}), Remove()} {
-				if err := server.Change(t.Context(), Clients, "new", alter); err != nil {
+				if err := updater.Change(t.Context(), Clients, "new", alter); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -231,29 +236,29 @@ func TestConstantCost(t *testing.T) {
 // What a gateway reads when a change here is refused, or when an earlier configuration's server follows the same changes, is in
 // force within the interval like all else.
 func TestFollowingWhoeverReads(t *testing.T) {
-	for name, read := range map[string]func(context.Context, *Server) error{
-		"a refused change": func(ctx context.Context, s *Server) error {
+	for name, read := range map[string]func(context.Context, *Updater) error{
+		"a refused change": func(ctx context.Context, s *Updater) error {
 			if err := s.Change(ctx, Clients, "b", Add(empty)); !errors.Is(err, ErrExists) {
 				return fmt.Errorf("not refused: %w", err)
 			}
 			return nil
 		},
-		"a refused reset": func(ctx context.Context, s *Server) error {
+		"a refused reset": func(ctx context.Context, s *Updater) error {
 			if _, err := s.Reset(ctx); !errors.Is(err, ErrReadable) {
 				return fmt.Errorf("not refused: %w", err)
 			}
 			return nil
 		},
-		"another server": func(ctx context.Context, s *Server) error {
-			_, err := New(s.roster.store, s.roster.known).Read(ctx)
+		"another server": func(ctx context.Context, s *Updater) error {
+			_, err := New(s.Roster.store, s.Roster.known).Read(ctx)
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := store.NewMemory(100, 0)
-				here, there := newServer(t, shared), newServer(t, shared)
-				put(t, here.roster, map[string]string{"a": `"a"`, "b": `"b"`})
+				here, there := newUpdater(t, shared), newUpdater(t, shared)
+				put(t, here.Roster, map[string]string{"a": `"a"`, "b": `"b"`})
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				defer func() { stop(); running.Wait() }()
@@ -262,7 +267,7 @@ func TestFollowingWhoeverReads(t *testing.T) {
 				if got := ask(there, "a"); got != http.StatusFound {
 					t.Fatalf("before: %d", got)
 				}
-				mustChange(t, here.roster, Clients, "a", Remove())
+				mustChange(t, here.Roster, Clients, "a", Remove())
 				if err := read(ctx, there); err != nil {
 					t.Error(err)
 				}

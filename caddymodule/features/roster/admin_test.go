@@ -1,11 +1,13 @@
-package fhirapp
+package roster
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,25 +17,68 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/roster/entry"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
 // rosterGateway asks for changes of the clients and people in the store of a gateway.
 type rosterGateway struct {
-	*gateway
+	*gatewaytest.Gateway
 	t *testing.T
 }
 
-func (g rosterGateway) ask(method, target, body string) (entry RosterEntry, status int) {
+// example is the gateway of Caddyfile.example, with pieces of its text replaced, in front of a backend, which may be nil.
+func example(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
+	t.Helper()
+	return rosterGateway{gatewaytest.Example(t, backend, oldnew...), t}
+}
+
+func (g rosterGateway) app() *fhirapp.App {
 	g.t.Helper()
-	w, err := adminWithBody(g.t, g.Context, method, target, body)
+	app, err := g.Context.App("fhir")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return app.(*fhirapp.App)
+}
+
+func (g rosterGateway) roster() *Roster {
+	g.t.Helper()
+	r, ok := fhirapp.FeatureOf[*Roster](g.app())
+	if !ok {
+		g.t.Fatal("no roster")
+	}
+	return r
+}
+
+// admin calls the admin API, as Caddy's admin server does.
+func (g rosterGateway) admin(method, target, body string) (answer string, err error) {
+	mux := http.NewServeMux()
+	for _, route := range (&fhirapp.AdminAPI{Running: func() caddy.Context { return g.Context }}).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	return w.Body.String(), err
+}
+
+func (g rosterGateway) ask(method, target, body string) (entry fhirapp.Entry, status int) {
+	g.t.Helper()
+	answer, err := g.admin(method, target, body)
 	if refused, ok := errors.AsType[caddy.APIError](err); ok {
 		return entry, refused.HTTPStatus
 	}
 	if err == nil {
-		err = json.Unmarshal(w.Body.Bytes(), &entry)
+		err = json.Unmarshal([]byte(answer), &entry)
 	}
 	if err != nil {
 		g.t.Fatalf("%s %s: %v", method, target, err)
@@ -51,7 +96,7 @@ const storedClientJSON = `{"id":"growth-chart","scopes":["openid","user/*.rs"],"
 
 func TestClientInStore(t *testing.T) {
 	folder := gatewaytest.Folder(t)
-	g := rosterGateway{newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+	g := rosterGateway{gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
 	request := "/oauth2/authorize?" + url.Values{
 		"response_type": {"code"}, "client_id": {"growth-chart"}, "redirect_uri": {"https://growth.example/callback"}, "scope": {"openid"},
 		"code_challenge": {strings.Repeat("x", 43)}, "code_challenge_method": {"S256"},
@@ -72,7 +117,7 @@ func TestClientInStore(t *testing.T) {
 	if known := g.Get(request, "").StatusCode; known != http.StatusFound {
 		t.Errorf("once added: %d", known)
 	}
-	if known := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
+	if known := gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
 		t.Errorf("in a later configuration: %d", known)
 	}
 	knows := func(secret string) bool {
@@ -92,7 +137,7 @@ func TestClientInStore(t *testing.T) {
 }
 
 func TestUserInStore(t *testing.T) {
-	g := rosterGateway{exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), t}
+	g := example(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	wendy := func(password string) string {
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		if err != nil {
@@ -137,19 +182,15 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := gatewaytest.Folder(t)
-			g := rosterGateway{newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+			g := rosterGateway{gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
 			if _, status := g.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","Password_Hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm"}`); status != http.StatusOK {
 				t.Fatalf("added: %d", status)
 			}
-			if list, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/users", ""); err != nil || strings.Contains(list.Body.String(), "$2a$04$zKl") {
+			if list, err := g.admin(http.MethodGet, "/fhir/users", ""); err != nil || strings.Contains(list, "$2a$04$zKl") {
 				t.Errorf("the list has the hash, %v", err)
 			}
-			g = rosterGateway{newGatewayAt(t, test.config, folder), t}
-			app, err := fhirbase.Find[*App](g.Context)
-			if err != nil {
-				t.Fatal(err)
-			}
-			durable, factors := app.Stores().Durable, store.Key("factors", "wendy")
+			g = rosterGateway{gatewaytest.NewAt(t, test.config, folder), t}
+			durable, factors := g.app().Stores().Durable, store.Key("factors", "wendy")
 			if err := durable.Put(t.Context(), factors, []byte("{}"), time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +204,7 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 
 // A client that registered itself waits for the operator.
 func TestApproval(t *testing.T) {
-	g := rosterGateway{exampleGateway(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {"), t}
+	g := example(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {")
 	check := func(name string, want int) {
 		t.Helper()
 		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=" + authorizetest.Callback + "&code_challenge_method=S256&code_challenge=" +
@@ -200,24 +241,20 @@ func TestApproval(t *testing.T) {
 
 // Who is known stays when a record that cannot be read is replaced.
 func TestRosterReset(t *testing.T) {
-	g := rosterGateway{exampleGateway(t, nil), t}
+	g := example(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
 		t.Fatal(status)
 	}
 	defer g.remove("/fhir/clients/growth-chart")
-	app, err := fhirbase.Find[*App](g.Context)
-	if err != nil {
+	if err := g.app().Stores().Durable.Put(t.Context(), "roster:head", []byte("damaged"), store.Forever); err != nil {
 		t.Fatal(err)
 	}
-	if err := app.Stores().Durable.Put(t.Context(), "roster:head", []byte("damaged"), store.Forever); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", ""); err == nil {
+	if _, err := g.admin(http.MethodGet, "/fhir/clients", ""); err == nil {
 		t.Error("the damaged record was read")
 	}
-	left, err := adminWithBody(t, g.Context, http.MethodDelete, "/fhir/roster", "")
-	if err != nil || left.Body.String() != `{"clients":1,"users":0}`+"\n" {
-		t.Errorf("%v, %v", left, err)
+	left, err := g.admin(http.MethodDelete, "/fhir/roster", "")
+	if err != nil || left != `{"clients":1,"users":0}`+"\n" {
+		t.Errorf("%q, %v", left, err)
 	}
 	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{}`); status != http.StatusOK {
 		t.Errorf("an edit after that: %d", status)
@@ -226,7 +263,7 @@ func TestRosterReset(t *testing.T) {
 
 // What is refused leaves everything as it was.
 func TestRosterRefuses(t *testing.T) {
-	g := rosterGateway{exampleGateway(t, nil), t}
+	g := example(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -261,15 +298,15 @@ func TestRosterRefuses(t *testing.T) {
 		{"a hash from a file", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"{file./etc/passwd}"}`, 400},
 		{"a user's factor", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm","totp_secret":"JBSWY3DPEHPK3PXP"}`, 400},
 	} {
-		before, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", "")
+		before, err := g.admin(http.MethodGet, "/fhir/clients", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, status := g.ask(tt.method, tt.target, tt.body); status != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, status, tt.want)
 		}
-		after, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/clients", "")
-		if err != nil || before.Body.String() != after.Body.String() {
+		after, err := g.admin(http.MethodGet, "/fhir/clients", "")
+		if err != nil || before != after {
 			t.Errorf("%s: changed something: %v", tt.name, err)
 		}
 	}
@@ -277,8 +314,8 @@ func TestRosterRefuses(t *testing.T) {
 
 // What has no room is refused with a status of its own.
 func TestRosterIsFull(t *testing.T) {
-	for _, full := range []error{roster.ErrFull, store.ErrFull} {
-		if refused, ok := errors.AsType[caddy.APIError](RosterError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
+	for _, full := range []error{entry.ErrFull, store.ErrFull} {
+		if refused, ok := errors.AsType[caddy.APIError](apiError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
 			t.Errorf("%v: %+v", full, refused)
 		}
 	}

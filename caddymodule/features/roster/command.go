@@ -1,0 +1,201 @@
+package roster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
+)
+
+func init() {
+	command.Register(clientCommand)
+	command.Register(userCommand)
+}
+
+var clientCommand = command.Command{
+	Name: "fhir-client", Short: "Adds and changes clients of the running gateway", Long: `
+Clients in the gateway's durable store, beside those in the Caddyfile: they are added and changed without a reload, and
+are the same at all gateways that share the store. Apps that registered themselves are listed too.
+
+An option is a line as in the Caddyfile, in quotation marks:
+
+	caddy fhir-client add growth-chart --secret \
+		"redirect_uri https://growth.example/callback" "scope launch/patient patient/*.rs"`,
+	Subcommands: append(subcommands("clients", "client_id", parseClient),
+		command.Subcommand{
+			Use: "approve <client_id>", Short: "Approves an app that registered itself", Args: cobra.ExactArgs(1),
+			Run: func(c *command.Call) error {
+				return change(c, "Approved", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "approve"}})
+			},
+		},
+		command.Subcommand{
+			Use: "rotate-secret <client_id>", Short: "Gives a client a new secret; the old one ends", Args: cobra.ExactArgs(1),
+			Run: func(c *command.Call) error {
+				return change(c, "Changed", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "secret"}})
+			},
+		},
+		command.Subcommand{
+			Use: "reset", Short: "Replaces clients and people in the store that cannot be read", Args: cobra.NoArgs, Run: resetEntries,
+			Long: "Puts the clients and people that this gateway knows in place of a record that cannot be read, which stays in the store\nunder another key. Nothing happens to one that can be read.",
+		},
+	),
+}
+
+var userCommand = command.Command{
+	Name: "fhir-user", Short: "Adds and changes people who sign in with a password", Long: `
+People in the gateway's durable store, beside those in the Caddyfile: they are added and changed without a reload, and
+are the same at all gateways that share the store.
+
+An option is a line as in the Caddyfile, in quotation marks:
+
+	caddy fhir-user add wendy "fhir_user Practitioner/wendy" "group nurses" \
+		"password_hash $(caddy hash-password --algorithm argon2id)"`,
+	Subcommands: subcommands("users", "name", parseUser),
+}
+
+// A parser reads options of a client or user, each a line as in the Caddyfile, into the JSON of Caddy's configuration. The JSON has
+// only the name and the options in the lines.
+type parser func(name string, lines []string) (json.RawMessage, error)
+
+// subcommands are those that clients and users have in common.
+func subcommands(kind, named string, parse parser) []command.Subcommand {
+	verbs := []command.Subcommand{
+		{Use: "list", Short: "Lists all, wherever they were added", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
+		{
+			Use: "add <" + named + "> [<option…>]", Short: "Adds one to the store", Args: cobra.MinimumNArgs(1),
+			Run: func(c *command.Call) error { return addEntry(c, kind, parse) },
+		},
+		{
+			Use: "edit <" + named + "> [<option…>]", Short: "Changes one in the store: each option replaces what it had of it", Args: cobra.MinimumNArgs(1),
+			Flags: func(cmd *cobra.Command) {
+				cmd.Flags().String("patch", "", "a JSON merge patch (RFC 7396) in place of options, such as '{\"scopes\": null}'")
+			},
+			Run: func(c *command.Call) error { return editEntry(c, kind, parse) },
+		},
+		{
+			Use: "remove <" + named + ">", Short: "Removes one, and ends what it was given", Args: cobra.ExactArgs(1),
+			Run: func(c *command.Call) error {
+				return change(c, "Removed", command.Request{Method: http.MethodDelete, Path: []string{kind, c.Args[0]}})
+			},
+		},
+	}
+	if kind == "clients" {
+		verbs[1].Flags = func(cmd *cobra.Command) {
+			cmd.Flags().Bool("secret", false, "make a secret, and print it; without it and without keys, the client is public")
+		}
+	}
+	return verbs
+}
+
+func listEntries(c *command.Call, kind string) error {
+	var entries []fhirapp.Entry
+	return c.Do(command.Request{Method: http.MethodGet, Path: []string{kind}}, &entries, func(out io.Writer) error {
+		var rows [][]string
+		for _, e := range entries {
+			since := ""
+			if !e.Since.IsZero() {
+				since = e.Since.Format(time.DateOnly)
+			}
+			rows = append(rows, []string{e.Name, e.From, since, state(e)})
+		}
+		return command.Table(out, "NAME | FROM | SINCE | STATE", rows)
+	})
+}
+
+func state(e fhirapp.Entry) string {
+	switch {
+	case e.Problem != "":
+		return "not in force: " + e.Problem
+	case e.Waits:
+		return "waits for approval"
+	}
+	return "in force"
+}
+
+func addEntry(c *command.Call, kind string, parse parser) error {
+	config, err := parse(c.Args[0], c.Args[1:])
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if secret, _ := c.Cmd.Flags().GetBool("secret"); secret {
+		query.Set("secret", "new")
+	}
+	return change(c, "Added", command.Request{Method: http.MethodPost, Path: []string{kind}, Query: query, Body: config})
+}
+
+var errOptionsAndPatch = errors.New("say what to change: by options, or by --patch")
+
+func editEntry(c *command.Call, kind string, parse parser) error {
+	patch := []byte(c.Flag("patch"))
+	if (len(patch) > 0) == (len(c.Args) > 1) {
+		return errOptionsAndPatch
+	}
+	if len(patch) == 0 {
+		var err error
+		if patch, err = parse(c.Args[0], c.Args[1:]); err != nil {
+			return err
+		}
+	}
+	return change(c, "Changed", command.Request{Method: http.MethodPatch, Path: []string{kind, c.Args[0]}, Body: patch})
+}
+
+func resetEntries(c *command.Call) error {
+	var left struct {
+		Clients int `json:"clients"`
+		Users   int `json:"users"`
+	}
+	return c.Do(command.Request{Method: http.MethodDelete, Path: []string{"roster"}}, &left, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "In the store are now: clients %d, people %d.\n", left.Clients, left.Users)
+		return err
+	})
+}
+
+// change requests a change, and prints what was done, and a new secret.
+func change(c *command.Call, done string, r command.Request) error {
+	var e fhirapp.Entry
+	return c.Do(r, &e, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "%s %s.\n", done, e.Name)
+		if err == nil && e.Secret != "" {
+			_, err = fmt.Fprintf(out, "Its secret, which is not shown again: %s\n", e.Secret)
+		}
+		return err
+	})
+}
+
+func parseClient(id string, lines []string) (json.RawMessage, error) {
+	var c fhirapp.Client
+	return parseLines(&c, id, lines, c.ParseOptions)
+}
+
+func parseUser(name string, lines []string) (json.RawMessage, error) {
+	var u fhirapp.User
+	return parseLines(&u, name, lines, u.ParseOptions)
+}
+
+func parseLines(to any, name string, lines []string, parse func(d *caddyfile.Dispenser, checkName func(string) error) error) (json.RawMessage, error) {
+	tokens, err := caddyfile.Tokenize([]byte("entry \"name\" {\n"+strings.Join(lines, "\n")+"\n}\n"), "option")
+	if err != nil {
+		return nil, err
+	}
+	tokens[1].Text = name // whatever is in it
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	if err := parse(d, nil); err != nil {
+		return nil, err
+	}
+	if d.Next() {
+		return nil, d.Errf("unexpected %q after the options", d.Val())
+	}
+	return json.Marshal(to)
+}
