@@ -82,6 +82,6 @@ func TestEndpointHasName(t *testing.T) {
 // No script of another origin reads the page.
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("admin_page fhir-admin"))
+	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("admin_page fhir-admin\n\t\ttest_manager"))
 	gatewaytest.CheckCORS(t, g, http.MethodGet, path, "", "")
 }

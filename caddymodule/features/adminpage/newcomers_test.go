@@ -10,7 +10,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-func init() { caddy.RegisterModule(new(newcomers)) }
+func init() {
+	caddy.RegisterModule(new(newcomers))
+	caddy.RegisterModule(new(testManager))
+}
+
+// testManager is the feature that the page needs, with the subdirective test_manager, for tests that manage nothing.
+type testManager struct {
+	fhirapp.EntryManager `json:"-"`
+}
+
+func (*testManager) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.test_manager", New: func() caddy.Module { return new(testManager) }}
+}
+
+func (*testManager) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"test_manager": func(d *caddyfile.Dispenser) error { return nil }}, nil
+}
+
+func (*testManager) Configure(*fhirapp.App, *authorize.Config) error { return nil }
 
 // newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
 type newcomers struct{ authorizetest.WaitingNewcomer }
