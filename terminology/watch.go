@@ -234,7 +234,7 @@ func (c weightCheck) check(ctx context.Context) {
 		}
 		if missing > 0 {
 			log.WarnContext(ctx, "codes with weights are not there", slog.String("url", url),
-				slog.Int("codes", missing), slog.Int("weights", codes.Len()))
+				slog.Int("codes", missing), slog.Int("weights", len(codes)))
 		}
 	}
 }

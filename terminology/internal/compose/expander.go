@@ -210,7 +210,7 @@ type CodeList struct {
 	Shape    *Tree               // the tree they form; nil: none
 	Digest   [sha256.Size]byte   // of the content
 	searcher *searcher
-	weights  *weights.Table // of the value set; nil if the code systems' count
+	weights  weights.Table // of the value set; nil if the code systems' count
 }
 
 // used is what the expansion of a value set uses.

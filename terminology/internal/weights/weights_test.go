@@ -116,7 +116,7 @@ func TestNone(t *testing.T) {
 	t.Parallel()
 	var none *Weights
 	table := none.Of("http://x/cs")
-	if table.Len() != 0 || table.Weight([]byte("A")) != 0 || none.String() != "" {
+	if len(table) != 0 || table.Weight([]byte("A")) != 0 || none.String() != "" {
 		t.Errorf("got %v", none)
 	}
 	for range table.All() {
@@ -126,7 +126,7 @@ func TestNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table = w.Of("http://x/cs"); table.Len() != 2 || table.Weight([]byte("A")) != 3 || table.Weight([]byte("C")) != 0 {
+	if table = w.Of("http://x/cs"); len(table) != 2 || table.Weight([]byte("A")) != 3 || table.Weight([]byte("C")) != 0 {
 		t.Errorf("got %v", w)
 	}
 }
