@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Library answers the operations of a terminology service from definitions, which never change. Make one with [Load]. It
@@ -45,15 +43,6 @@ func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 	}
 	return &Library{set: set, expansions: compose.NewCodeListCache(l.expansions.Limit())}, nil
 }
-
-// Counts returns how much the library holds.
-func (l *Library) Counts() definitions.Counts { return l.set.Counts() }
-
-// Loaded returns when the library was loaded.
-func (l *Library) Loaded() time.Time { return l.set.Loaded }
-
-// Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
-func (l *Library) Synonyms() *textindex.Synonyms { return l.set.Synonyms() }
 
 // Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
 // [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.

@@ -132,7 +132,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	if files == w.files {
 		return
 	}
-	old := w.Current().Counts()
+	old := w.Current().Definitions().Counts()
 	err := w.load(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -162,7 +162,7 @@ func (w *Watch) load(ctx context.Context) error {
 		return err
 	}
 	end := w.options.Now()
-	w.state = State{Files: files, Counts: library.Counts(), Loaded: end, Took: end.Sub(start), Tried: start}
+	w.state = State{Files: files, Counts: library.Definitions().Counts(), Loaded: end, Took: end.Sub(start), Tried: start}
 	w.had = had
 	w.library.Store(library)
 	return nil

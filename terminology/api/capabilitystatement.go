@@ -101,7 +101,7 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	dst = append(appendFeature(dst, "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter", `"valueBoolean":true`), ']')
 	dst = fhirjson.AppendMember(dst, "url", address)
 	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
-	dst = append(h.now().Loaded().AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	dst = append(h.now().Definitions().Loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
 	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
 	dst = fhirjson.AppendMember(dst, "version", h.Statement.Version)
 	if !h.Statement.Released.IsZero() {

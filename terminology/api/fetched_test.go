@@ -57,15 +57,15 @@ func TestFetched(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			source := &terminologytest.Shelf{Resources: test.there}
 			base := terminologytest.Library(t, append(test.loaded, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`)...)
-			before := base.Counts()
+			before := base.Definitions().Counts()
 			h := &api.Handler{Library: base, Fetched: &terminology.Fetched{Source: source}}
 			for range 2 {
 				got := terminologytest.ExpandWith(t, h, "url", test.url)
 				terminologytest.WantCodes(t, got, test.codes)
 			}
 			source.WantAsked(t, strings.Split(test.asked, ", ")...)
-			if base.Counts() != before {
-				t.Errorf("the library below was changed: %v", base.Counts())
+			if base.Definitions().Counts() != before {
+				t.Errorf("the library below was changed: %v", base.Definitions().Counts())
 			}
 			terminologytest.Refused(t, base, "url", test.url)
 			if n, bytes := h.Fetched.Held(); n == 0 || bytes == 0 {

@@ -47,7 +47,7 @@ func TestDefinitionSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := l.Counts(), (definitions.Counts{CodeSystems: 4, ValueSets: 4, Concepts: 4}); got != want {
+	if got, want := l.Definitions().Counts(), (definitions.Counts{CodeSystems: 4, ValueSets: 4, Concepts: 4}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for url, code := range map[string]string{"bundled": "b", "a": "a", "b": "b", "two": "t"} {
@@ -80,7 +80,7 @@ func TestEmptyDefinitions(t *testing.T) {
 	fixture.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
 	var log syncedBuffer
 	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil || l.Counts() != (definitions.Counts{}) {
+	if err != nil || l.Definitions().Counts() != (definitions.Counts{}) {
 		t.Fatalf("got %v, %v", l, err)
 	}
 	fixture.WantText(t, log.take(), "WARN", "no definitions in the folder", folder)
@@ -156,8 +156,8 @@ func TestPrecedence(t *testing.T) {
 		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs"), "ten")
 		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs|2.0.0"), "two")
 		terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs|10.0.0-ballot"), "ballot")
-		if l.Counts().Replaced != 1 || l.Counts().ValueSets != 3 {
-			t.Errorf("got %+v", l.Counts())
+		if l.Definitions().Counts().Replaced != 1 || l.Definitions().Counts().ValueSets != 3 {
+			t.Errorf("got %+v", l.Definitions().Counts())
 		}
 		got := terminologytest.Expand(t, l, "url", "http://x/vs|2.0.0")
 		if got.URL != "http://x/vs" || got.Version != "2.0.0" {
@@ -180,7 +180,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestCoreCounts(t *testing.T) {
 	want := definitions.Counts{CodeSystems: 1063, ValueSets: 1317, Concepts: 20729}
-	if got := terminologytest.Core(t).Counts(); got != want {
+	if got := terminologytest.Core(t).Definitions().Counts(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -150,7 +150,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 	}
 	w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all")
 	for _, filter := range []string{"htn", "renal dis", "niere", "kidney"} {
-		for name, synonyms := range map[string]*textindex.Synonyms{"with": l.Synonyms(), "without": nil} {
+		for name, synonyms := range map[string]*textindex.Synonyms{"with": l.Definitions().Synonyms(), "without": nil} {
 			body, err := w.Expand(expansion.Page{Filter: filter}, synonyms, 100)
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 		}
 	}
 	german := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
-	body, err := german.Expand(expansion.Page{Filter: "niere"}, l.Synonyms(), 100)
+	body, err := german.Expand(expansion.Page{Filter: "niere"}, l.Definitions().Synonyms(), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

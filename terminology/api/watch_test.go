@@ -125,7 +125,7 @@ func TestWatchChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ticks(2)
-		if c := w.Current().Counts(); c.CodeSystems != 1 {
+		if c := w.Current().Definitions().Counts(); c.CodeSystems != 1 {
 			t.Errorf("holds %v", c)
 		}
 	})

@@ -395,7 +395,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	if server == nil {
 		return result{missing: m}
 	}
-	if whole, err := f.state.wholes.Answer(server, asked, f.options.Handler.Current().Synonyms()); err != nil {
+	if whole, err := f.state.wholes.Answer(server, asked, f.options.Handler.Current().Definitions().Synonyms()); err != nil {
 		return result{err: err}
 	} else if whole != nil {
 		return result{answer: answerOf(whole)}
@@ -406,7 +406,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	switch {
 	case err != nil:
 		err = f.host.Failed(server.Base(), err)
-		if stale, _ := f.state.wholes.Stale(server, asked, f.options.Handler.Current().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
+		if stale, _ := f.state.wholes.Stale(server, asked, f.options.Handler.Current().Definitions().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
 			return result{answer: answerOf(stale)}
 		}
 		return result{err: unavailable(m.afterUpstream(err), err)}

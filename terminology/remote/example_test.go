@@ -36,7 +36,7 @@ func Example() {
 			}
 			return recorder.Answer(operation)
 		}
-		if answer, err := wholes.Answer(server, q, local.Library.Synonyms()); answer != nil || err != nil {
+		if answer, err := wholes.Answer(server, q, local.Library.Definitions().Synonyms()); answer != nil || err != nil {
 			return answer, err
 		}
 		answer, err := server.Ask(r.Context(), q.Request)
