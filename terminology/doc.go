@@ -6,9 +6,9 @@
 //
 // # Where things are
 //
-//	library.go       Library: $expand, and definitions laid over it
+//	library.go       Library: $expand, and definitions laid over it; checks weights
 //	capabilities.go  what TerminologyCapabilities says
-//	watch.go         loads changed files again and replaces the library, and checks weights
+//	watch.go         loads changed files again and replaces the library
 //	fetched.go       what is missing is fetched from a [Source], added to the library and kept up to date
 //
 // Below it: definitions reads resources and finds them; compose evaluates value sets, expansion pages and writes them;

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -59,7 +60,47 @@ func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 	}
 	o.SetDefaults()
 	l := &Library{set: set, expansions: compose.NewCodeListCache(o.MaxCachedEntries)}
-	weightCheck{l, o.Logger}.check(ctx)
+	l.checkWeights(ctx, o.Logger)
 	set.IndexLarge(ctx, o.Logger)
 	return l, nil
+}
+
+// checkWeights logs which weights are for codes that are not here. It makes the indexes of value sets with weights, so that no
+// request waits for them.
+func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
+	for url, codes := range l.set.Usage.Files.All() {
+		holds, ok := l.codesOf(ctx, url)
+		if !ok {
+			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
+			continue
+		}
+		missing := 0
+		for code := range codes.All() {
+			if !holds(code) {
+				missing++
+			}
+		}
+		if missing > 0 {
+			log.WarnContext(ctx, "codes with weights are not there", slog.String("url", url),
+				slog.Int("codes", missing), slog.Int("weights", len(codes)))
+		}
+	}
+}
+
+// codesOf returns what tells the codes of a code system or value set; false if it is not here.
+func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
+	if index := l.set.Systems.CodeSystem(url, ""); index != definitions.None {
+		return func(code string) bool { _, ok := l.set.Systems.CodeSystems[index].Concepts.Locate([]byte(code)); return ok }, true
+	}
+	x, err := l.Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: "a", Count: new(int)}})
+	if err != nil {
+		return nil, false
+	}
+	codes := make(map[string]bool, len(x.List.Entries))
+	l.set.Use(func() {
+		for _, e := range x.List.Entries {
+			codes[string(l.set.Code(e))] = true
+		}
+	})
+	return func(code string) bool { return codes[code] }, true
 }
