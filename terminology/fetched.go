@@ -22,6 +22,66 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
+// Source has definitions that are not loaded.
+type Source interface {
+	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
+	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
+	// available now.
+	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
+}
+
+// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
+// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
+type Fetched struct {
+	// Source is required.
+	Source Source
+
+	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
+	// dropped. A larger definition is too costly. Default: 64 MiB.
+	MaxBytes int64
+
+	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
+	// Default: 1 hour.
+	TTL time.Duration
+
+	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
+	// 1 minute.
+	MissingTTL time.Duration
+
+	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
+	MaxStale time.Duration
+
+	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
+	Changed func(url string)
+
+	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
+	Logger *slog.Logger
+
+	mu       sync.Mutex
+	answers  fetchedItems
+	layers   fetchedLayers
+	renewing bool
+	flights  singleflight.Group
+}
+
+// fetchedLayers is a stack of libraries, each with more of what was fetched.
+type fetchedLayers struct {
+	base    *Library
+	current *Library
+	stacked int // overlays between base and current
+}
+
+// MaxFetches is how many definitions are fetched for one request.
+const MaxFetches = 100
+
+// most is how many bytes are held.
+func (f *Fetched) most() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
+
+const (
+	maxAbsent  = 10_000 // definitions that do not exist
+	maxStacked = 16     // overlays before they are made into one
+)
+
 // Complete fetches what is missing, and returns the library with it.
 func (f *Fetched) Complete(ctx context.Context, list []outcome.Missing) (*Library, error) {
 	for _, m := range list {
@@ -206,66 +266,6 @@ func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetched) bool) bool
 func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetched)) {
 	t.drop(func(m outcome.Missing, item *fetched) bool { visit(m, item); return false })
 }
-
-// Source has definitions that are not loaded.
-type Source interface {
-	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
-	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
-	// available now.
-	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
-}
-
-// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
-// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
-type Fetched struct {
-	// Source is required.
-	Source Source
-
-	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
-	// dropped. A larger definition is too costly. Default: 64 MiB.
-	MaxBytes int64
-
-	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
-	// Default: 1 hour.
-	TTL time.Duration
-
-	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
-	// 1 minute.
-	MissingTTL time.Duration
-
-	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
-	MaxStale time.Duration
-
-	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
-	Changed func(url string)
-
-	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
-	Logger *slog.Logger
-
-	mu       sync.Mutex
-	answers  fetchedItems
-	layers   fetchedLayers
-	renewing bool
-	flights  singleflight.Group
-}
-
-// fetchedLayers is a stack of libraries, each with more of what was fetched.
-type fetchedLayers struct {
-	base    *Library
-	current *Library
-	stacked int // overlays between base and current
-}
-
-// MaxFetches is how many definitions are fetched for one request.
-const MaxFetches = 100
-
-// most is how many bytes are held.
-func (f *Fetched) most() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
-
-const (
-	maxAbsent  = 10_000 // definitions that do not exist
-	maxStacked = 16     // overlays before they are made into one
-)
 
 // keep stores an answer of Source, and adds it to the library.
 func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {

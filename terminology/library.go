@@ -90,7 +90,10 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 // codesOf returns what tells the codes of a code system or value set; false if it is not here.
 func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
 	if index := l.set.Systems.CodeSystem(url, ""); index != definitions.None {
-		return func(code string) bool { _, ok := l.set.Systems.CodeSystems[index].Concepts.Locate([]byte(code)); return ok }, true
+		return func(code string) bool {
+			_, ok := l.set.Systems.CodeSystems[index].Concepts.Locate([]byte(code))
+			return ok
+		}, true
 	}
 	x, err := l.Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: "a", Count: new(int)}})
 	if err != nil {

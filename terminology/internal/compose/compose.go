@@ -16,6 +16,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
+// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
+// value set has one code.
+type Evaluator struct {
+	library *definitions.Set
+	rules   *Rules
+	budget  *budget.Budget
+	Probe   *Probe                  // nil: all codes are listed
+	Path    []*definitions.ValueSet // being evaluated: each imports the next
+	done    map[*definitions.ValueSet]*CodeList
+	used    *CodeList            // of the last value set in path
+	among   *[]definitions.Entry // while excludes are evaluated: what they are excluded from
+	filters filters
+}
+
+// NewEvaluator returns an evaluator.
+func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
+	c := &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
+	return c
+}
+
+// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
+// expanded.
+type Probe struct {
+	Code     []byte                                                     // the code
+	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
+	Chosen   int                                                        // how many versions choose has returned
+	Imported []*definitions.ValueSet                                    // the value sets searched
+	Mismatch []string                                                   // why filters do not hold, where code systems can say
+}
+
 // ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
 func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
 	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0 && len(x.Unlisted) == 0) {
@@ -262,27 +293,6 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	u.relative = u.relative || x.relative
 }
 
-// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
-// value set has one code.
-type Evaluator struct {
-	library *definitions.Set
-	rules   *Rules
-	budget  *budget.Budget
-	Probe   *Probe                  // nil: all codes are listed
-	Path    []*definitions.ValueSet // being evaluated: each imports the next
-	done    map[*definitions.ValueSet]*CodeList
-	used    *CodeList            // of the last value set in path
-	among   *[]definitions.Entry // while excludes are evaluated: what they are excluded from
-	filters filters
-}
-
-// NewEvaluator returns an evaluator.
-func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
-	c := &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
-	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
-	return c
-}
-
 // spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
 // thousand times.
 func (c *Evaluator) spend(n int) error {
@@ -294,16 +304,6 @@ func (c *Evaluator) spend(n int) error {
 		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrSpent,
 		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.library.Bounds.Gathered),
 	}
-}
-
-// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
-// expanded.
-type Probe struct {
-	Code     []byte                                                     // the code
-	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
-	Chosen   int                                                        // how many versions choose has returned
-	Imported []*definitions.ValueSet                                    // the value sets searched
-	Mismatch []string                                                   // why filters do not hold, where code systems can say
 }
 
 // isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
