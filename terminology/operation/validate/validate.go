@@ -182,7 +182,7 @@ func (r *Result) AppendJSON(dst []byte) []byte {
 	}
 	out.Optional("message", "valueString", r.Message)
 	if len(r.Issues) > 0 {
-		out.Raw("issues", "resource", outcome.AppendOutcome(nil, r.Issues))
+		out.Raw("issues", "resource", outcome.OperationOutcome(r.Issues))
 	}
 	return out.End()
 }

@@ -16,6 +16,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
+// run validates codings against a value set of the library, or against their code systems if it is nil.
+func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Query, b *budget.Budget) (result *Result, err error) {
+	l.Use(func() {
+		var v *validator
+		if v, err = newValidator(l, vs, q, b); err == nil {
+			v.expansions = expansions
+			result, err = v.result()
+		}
+	})
+	return result, err
+}
+
+type validator struct {
+	expansions *compose.CodeListCache
+	checks     codingValidator
+	codings    []parameters.Coding
+}
+
 // newValidator prepares validation against a value set, or against code systems if it is nil.
 func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Query, b *budget.Budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
@@ -118,18 +136,6 @@ func (v *validator) missingValueSet(err error) error {
 	}
 	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, "%s", text)
 	return nil
-}
-
-// run validates codings against a value set of the library, or against their code systems if it is nil.
-func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Query, b *budget.Budget) (result *Result, err error) {
-	l.Use(func() {
-		var v *validator
-		if v, err = newValidator(l, vs, q, b); err == nil {
-			v.expansions = expansions
-			result, err = v.result()
-		}
-	})
-	return result, err
 }
 
 // systemsOf returns the systems that a code has in the value set: those of its expansion, or, as grammars have more codes
@@ -380,12 +386,6 @@ type absent struct {
 	systems   []string          // urls of code systems that are not here at all
 	unchecked []string          // canonicals of code systems whose codes were accepted without being looked up
 	valueSets []outcome.Missing // imported
-}
-
-type validator struct {
-	expansions *compose.CodeListCache
-	checks     codingValidator
-	codings    []parameters.Coding
 }
 
 // isConcept reports whether the codings belong to a CodeableConcept: then one valid coding is enough.
