@@ -228,8 +228,10 @@ func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart
 	for i := range list {
 		for k := range list[i].Values {
 			value := parameters.AppendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
-			value = append(parameters.AppendPart(append(value, ','), "concept", "valueCoding", list[i].Values[k].Append(nil)), ']')
-			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: value})
+			if c := &list[i].Values[k]; c.System+c.Code+c.Display != "" { // a concept map may have none
+				value = parameters.AppendPart(append(value, ','), "concept", "valueCoding", c.Append(nil))
+			}
+			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: append(value, ']')})
 		}
 	}
 	return parts

@@ -226,6 +226,13 @@ func TestTranslateDependency(t *testing.T) {
 	}
 }
 
+// TestProductWithoutValue has a product whose value is not here, as one of R5 that is no code.
+func TestProductWithoutValue(t *testing.T) {
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("empty", `{"code":"1","target":[{"code":"one","product":[{"property":"http://x/p"}],"dependsOn":[{"property":"http://x/d"}]}]}`, ""))}
+	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/empty&system=http://x/a&code=1", "")
+	fixture.WantText(t, w.Body.String(), `{"name":"product","part":[{"name":"element","valueUri":"http://x/p"}]}`, `{"name":"dependsOn","part":[{"name":"element","valueUri":"http://x/d"}]}`)
+}
+
 // Concept maps that hand on to each other end in an error, and so do those that branch without end.
 func TestTranslateInCircles(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
