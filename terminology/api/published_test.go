@@ -231,3 +231,14 @@ func TestStrictSearch(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyDesignation has designations that are empty or have an empty value, which FHIR forbids: they count as none.
+func TestEmptyDesignation(t *testing.T) {
+	const empty = `"designation":[{"value":""},{},{"value":"","use":{"code":""}},{"language":"de","value":"Rot"}]`
+	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"CodeSystem","id":"c","url":"http://x/c","status":"active","content":"complete","concept":[{"code":"1",`+empty+`}]}`,
+		fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/c","concept":[{"code":"1",`+empty+`}]}]}`))}
+	for _, path := range []string{"/CodeSystem/c", "/ValueSet/$expand?includeDesignations=true&url=http://x/c?fhir_vs", "/ValueSet/$expand?includeDesignations=true&url=http://x/v"} {
+		w, _ := terminologytest.Call(t, h, "GET", path, "")
+		fixture.WantText(t, w.Body.String(), `"designation":[{"language":"de","value":"Rot"}`)
+	}
+}

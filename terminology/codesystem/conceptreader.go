@@ -34,7 +34,7 @@ func (c *ConceptReader) Reset() {
 	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
 }
 
-// Designation reads one of concept.designation. One without a value is skipped.
+// Designation reads one of concept.designation. One without a value, or with an empty one, is skipped.
 func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	row := DesignationRow{Owner: owner}
 	err := r.Object(func(name []byte) error {
@@ -53,7 +53,7 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 			return r.Skip()
 		}
 	})
-	if row.Value != 0 {
+	if len(t.At(row.Value)) > 0 {
 		c.Designations = append(c.Designations, row)
 	}
 	return err
