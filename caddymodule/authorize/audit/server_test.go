@@ -426,30 +426,14 @@ func TestRefusalsNameClient(t *testing.T) {
 		"/oauth2/introspect": {"no token": {}},
 		"/oauth2/launch":     {"no app": {}},
 	}
-	for path, requests := range rejected {
-		requests["a parameter twice"] = url.Values{"token": {"x", "y"}}
-		for request, parameters := range requests {
-			for name, m := range methods {
-				form := maps.Clone(parameters)
-				if m.form != nil {
-					maps.Copy(form, m.form())
-				}
-				r := authorizetest.PostRequest(path, form)
-				if m.basic != nil {
-					r.SetBasicAuth(m.basic[0], m.basic[1])
-				}
-				response := authorizetest.NewBrowser(t, server).Send(r)
-				trail.check(t, path+", "+request+", "+name, m.client, response.StatusCode)
-			}
-		}
+	rightButForClient := map[string]url.Values{
+		"/oauth2/token": {"grant_type": {"client_credentials"}}, "/oauth2/revoke": {"token": {"x"}}, "/oauth2/introspect": {"token": {"x"}},
 	}
-	for name, m := range methods { // what is right but for the client
-		if m.proves {
-			continue
-		}
-		for path, parameters := range map[string]url.Values{
-			"/oauth2/token": {"grant_type": {"client_credentials"}}, "/oauth2/revoke": {"token": {"x"}}, "/oauth2/introspect": {"token": {"x"}},
-		} {
+	for _, requests := range rejected {
+		requests["a parameter twice"] = url.Values{"token": {"x", "y"}}
+	}
+	for name, m := range methods {
+		send := func(path string, parameters url.Values) int {
 			form := maps.Clone(parameters)
 			if m.form != nil {
 				maps.Copy(form, m.form())
@@ -458,8 +442,17 @@ func TestRefusalsNameClient(t *testing.T) {
 			if m.basic != nil {
 				r.SetBasicAuth(m.basic[0], m.basic[1])
 			}
-			response := authorizetest.NewBrowser(t, server).Send(r)
-			trail.check(t, path+", "+name, m.client, response.StatusCode)
+			return authorizetest.NewBrowser(t, server).Send(r).StatusCode
+		}
+		for path, requests := range rejected {
+			for request, parameters := range requests {
+				trail.check(t, path+", "+request+", "+name, m.client, send(path, parameters))
+			}
+		}
+		for path, parameters := range rightButForClient {
+			if !m.proves {
+				trail.check(t, path+", "+name, m.client, send(path, parameters))
+			}
 		}
 	}
 }

@@ -49,15 +49,11 @@ func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, 
 	return &Bundle{content: content, tag: tagOf(content), timestamp: root.member("timestamp").instant(), primary: chosen}, err
 }
 
-// CheckJSON returns an error if a text is not JSON, or would not mean the same to every
-// reader, such as one with a name twice.
-func CheckJSON(text []byte) error { return rawjson.Check(text) }
-
 // parse refuses what two readers could understand differently, such as a name twice.
 func parse(content []byte) (element, *problems, error) {
 	found := new(problems)
 	root := element{path: "Bundle", found: found}
-	if err := CheckJSON(content); err != nil {
+	if err := rawjson.Check(content); err != nil {
 		return root, found, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))

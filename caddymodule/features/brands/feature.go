@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -65,7 +66,7 @@ func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 		return d.Errf("user_access_brands: %v", err)
 	}
 	// The adapted configuration is JSON and contains the Bundle.
-	if err := CheckJSON(b.Bundle); err != nil {
+	if err := rawjson.Check(b.Bundle); err != nil {
 		return d.Errf("user_access_brands %s: %v", file, err)
 	}
 	return option.Block{"primary": func(d *caddyfile.Dispenser) error {
