@@ -73,7 +73,7 @@ type discovery struct {
 }
 
 func (d *discovery) metadata() Metadata {
-	algorithms := AlgorithmNames(client.AssertionAlgorithms)
+	algorithms := client.AlgorithmNames(client.AssertionAlgorithms)
 	m := Metadata{
 		Issuer:                d.Issuer,
 		AuthorizationEndpoint: d.Issuer + endpoint.Authorize,
@@ -128,15 +128,6 @@ func (d *discovery) addClients(m *Metadata) {
 		m.ResponseModes = append(m.ResponseModes, flow.ModeFragment)
 	}
 	addIf(&m.IDTokenAlgorithms, string(jose.ES256), func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 })
-}
-
-// AlgorithmNames are algorithms as JSON documents list them.
-func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
-	names := make([]string, len(algorithms))
-	for i, alg := range algorithms {
-		names[i] = string(alg)
-	}
-	return names
 }
 
 func (d *discovery) smartConfiguration() smart.Configuration {

@@ -2,10 +2,8 @@ package conformance
 
 import (
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -67,11 +65,6 @@ func (p *relyingParty) as(client oauthClient) *relyingParty {
 
 const codeVerifier = "a-code-verifier-of-the-conformance-tests-_~"
 
-func challengeOf(verifier string) string {
-	sum := sha256.Sum256([]byte(verifier))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
 // request is an authorization request with a new state and nonce. An empty value in
 // change removes a parameter.
 func (p *relyingParty) request(change url.Values) url.Values {
@@ -84,7 +77,7 @@ func (p *relyingParty) request(change url.Values) url.Values {
 	}
 	if p.pkce {
 		q.Set("code_challenge_method", "S256")
-		q.Set("code_challenge", challengeOf(codeVerifier))
+		q.Set("code_challenge", authorizetest.S256(codeVerifier))
 	}
 	for name, values := range change {
 		q[name] = values

@@ -21,6 +21,16 @@ type Party struct {
 	Transport http.RoundTripper // Transport, if not nil, is in place of the network
 }
 
+// Transport is a [http.RoundTripper] that a handler answers, without a network.
+type Transport struct{ http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (h Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // NewParty starts an endpoint that answers 200.
 func NewParty(t *testing.T) *Party {
 	p := &Party{Tokens: make(chan string, 10)}

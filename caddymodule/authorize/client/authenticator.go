@@ -300,7 +300,8 @@ func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
 
-func decodePart(part string, to any) error {
+// DecodePart decodes a part of a JWT whose signature is not checked yet.
+func DecodePart(part string, to any) error {
 	decoded, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
 		return err
@@ -312,7 +313,7 @@ func decodePart(part string, to any) error {
 func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 	header, claims := new(assertionHeader), new(assertionClaims)
 	parts := strings.Split(raw, ".")
-	if len(parts) != 3 || decodePart(parts[0], header) != nil || decodePart(parts[1], claims) != nil {
+	if len(parts) != 3 || DecodePart(parts[0], header) != nil || DecodePart(parts[1], claims) != nil {
 		return nil, nil, invalidAssertion("this is no JWT")
 	}
 	return header, claims, nil

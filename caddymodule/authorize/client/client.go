@@ -170,9 +170,14 @@ const Unsigned = "none"
 
 // RequestObjectAlgorithms returns the algorithms of request objects.
 func RequestObjectAlgorithms() []string {
-	names := []string{Unsigned}
-	for _, alg := range AssertionAlgorithms {
-		names = append(names, string(alg))
+	return append([]string{Unsigned}, AlgorithmNames(AssertionAlgorithms)...)
+}
+
+// AlgorithmNames returns the names of algorithms as JSON documents list them.
+func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
+	names := make([]string, len(algorithms))
+	for i, alg := range algorithms {
+		names[i] = string(alg)
 	}
 	return names
 }

@@ -211,7 +211,7 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 		data := page.SelectPatient{
 			Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Unseen: unseen},
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
-			Patients: patientsOnPage(choice.Patients), More: choice.More,
+			Patients: PatientsOnPage(choice.Patients), More: choice.More,
 		}
 		view := page.View{Template: "selectpatient", Status: statusOf(unseen), Data: data}
 		if choice.Searchable {
@@ -233,7 +233,8 @@ func statusOf(unseen bool) int {
 	return http.StatusOK
 }
 
-func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
+// PatientsOnPage are patients to choose as pages show them.
+func PatientsOnPage(patients []launch.Patient) (list []page.Patient) {
 	for _, p := range patients {
 		list = append(list, page.Patient{
 			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),

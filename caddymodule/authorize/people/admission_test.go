@@ -2,7 +2,6 @@ package people_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -493,16 +492,6 @@ func TestSubStaysItsOwners(t *testing.T) {
 	}
 }
 
-// transport answers for a provider without a network.
-type transport struct{ http.Handler }
-
-// RoundTrip implements [http.RoundTripper].
-func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result(), nil
-}
-
 // A sub that the operator releases is another person's later, who gets nothing that was given under it; unless its owner
 // came back before.
 func TestSubIsReleased(t *testing.T) {
@@ -512,7 +501,7 @@ func TestSubIsReleased(t *testing.T) {
 		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.Refreshing(c)
 			byOID(idp, c)
-			idp.Transport, idp.Revalidate.Interval = transport{p}, -1
+			idp.Transport, idp.Revalidate.Interval = authorizetest.Transport{Handler: p}, -1
 		})
 		signIn := func(subject string) (*authorizetest.Browser, authorizetest.TokenResponse) {
 			p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt(subject, "oid", "0b1")} })

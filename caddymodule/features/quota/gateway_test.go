@@ -43,11 +43,7 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"without a window", app("quota apps client 1000"), 4, "quota apps client 1000 1m"},
 		{"by nobody", app("quota apps ip 1000 1m"), 4, "none of client, person and network"},
 		{"of none", app("quota apps client 0 1m"), 4, "0"},
@@ -57,9 +53,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"with a cost in words", app("quota apps client 10 1m {\n\t\t\tcount $expand dear\n\t\t}"), 5, "dear"},
 		{"that counts twice", app("quota apps client 10 1m {\n\t\t\tcount request\n\t\t\tcount request 2\n\t\t}"), 6, "duplicate count request"},
 		{"of people's tokens", app("quota apps person 10 1m {\n\t\t\tcount token\n\t\t}"), 6, "not yet for which person"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }
 
 // gateway is a Gateway with quotas.

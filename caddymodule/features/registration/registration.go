@@ -134,7 +134,7 @@ func (r *Registration) Extend(core *authorize.Core) error {
 	core.HandlePublic(Path, e.serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	core.RegistrationEndpoint = core.Config.Issuer + Path
 	core.Describe(func(m *authorize.Metadata) {
-		m.UserinfoAlgorithms = authorize.AlgorithmNames(keyring.IDTokenAlgorithms)
+		m.UserinfoAlgorithms = client.AlgorithmNames(keyring.IDTokenAlgorithms)
 		fetches := r.RequestObjects && core.OpenRequest != nil // by now, whatever the order of features
 		m.RequestURIParameter, m.RequestURIsRegistered = fetches, fetches
 	})

@@ -237,7 +237,7 @@ func verified(ctx context.Context, c *client.Client, object string) ([]byte, err
 		Type      string   `json:"typ"`
 		Critical  []string `json:"crit"`
 	}
-	if len(parts) != 3 || decodePart(parts[0], &header) != nil {
+	if len(parts) != 3 || client.DecodePart(parts[0], &header) != nil {
 		return nil, invalid("the request object is no JWT", nil)
 	}
 	typ := strings.ToLower(strings.TrimPrefix(header.Type, "application/"))
@@ -259,14 +259,6 @@ func verified(ctx context.Context, c *client.Client, object string) ([]byte, err
 		return claims, err
 	}
 	return verifySignature(ctx, c, object, jose.SignatureAlgorithm(header.Algorithm))
-}
-
-func decodePart(part string, to any) error {
-	decoded, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil {
-		return err
-	}
-	return strictjson.Unmarshal(decoded, to)
 }
 
 func verifySignature(ctx context.Context, c *client.Client, object string, alg jose.SignatureAlgorithm) ([]byte, error) {

@@ -401,18 +401,12 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	client := func(lines string) string { return gatewaytest.AppBlock("client app {\n\t\t\t" + lines + "\n\t\t}") }
-	for _, tt := range []struct {
-		name, caddyfile string
-		line            int
-		word            string
-	}{
+	gatewaytest.CaddyfileErrors{
 		{"unknown word", client("request_objects always"), 5, "always"},
 		{"two words", client("request_objects required required"), 5, "required"},
 		{"twice", client("request_objects\n\t\t\trequest_objects"), 6, "duplicate request_objects"},
 		{"required without keys", client("request_objects required"), 6, "must be signed"},
-	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, tt.caddyfile, tt.line, tt.word) })
-	}
+	}.Check(t)
 }
 
 // The server of a Caddyfile opens request objects of the clients that may send them.

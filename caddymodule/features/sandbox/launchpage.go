@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -125,7 +126,7 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 		Data: launchPageData{
 			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
-			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
+			Patients: flow.PatientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
 			Local: lp.core.Clients.Configured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
@@ -141,15 +142,6 @@ func statusOf(problem launchProblem) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
-}
-
-func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
-	for _, p := range patients {
-		list = append(list, page.Patient{
-			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),
-		})
-	}
-	return list
 }
 
 // apps are the configured clients that can be launched, by their titles; ours is the first.

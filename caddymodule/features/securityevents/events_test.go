@@ -3,7 +3,6 @@ package securityevents_test
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -173,16 +172,6 @@ func TestEventsRefused(t *testing.T) {
 	}
 }
 
-// transport answers for a provider without a network.
-type transport struct{ http.Handler }
-
-// RoundTrip implements [http.RoundTripper].
-func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result(), nil
-}
-
 // Anybody can send tokens here: what is none of the provider's for us fetches nothing there, and unknown keys do once in 5 s.
 func TestEventsFetchLittle(t *testing.T) {
 	t.Parallel()
@@ -190,7 +179,7 @@ func TestEventsFetchLittle(t *testing.T) {
 		p := providertest.New("https://login.hospital.example")
 		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(idp, c)
-			idp.Transport = transport{p}
+			idp.Transport = authorizetest.Transport{Handler: p}
 		})
 		const disabled = risc + "account-disabled"
 		for _, change := range []func(*providertest.IDToken){
