@@ -68,7 +68,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 			if len(t.Tries) > 0 && t.Failures+len(t.Tries) >= c.limit {
 				return errUnderWay
 			}
-			t.begin(id, until)
+			t.Tries = append(t.Tries, try{id, until})
 			return nil
 		})
 		if errors.Is(err, errUnderWay) {
@@ -155,8 +155,13 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 		case err != nil || len(calls) == 0:
 			return err
 		default:
-			if err = l.Store.Do(ctx, calls...); !store.Lost(err) {
-				l.saw(calls, err)
+			err = l.Store.Do(ctx, calls...)
+			for _, c := range calls {
+				if err == nil {
+					l.reservations.seen.Put(c.Key, c.Value, 0)
+				}
+			}
+			if !store.Lost(err) {
 				return err
 			}
 		}
@@ -250,15 +255,6 @@ func orNone(held []byte) []byte {
 		return []byte(`{"failures":0}`)
 	}
 	return held
-}
-
-// saw remembers what a step has stored.
-func (l *Limiter) saw(calls []*store.Call, err error) {
-	for _, c := range calls {
-		if err == nil {
-			l.reservations.seen.Put(c.Key, c.Value, 0)
-		}
-	}
 }
 
 func (l *Limiter) read(ctx context.Context, counters []counter) ([][]byte, error) {
@@ -373,9 +369,6 @@ func (t *tally) forgive(owner string) bool {
 func (t *tally) owner(owner string) int {
 	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
 }
-
-// begin adds a try.
-func (t *tally) begin(id string, until time.Time) { t.Tries = append(t.Tries, try{id, until}) }
 
 // end removes a try, and reports whether it was there.
 func (t *tally) end(id string) bool {

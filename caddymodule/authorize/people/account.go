@@ -580,10 +580,7 @@ func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error)
 // Forget deletes an account, which ends what depends on it until the person signs in again.
 func (a *Accounts) Forget(ctx context.Context, id string) error {
 	// The kept one first: the other would be restored from it.
-	return store.Do(
-		ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id}),
-		store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id)}),
-	)
+	return store.Do(ctx, store.In(a.Durable, store.Deleting(keptAccountPrefix+id)...), store.In(a.Store, store.Deleting(accountKey(id))...))
 }
 
 // whyRefused says how a person misses each rule, without the claims themselves.

@@ -497,7 +497,5 @@ func (rs records) change(ctx context.Context, name string, do func(*record) bool
 
 // remove removes a sign-in of which nothing is left.
 func (rs records) remove(ctx context.Context, name string) error {
-	return rs.store.Do(
-		ctx, &store.Call{Op: store.Delete, Key: recordPrefix + name}, &store.Call{Op: store.Delete, Key: duePrefix + name},
-	)
+	return rs.store.Do(ctx, store.Deleting(recordPrefix+name, duePrefix+name)...)
 }

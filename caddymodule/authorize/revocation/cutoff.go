@@ -114,7 +114,7 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 		return fmt.Errorf("storing that a session has ended: %w", err)
 	}
 	if r.near != r.durable {
-		_ = store.Do(ctx, store.In(r.near, deleting(inFlight)...)) // else they expire
+		_ = store.Do(ctx, store.In(r.near, store.Deleting(inFlight...)...)) // else they expire
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Ti
 		if err != nil {
 			return err
 		}
-		if err = store.Do(ctx, store.In(in, append(calls, deleting(ended)...)...)); !store.Lost(err) {
+		if err = store.Do(ctx, store.In(in, append(calls, store.Deleting(ended...)...)...)); !store.Lost(err) {
 			return err
 		}
 		if stored, err = store.Values(ctx, in, keys...); err != nil { // what a copy may not have yet

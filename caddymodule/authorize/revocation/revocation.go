@@ -59,7 +59,7 @@ func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration,
 	left += ClockJump + time.Minute
 	until, _ := r.Now().Add(left).MarshalText() // fails only after the year 9999
 	revoked := &store.Call{Op: store.Put, Key: revokedPrefix + id, Value: until, TTL: left}
-	durable := append([]*store.Call{revoked}, deleting(ended)...)
+	durable := append([]*store.Call{revoked}, store.Deleting(ended...)...)
 	near := durable
 	if r.durable != r.near {
 		near = []*store.Call{revoked}
@@ -73,13 +73,6 @@ func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration,
 		err = errors.Join(err, r.durable.Do(ctx, durable...))
 	}
 	return err
-}
-
-func deleting(keys []string) (calls []*store.Call) {
-	for _, key := range keys {
-		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
-	}
-	return calls
 }
 
 // IDSize is the size of a random id in bytes.

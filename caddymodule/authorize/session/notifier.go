@@ -247,11 +247,7 @@ func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store
 
 // remove removes participants from a session that goes on.
 func (p *Participants) remove(ctx context.Context, list []participant) error {
-	var calls []*store.Call
-	for _, key := range keysOf(list) {
-		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
-	}
-	return store.Do(ctx, store.In(p.Durable, calls...))
+	return store.Do(ctx, store.In(p.Durable, store.Deleting(keysOf(list)...)...))
 }
 
 func keysOf(list []participant) (keys []string) {

@@ -170,6 +170,14 @@ func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
 	return &Call{Op: Swap, Key: key, Old: read, Value: value, TTL: ttl}
 }
 
+// Deleting returns the calls that delete the entries of keys.
+func Deleting(keys ...string) (calls []*Call) {
+	for _, key := range keys {
+		calls = append(calls, &Call{Op: Delete, Key: key})
+	}
+	return calls
+}
+
 // Alter stores what do makes of the value of a key, nil for none, unless that is nil. After a concurrent change, do runs
 // again. It reads in a step, as a gateway's copy may be late. Further calls are made in the step that stores the value.
 func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), with ...*Call) error {

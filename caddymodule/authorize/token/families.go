@@ -432,11 +432,7 @@ func (s *familyStart) makeRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var calls []*store.Call
-	for _, id := range dropped {
-		calls = append(calls, &store.Call{Op: store.Delete, Key: familyKey(id)})
-	}
-	return store.Do(ctx, store.In(s.families.durable, calls...))
+	return store.Do(ctx, store.In(s.families.durable, store.Deleting(familyKeys(dropped)...)...))
 }
 
 // drop removes a family whose code could not be redeemed. Where code and family are in one
