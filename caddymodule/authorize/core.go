@@ -112,6 +112,7 @@ func newCore(c *Config, of *entries) (*Core, error) {
 	a.Revocations = revocation.New(c.Store, c.Durable, c.Logger)
 	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, Between: a.between}
 	a.addSessions(c)
+	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
 	a.addTokens(c)
 	a.Accounts.EndPerson = a.Tokens.Revoker.EndPerson
 	var err error
@@ -119,7 +120,6 @@ func newCore(c *Config, of *entries) (*Core, error) {
 		return nil, err
 	}
 	a.Launches = launch.NewLaunches(c.Store)
-	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
 	a.Ending = &deprovisioning.Ending{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
 	a.Clients.Sources = nil // those of an earlier server
 	for _, f := range c.Features {
@@ -205,7 +205,7 @@ func (a *Core) addTokens(c *Config) {
 			AccessToken: c.AccessTokenLifetime, Code: codeLifetime, Session: c.SessionLifetime,
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
-		Authenticator: a.Authenticator, Count: c.CountToken, Accounts: a.Accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,
+		Authenticator: a.Authenticator, Count: c.CountToken, Accounts: a.Accounts, Patients: a.Patients, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,
 	})
 }
 

@@ -26,8 +26,8 @@ import (
 // comment, and is safe for concurrent use.
 type Server struct {
 	routes       map[string]http.Handler
-	folders      []string // routes that end with a slash, which are few
-	crossOrigins *crossOrigins
+	folders      []string                       // routes that end with a slash, which are few
+	crossOrigins map[string]*crossorigin.Policy // by path
 	sessions     *session.Sessions
 	revoker      *token.Revoker
 	revocations  *revocation.Revocations
@@ -63,7 +63,7 @@ func assemble(c Config, of *entries) (*Server, error) {
 	a.addRoutes()
 	folders := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
 	return &Server{
-		routes: a.routes, folders: folders, crossOrigins: newCrossOrigins(of.origins, a.routes, a.public),
+		routes: a.routes, folders: folders, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.public),
 		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
 		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
@@ -123,7 +123,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w, answered := s.crossOrigins.policies[r.URL.Path].Answer(w, r)
+	w, answered := s.crossOrigins[r.URL.Path].Answer(w, r)
 	if !answered {
 		h.ServeHTTP(w, r)
 	}
@@ -236,25 +236,20 @@ var clientEndpoints = []string{
 	endpoint.PushedAuthorization, endpoint.Token, endpoint.Revoke, endpoint.Introspect, endpoint.Userinfo,
 }
 
-// crossOrigins has the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent to, such
-// as authorize, rely on cookies and have none.
-type crossOrigins struct {
-	origins  *origins
-	policies map[string]*crossorigin.Policy
-}
-
-func newCrossOrigins(of *origins, routes map[string]http.Handler, public []string) *crossOrigins {
-	o := &crossOrigins{origins: of, policies: map[string]*crossorigin.Policy{}}
+// crossOriginPolicies returns the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent
+// to, such as authorize, rely on cookies and have none.
+func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []string) map[string]*crossorigin.Policy {
+	policies := map[string]*crossorigin.Policy{}
 	ofClients := crossorigin.Restricted(of.AllowsOrigin)
 	for path := range routes {
 		switch {
 		case slices.Contains(clientEndpoints, path):
-			o.policies[path] = ofClients
+			policies[path] = ofClients
 		case slices.Contains(public, path):
-			o.policies[path] = crossorigin.Public
+			policies[path] = crossorigin.Public
 		}
 	}
-	return o
+	return policies
 }
 
 // origins are those of clients. A clone can be changed; the original must not be then.

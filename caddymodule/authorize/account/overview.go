@@ -210,7 +210,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2
 
 // ago says how long ago something was. Without the person's time zone there is no "today".
 func ago(at time.Time) *page.Text {
-	switch hours := elapsed(at); {
+	switch hours := int(time.Since(at).Hours()); {
 	case hours < 1:
 		return page.T("in the last hour")
 	case hours < 48:
@@ -219,8 +219,6 @@ func ago(at time.Time) *page.Text {
 		return page.Plural("%d day ago", "%d days ago", hours/24)
 	}
 }
-
-func elapsed(at time.Time) (hours int) { return int(time.Since(at).Hours()) }
 
 // sign is a word in a User-Agent, and what it means.
 type sign struct{ word, name string }

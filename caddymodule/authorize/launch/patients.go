@@ -136,7 +136,7 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return nil, err
 	}
-	resources, more := found.resources(MaxShown)
+	resources, more := found.resources()
 	choice := &Choice{Searchable: true, More: more}
 	for _, r := range resources {
 		if patient, ok := r.patient(); ok {
@@ -404,7 +404,7 @@ func (ps *Patients) Encounters(ctx context.Context, person Person, patient strin
 	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter", query, &found); err != nil {
 		return nil, false, err
 	}
-	resources, more := found.resources(MaxShown)
+	resources, more := found.resources()
 	for _, r := range resources {
 		if e, ok := r.encounter(ps.FHIRBase, patient); ok {
 			list = append(list, e)
@@ -506,9 +506,9 @@ func (r *readable[T]) UnmarshalJSON(text []byte) error {
 
 // resources returns those of a bundle, at most as many as a page shows, and whether there are
 // more.
-func (b *bundle[T]) resources(most int) (found []T, more bool) {
+func (b *bundle[T]) resources() (found []T, more bool) {
 	for _, e := range b.Entry {
-		if len(found) == most {
+		if len(found) == MaxShown {
 			return found, true
 		}
 		found = append(found, e.Resource.value)

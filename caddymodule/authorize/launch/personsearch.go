@@ -167,7 +167,7 @@ func (q PersonQuery) ask(ctx context.Context, records Records, person Person, re
 	if err := read(ctx, records, person.reader("system/"+resourceType+".rs", "", ""), resourceType, query, &found); err != nil {
 		return nil, err
 	}
-	people, more := found.resources(MaxShown)
+	people, more := found.resources()
 	people = slices.DeleteFunc(people, func(p personResource) bool { return p.ResourceType == "OperationOutcome" })
 	if more {
 		return nil, errAmbiguous

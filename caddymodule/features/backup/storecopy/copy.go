@@ -155,7 +155,7 @@ var errEnough = errors.New("enough for now")
 // remove removes what the source has not.
 func (c *copying) remove(ctx context.Context) error {
 	for {
-		extra, err := c.extra(ctx, maxRemoved)
+		extra, err := c.extra(ctx)
 		if err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
@@ -173,7 +173,7 @@ func (c *copying) remove(ctx context.Context) error {
 
 // extra returns what only the target has, or some of it and errEnough. The mark of an issuer is of a gateway that was
 // started with it.
-func (c *copying) extra(ctx context.Context, most int) (found batch, err error) {
+func (c *copying) extra(ctx context.Context) (found batch, err error) {
 	err = eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		there, err := b.find(ctx, c.from)
 		if err != nil {
@@ -184,7 +184,7 @@ func (c *copying) extra(ctx context.Context, most int) (found batch, err error) 
 				found = append(found, entry{key: e.key})
 			}
 		}
-		if len(found) > most {
+		if len(found) > maxRemoved {
 			return errEnough
 		}
 		return nil
@@ -219,7 +219,7 @@ func (c *copying) prove(ctx context.Context) error {
 	if c.Merge {
 		return nil
 	}
-	extra, err := c.extra(ctx, maxRemoved)
+	extra, err := c.extra(ctx)
 	if len(extra) > 0 {
 		return fmt.Errorf("%w: the target has %d entries or more that the source has not", ErrChanged, len(extra))
 	}
