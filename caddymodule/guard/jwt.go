@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/rsa"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -463,13 +462,13 @@ var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
 
 // trustedHeader are the rules for other issuers. Of the common ones only Auth0 supports at+jwt, and not by default;
 // kid is optional in a JWS, and the [KeySet] decides about a missing one.
-var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
+var trustedHeader = headerRules{algorithms: signaturealg.Asymmetric, untyped: true, unnamed: true}
 
 // signedResponse is the media type of introspection responses that are JWTs (RFC 9701 §5).
 const signedResponse = "application/token-introspection+jwt"
 
 // signedResponseHeader are the rules for introspection responses.
-var signedResponseHeader = headerRules{algorithms: trustedAlgorithms, signed: true, unnamed: true}
+var signedResponseHeader = headerRules{algorithms: signaturealg.Asymmetric, signed: true, unnamed: true}
 
 // check checks the header. It is not trusted yet, and can only make the token fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
@@ -604,28 +603,6 @@ type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// trustedAlgorithms are those that other issuers sign with (RFC 7518 §3.1, RFC 8037 §3.1). HMAC is not among them:
-// whoever has the public key could sign with it (RFC 8725 §2.1).
-var trustedAlgorithms = append([]jose.SignatureAlgorithm{
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
-}, rsaAlgorithms...)
-
-// rsaAlgorithms are those of an RSA key, and curves those of ECDSA keys with the one curve of each (RFC 7518 §3.4).
-var (
-	rsaAlgorithms = []jose.SignatureAlgorithm{
-		jose.RS256, jose.RS384, jose.RS512,
-		jose.PS256, jose.PS384, jose.PS512,
-	}
-	curves = map[jose.SignatureAlgorithm]elliptic.Curve{
-		jose.ES256: elliptic.P256(),
-		jose.ES384: elliptic.P384(),
-		jose.ES512: elliptic.P521(),
-	}
-)
-
-// minRSABits is the minimum size of an RSA key (RFC 7518 §3.3).
-const minRSABits = 2048
-
 // trustedKey is the public part of another issuer's key if it may verify alg: by the key's own alg or, if it has none,
 // by its type and curve.
 func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
@@ -636,19 +613,9 @@ func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, er
 	if !public.Valid() {
 		return nil, fmt.Errorf("%w: no public key", errAlgorithm)
 	}
-	switch key := public.Key.(type) {
-	case *rsa.PublicKey:
-		if key.N.BitLen() >= minRSABits && slices.Contains(rsaAlgorithms, alg) {
-			return key, nil
-		}
-	case *ecdsa.PublicKey:
-		if key.Curve == curves[alg] {
-			return key, nil
-		}
-	case ed25519.PublicKey:
-		if alg == jose.EdDSA {
-			return key, nil
-		}
+	key, ok := public.Key.(publicKey)
+	if !ok || !slices.Contains(signaturealg.Of(public.Key), alg) {
+		return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
 	}
-	return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
+	return key, nil
 }

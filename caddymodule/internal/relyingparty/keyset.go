@@ -2,9 +2,6 @@ package relyingparty
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
@@ -204,7 +202,7 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 // error wraps [ErrSignature] or [ErrUnknownKey] if the token is at fault; any other is as
 // for [KeySet.Key].
 func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	jws, err := jose.ParseSignedCompact(token, algorithms)
+	jws, err := jose.ParseSignedCompact(token, signaturealg.Asymmetric)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
@@ -284,9 +282,6 @@ var (
 	_ oidc.KeySet = (*watchedKeySet)(nil)
 )
 
-// minRSA is the minimum size in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
-const minRSA = 2048
-
 // jwks are the usable keys of a JWK Set: public, of a known kind, for signatures.
 type jwks []jose.JSONWebKey
 
@@ -339,27 +334,8 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	if err != nil || key.UnmarshalJSON(again) != nil {
 		return key, false
 	}
-	fit := keyAlgorithms(key.Key)
+	fit := signaturealg.Of(key.Key)
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
-}
-
-// keyAlgorithms returns the algorithms that a key can be used with.
-func keyAlgorithms(key any) []jose.SignatureAlgorithm {
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		if key.N.BitLen() >= minRSA {
-			return algorithms[:6]
-		}
-	case *ecdsa.PublicKey:
-		return map[string][]jose.SignatureAlgorithm{
-			"P-256": {jose.ES256}, "P-384": {jose.ES384}, "P-521": {jose.ES512},
-		}[key.Params().Name]
-	case ed25519.PublicKey:
-		if len(key) == ed25519.PublicKeySize {
-			return []jose.SignatureAlgorithm{jose.EdDSA}
-		}
-	}
-	return nil
 }
 
 // candidates returns the keys that a kid may mean: all without a kid, and the only key if
@@ -384,7 +360,7 @@ func (s jwks) named(kid string) jwks {
 // its kind.
 func (s jwks) fit(alg string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool {
-		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(keyAlgorithms(key.Key), jose.SignatureAlgorithm(alg))
+		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.Of(key.Key), jose.SignatureAlgorithm(alg))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
@@ -71,7 +72,7 @@ func checkLogoutType(raw string) error {
 
 // parseToken parses a JWT, and returns its typ in lower case and without application/, and whether it has one.
 func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, given bool, err error) {
-	if jws, err = jose.ParseSignedCompact(raw, algorithms); err != nil {
+	if jws, err = jose.ParseSignedCompact(raw, signaturealg.Asymmetric); err != nil {
 		return nil, "", false, err
 	}
 	value, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 )
 
 // Config describes us and an identity provider to each other.
@@ -176,17 +177,10 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 // metadataLifetime is how long a discovery document is fresh.
 const metadataLifetime = time.Hour
 
-// algorithms are the accepted signature algorithms: neither none nor HS256…, with which
-// the public key or the client secret would do for signing (RFC 8725 §2.1, §3.1).
-var algorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
-}
-
 // AlgorithmNames returns the names of the accepted signature algorithms.
 func AlgorithmNames() []string {
-	names := make([]string, len(algorithms))
-	for i, algorithm := range algorithms {
+	names := make([]string, len(signaturealg.Asymmetric))
+	for i, algorithm := range signaturealg.Asymmetric {
 		names[i] = string(algorithm)
 	}
 	return names
@@ -204,7 +198,7 @@ type metadata struct {
 	IntrospectionEndpoint string `json:"introspection_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
-	// After parsing, Algorithms and UserinfoAlgorithms hold only those of [algorithms].
+	// After parsing, Algorithms and UserinfoAlgorithms hold only those of [signaturealg.Asymmetric].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
 	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
@@ -284,7 +278,9 @@ func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
 	}
-	isRefused := func(name string) bool { return !slices.Contains(algorithms, jose.SignatureAlgorithm(name)) }
+	isRefused := func(name string) bool {
+		return !slices.Contains(signaturealg.Asymmetric, jose.SignatureAlgorithm(name))
+	}
 	m.Algorithms = slices.DeleteFunc(m.Algorithms, isRefused)
 	if len(m.Algorithms) == 0 {
 		return fmt.Errorf("%w: no asymmetric algorithm signs its ID tokens", ErrMetadata)

@@ -1,0 +1,47 @@
+// Package signaturealg lists the signature algorithms that are accepted from other issuers, providers and clients, and the keys
+// that each takes.
+package signaturealg
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"slices"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1): neither none nor HMAC, with which the public key or the
+// client secret would do for signing (RFC 8725 §2.1, §3.1).
+var Asymmetric = append(slices.Clip(ofRSA), jose.ES256, jose.ES384, jose.ES512, jose.EdDSA)
+
+var ofRSA = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
+
+// minRSA is the minimum size of an RSA key in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
+const minRSA = 2048
+
+// Of returns the algorithms that a public key can be used with: those of its type and, with ECDSA, of its curve (RFC 7518 §3.4).
+// None if the key is too short or of another type.
+func Of(key any) []jose.SignatureAlgorithm {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() >= minRSA {
+			return ofRSA
+		}
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return []jose.SignatureAlgorithm{jose.ES256}
+		case elliptic.P384():
+			return []jose.SignatureAlgorithm{jose.ES384}
+		case elliptic.P521():
+			return []jose.SignatureAlgorithm{jose.ES512}
+		}
+	case ed25519.PublicKey:
+		if len(key) == ed25519.PublicKeySize {
+			return []jose.SignatureAlgorithm{jose.EdDSA}
+		}
+	}
+	return nil
+}
