@@ -18,6 +18,24 @@ func Add[C prometheus.Collector](c C) C {
 	return c
 }
 
+// Collector reads metrics when they are collected.
+type Collector struct {
+	// Descs describe the metrics that Read sends.
+	Descs []*prometheus.Desc
+	// Read sends the metrics as they are now.
+	Read func(to chan<- prometheus.Metric)
+}
+
+// Describe implements [prometheus.Collector].
+func (c Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range c.Descs {
+		to <- desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c Collector) Collect(to chan<- prometheus.Metric) { c.Read(to) }
+
 // NewCounters adds a counter for each value of the labels.
 func NewCounters(name, help string, labels ...string) *prometheus.CounterVec {
 	return Add(prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "caddy", Subsystem: "fhir", Name: name, Help: help}, labels))

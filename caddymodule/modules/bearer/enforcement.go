@@ -427,23 +427,15 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 // bearersInUse are the handlers that the metrics of memory cover.
 var bearersInUse sync.Map
 
-// memoryCollector reports how much memory for bodies and answers is in use, of the handler that uses the most of its limit.
-type memoryCollector struct{}
-
 var (
 	memoryUsed  = prometheus.NewDesc("caddy_fhir_bearer_memory_bytes", "Memory for bodies and answers that are being checked, of the fhir_bearer that uses the most of its max_memory.", nil, nil)
 	memoryLimit = prometheus.NewDesc("caddy_fhir_bearer_max_memory_bytes", "The max_memory of this fhir_bearer.", nil, nil)
-	_           = metrics.Add(memoryCollector{})
+
+	memoryCollector = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: readMemory})
 )
 
-// Describe implements [prometheus.Collector].
-func (memoryCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- memoryUsed
-	to <- memoryLimit
-}
-
-// Collect implements [prometheus.Collector].
-func (memoryCollector) Collect(to chan<- prometheus.Metric) {
+// readMemory reports how much memory for bodies and answers is in use, of the handler that uses the most of its limit.
+func readMemory(to chan<- prometheus.Metric) {
 	var used, limit int64
 	bearersInUse.Range(func(handler, _ any) bool {
 		memory := handler.(*Bearer).gate.enforced.enforcer.Memory
@@ -457,5 +449,3 @@ func (memoryCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(memoryLimit, prometheus.GaugeValue, float64(limit))
 	}
 }
-
-var _ prometheus.Collector = memoryCollector{}

@@ -129,7 +129,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 // The metrics are those of the handler that uses the most of its memory, until it is cleaned up.
 func TestMemoryMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(memoryCollector{})
+	registry.MustRegister(memoryCollector)
 	check := func(wants ...float64) {
 		t.Helper()
 		families, err := registry.Gather()

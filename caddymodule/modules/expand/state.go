@@ -184,26 +184,20 @@ func EachCache(do func(Cache)) (n int) {
 	return n
 }
 
-// cacheCollector reads the counters of the caches when metrics are collected.
-type cacheCollector struct{}
-
 var (
 	cacheRequests  = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
 	cacheEvictions = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
 	cacheEntries   = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
 	pulledBytes    = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory that expansions take which were fetched whole from terminology servers.", nil, nil)
 	cacheBytes     = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
+
+	_ = metrics.Add(metrics.Collector{
+		Descs: []*prometheus.Desc{cacheRequests, cacheEvictions, cacheEntries, cacheBytes, pulledBytes}, Read: readCaches,
+	})
 )
 
-func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- cacheRequests
-	to <- cacheEvictions
-	to <- cacheEntries
-	to <- cacheBytes
-	to <- pulledBytes
-}
-
-func (cacheCollector) Collect(to chan<- prometheus.Metric) {
+// readCaches reads the counters of the caches.
+func readCaches(to chan<- prometheus.Metric) {
 	all := retired()
 	if EachCache(func(c Cache) { all = all.Plus(c.Statistics()) }) == 0 {
 		return
@@ -216,8 +210,6 @@ func (cacheCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(cacheBytes, prometheus.GaugeValue, float64(all.Bytes))
 	to <- prometheus.MustNewConstMetric(pulledBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
-
-var _ = metrics.Add(cacheCollector{})
 
 // libraries keeps loaded definitions over reloads, so that they are neither read again nor held twice.
 var libraries = caddy.NewUsagePool()
@@ -369,24 +361,18 @@ func fingerprint(o *definitions.Options) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
 }
 
-// definitionsCollector reports how much the loaded definitions hold, and whether they are up to date.
-type definitionsCollector struct{}
+var (
+	definitionsHeld   = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
+	definitionsFailed = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
+	definitionsLoaded = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
 
-var _ = metrics.Add(definitionsCollector{})
+	_ = metrics.Add(metrics.Collector{
+		Descs: []*prometheus.Desc{definitionsHeld, definitionsFailed, definitionsLoaded}, Read: readDefinitions,
+	})
+)
 
-var definitionsHeld = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
-
-var definitionsFailed = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
-
-var definitionsLoaded = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
-
-func (definitionsCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- definitionsHeld
-	to <- definitionsFailed
-	to <- definitionsLoaded
-}
-
-func (definitionsCollector) Collect(to chan<- prometheus.Metric) {
+// readDefinitions reports how much the loaded definitions hold, and whether they are up to date.
+func readDefinitions(to chan<- prometheus.Metric) {
 	var concepts, codeSystems, valueSets, failed int
 	var loaded time.Time
 	for _, held := range LoadedDefinitions() {
@@ -408,8 +394,6 @@ func (definitionsCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(definitionsHeld, prometheus.GaugeValue, float64(n), content)
 	}
 }
-
-var _ prometheus.Collector = definitionsCollector{}
 
 // endedExpansions is the kind of the entries by which gateways with a shared store tell each other which cached expansions
 // are not used any more. The store follows it.

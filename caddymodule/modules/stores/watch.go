@@ -501,7 +501,6 @@ var _ sizedStore = (*replica.Replica)(nil)
 var (
 	storeOperations = metrics.NewCounters("store_operations_total", "Operations of stores that several gateways share.", "store", "operation", "outcome")
 	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked.", "store", "operation")
-	_               = metrics.Add(storeCollector{})
 )
 
 // observeStore returns how to measure the operations of a store elsewhere.
@@ -524,9 +523,6 @@ func observeStore(name string) breaker.Observe {
 	}
 }
 
-// storeCollector reports on the stores that are in use.
-type storeCollector struct{}
-
 var (
 	revocationLag = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
 	mirrored      = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
@@ -534,17 +530,11 @@ var (
 	storeEntries  = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
 	storeLimit    = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
 	connections   = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
-)
 
-// Describe implements [prometheus.Collector].
-func (storeCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- revocationLag
-	to <- mirrored
-	to <- connections
-	to <- storeProblem
-	to <- storeEntries
-	to <- storeLimit
-}
+	_ = metrics.Add(metrics.Collector{
+		Descs: []*prometheus.Desc{revocationLag, mirrored, connections, storeProblem, storeEntries, storeLimit}, Read: readStores,
+	})
+)
 
 // storeGauges are the sums, and the longest lag, of the stores of a module.
 type storeGauges struct {
@@ -552,8 +542,8 @@ type storeGauges struct {
 	mirrored, idle, used int
 }
 
-// Collect implements [prometheus.Collector].
-func (storeCollector) Collect(to chan<- prometheus.Metric) {
+// readStores reports on the stores that are in use.
+func readStores(to chan<- prometheus.Metric) {
 	collectProblems(to)
 	collectSizes(to)
 	byName := map[string]*storeGauges{}
@@ -640,5 +630,3 @@ func (g *storeGauges) add(s *pooledShared) {
 	g.idle += open - used
 	g.used += used
 }
-
-var _ prometheus.Collector = storeCollector{}
