@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -327,12 +328,9 @@ func (s *StepUp) Check(t *Token, now time.Time) error {
 }
 
 func (s *StepUp) meets(t *Token) bool {
-	for _, wanted := range s.ACR {
-		if t.ACR != "" && (t.ACR == wanted || s.Meets != nil && s.Meets(t, wanted)) {
-			return true
-		}
-	}
-	return false
+	return t.ACR != "" && slices.ContainsFunc(s.ACR, func(wanted string) bool {
+		return t.ACR == wanted || s.Meets != nil && s.Meets(t, wanted)
+	})
 }
 
 // isRecent reports whether the sign-in was within the maximum age. One of the future says nothing of when it was.

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,12 +165,7 @@ func (r *Replica) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func hasAnyPrefix(key string, prefixes []string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func (r *Replica) getMirrored(ctx context.Context, key string, now int64) ([]byte, error) {

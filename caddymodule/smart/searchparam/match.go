@@ -273,12 +273,10 @@ func (t text) matches(_ resource.Resource, path resource.Path, element []byte) b
 	if !ok {
 		return t.starts(element)
 	}
-	for _, name := range members {
-		if value, ok := resource.Field(element, name); ok && t.startsAny(value) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(members, func(name string) bool {
+		value, ok := resource.Field(element, name)
+		return ok && t.startsAny(value)
+	})
 }
 
 // startsAny compares with a string, or each of an array of them.

@@ -494,12 +494,10 @@ func (d *document) kind() string {
 
 // isExchanged reports whether an entry is part of a request or an answer.
 func isExchanged(entry []byte) bool {
-	for _, name := range []string{"search", "request", "response"} {
-		if _, ok := resource.Field(entry, name); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"search", "request", "response"}, func(name string) bool {
+		_, ok := resource.Field(entry, name)
+		return ok
+	})
 }
 
 // namesNobodyElse reports whether an entry names no other patient where membership is named.

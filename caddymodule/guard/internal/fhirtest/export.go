@@ -2,6 +2,7 @@ package fhirtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -104,12 +105,9 @@ func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Param
 		lines[res.Type] = append(lines[res.Type], string(text))
 		names = append(names, key)
 	}
-	if format == "" {
-		format = "application/fhir+ndjson"
-	}
 	file := func(name, of string, content []string) string {
 		name = fmt.Sprintf("export-%d-%s", id, name)
-		s.put(interaction.Reference{Type: "Binary", ID: name}, []byte(`{"resourceType":"Binary","contentType":`+strconv.Quote(format)+
+		s.put(interaction.Reference{Type: "Binary", ID: name}, []byte(`{"resourceType":"Binary","contentType":`+strconv.Quote(cmp.Or(format, "application/fhir+ndjson"))+
 			`,"data":"`+base64.StdEncoding.EncodeToString([]byte(strings.Join(content, "\n")+"\n"))+`"}`))
 		return fmt.Sprintf(`{"type":"%s","url":"%s/Binary/%s","count":%d}`, of, Address, name, len(content))
 	}

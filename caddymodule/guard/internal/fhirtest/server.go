@@ -11,6 +11,7 @@
 package fhirtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -184,11 +185,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if s.Seen != nil {
 		s.Seen(r)
 	}
-	base := s.Base
-	if base == "" {
-		base = "/fhir/R4"
-	}
-	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/")
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, cmp.Or(s.Base, "/fhir/R4")), "/")
 	if answer := s.Answers[path]; answer != nil {
 		answer(w, r)
 		return nil

@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -241,11 +242,7 @@ type Addresses struct {
 
 // URL is the address of a path below the FHIR base, as clients know it.
 func (to Addresses) URL(path, query string) string {
-	base := to.Base
-	if base == "" {
-		base = to.Path
-	}
-	u := strings.TrimSuffix(base+"/"+path, "/")
+	u := strings.TrimSuffix(cmp.Or(to.Base, to.Path)+"/"+path, "/")
 	if query != "" {
 		u += "?" + query
 	}

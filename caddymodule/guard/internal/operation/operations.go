@@ -8,6 +8,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -285,11 +286,7 @@ func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation)
 	if !x.isOpen(op) {
 		return nil, message.Forbidden(message.ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
 	}
-	a, err := x.Server.Ask(ctx, operationCall(c))
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+	return x.Server.Ask(ctx, operationCall(c))
 }
 
 // validate answers $validate for a resource that the client could write: by create or by update, either will do. What
@@ -442,9 +439,12 @@ func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, gran
 	return err
 }
 
+// theSystem names what an operation without a type is called on.
+const theSystem = "the system"
+
 // refusedOperation says that no scope allows an operation.
 func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error {
-	refusal := message.Forbidden(message.ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, typeOf(i), op.Permission)
+	refusal := message.Forbidden(message.ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission)
 	if missing := x.Judge.Rights().Missing; missing != "" {
 		refusal = message.Forbidden(message.ErrScope, "%s", missing)
 	}
@@ -453,16 +453,8 @@ func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error 
 
 // refusedWhole says that no scope reaches as far as an operation.
 func (x *Calls) refusedWhole(op Operation, i interaction.Interaction) error {
-	return message.Forbidden(message.ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, typeOf(i), op.Permission).
+	return message.Forbidden(message.ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission).
 		Lifted(x.Judge.Rights().Lacking(i.Type, op.Permission, true))
-}
-
-// typeOf names what an operation is called on.
-func typeOf(i interaction.Interaction) string {
-	if i.Type == "" {
-		return "the system"
-	}
-	return i.Type
 }
 
 // FailedOperation is what is answered when the FHIR server refuses an operation, to what the client has sent.
@@ -481,9 +473,5 @@ func FailedOperation(a *message.Answer, sent message.Said) error {
 // answerGrants are the grants for what an operation answers with: those that give on its type what the operation needs
 // in order to read.
 func (x *Calls) answerGrants(op Operation, resourceType string) []access.Grant {
-	p := op.Permission & message.ReadSearch
-	if p == 0 {
-		p = smart.Read
-	}
-	return slices.Clip(x.Judge.Rights().For(resourceType, p))
+	return slices.Clip(x.Judge.Rights().For(resourceType, cmp.Or(op.Permission&message.ReadSearch, smart.Read)))
 }

@@ -5,6 +5,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -93,10 +94,7 @@ func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interacti
 // History answers with the versions of all resources of a type, or of all types. Deletions say nothing of whose the
 // resource was, so it takes scopes that are about all.
 func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	of := i.Type
-	if of == "" {
-		of = smart.AnyType
-	}
+	of := cmp.Or(i.Type, smart.AnyType)
 	switch {
 	case len(x.Judge.Rights().For(of, smart.Search)) == 0:
 		return nil, message.Refused(x.Judge.Rights(), i)

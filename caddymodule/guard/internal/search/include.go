@@ -302,12 +302,7 @@ type node struct {
 
 // namesAny reports whether the resource names one of those given.
 func (n node) namesAny(ids map[string]bool) bool {
-	for _, name := range n.names {
-		if ids[name] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.names, func(name string) bool { return ids[name] })
 }
 
 // nodeOf reads the references of a resource.
