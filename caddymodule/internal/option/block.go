@@ -41,7 +41,7 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 		set, known := s[name]
 		switch {
 		case !known:
-			return d.Errf("unrecognized subdirective: %s%s", name, didYouMeanKey(name, s))
+			return d.Errf("unrecognized subdirective: %s%s", name, DidYouMean(name, slices.Collect(maps.Keys(s))))
 		case seen[name] && !slices.Contains(repeatable, name):
 			return d.Errf("duplicate %s", name)
 		}
@@ -317,9 +317,4 @@ func DidYouMean(word string, known []string) string {
 		return ": did you mean " + near + "?"
 	}
 	return ""
-}
-
-// didYouMeanKey is didYouMean for the keys of a map.
-func didYouMeanKey[V any](word string, known map[string]V) string {
-	return DidYouMean(word, slices.Collect(maps.Keys(known)))
 }

@@ -379,12 +379,15 @@ func newAddress(ctx caddy.Context, told string, app App) (a address, err error) 
 	return a, nil
 }
 
-// audience is what tokens are for if nothing else is told: the app's FHIR base URL. Empty without the app.
-func (a address) audience() string {
-	if a.issuer == "" {
-		return ""
+// audience is what aud must contain: as configured, or else the app's FHIR base URL.
+func (a address) audience(configured string) (string, error) {
+	switch {
+	case configured != "":
+		return configured, nil
+	case a.issuer == "" || a.url == "":
+		return "", errNoAudience
 	}
-	return a.url
+	return a.url, nil
 }
 
 // challenge is what refusals say of the API.

@@ -86,7 +86,7 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	}
 	var trusted []*guard.Trusted
 	for i, t := range trust {
-		expected, err := audience(at, t.Audience)
+		expected, err := at.audience(t.Audience)
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
@@ -148,17 +148,9 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 		return nil, fmt.Errorf("all %v is longer than %v: revocations would not count meanwhile", asker.Remember, maxRemembered)
 	}
 	if !asker.AnyAudience {
-		asker.Audience, err = audience(at, i.Audience)
+		asker.Audience, err = at.audience(i.Audience)
 	}
 	return asker, err
-}
-
-// audience is what aud must contain: as told, or else the app's FHIR base URL.
-func audience(at address, told string) (string, error) {
-	if told == "" && at.audience() == "" {
-		return "", errNoAudience
-	}
-	return cmp.Or(told, at.audience()), nil
 }
 
 // parseTrust reads an issuer.

@@ -138,7 +138,9 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
-	h.loaded, err = loadDefinitions(ctx, h.definitionOptions())
+	h.loaded, err = loadDefinitions(ctx, definitions.Options{
+		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
+	})
 	if err != nil {
 		// Caddy prints the returned error only at the end of a long line about its own JSON.
 		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
@@ -148,21 +150,10 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	return err
 }
 
-// definitionOptions says what is loaded.
-func (h *Expand) definitionOptions() definitions.Options {
-	return definitions.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
-	}
-}
-
-func (h *Expand) limits() expansion.Limits {
-	return expansion.Limits{Entries: h.MaxEntries}
-}
-
 func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 	t := &api.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
-		Limits: h.limits(), Turn: takeTurn, Principal: expandHost{}.name,
+		Limits: expansion.Limits{Entries: h.MaxEntries}, Turn: takeTurn, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software.Version()
 	if _, err := fhirbase.Find[App](ctx); err == nil {
@@ -310,17 +301,6 @@ type Caching struct {
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 }
 
-func (c *Caching) cacheOptions() cache.Options {
-	return cache.Options{
-		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL),
-		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
-		Timeout: c.timeout(),
-	}
-}
-
-// maxAnswer is how large an answer of a terminology server may be: so large that a few fit into the cache.
-func (c *Caching) maxAnswer() int64 { return max(remote.DefaultMaxAnswer, c.MaxSize/4) }
-
 func (c *Caching) timeout() time.Duration {
 	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)
 }
@@ -450,7 +430,8 @@ type UpstreamRoute struct {
 // either makes another server.
 func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
-		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), MaxAnswer: c.maxAnswer(), TTL: time.Duration(u.TTL),
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), TTL: time.Duration(u.TTL),
+		MaxAnswer: max(remote.DefaultMaxAnswer, c.MaxSize/4), // so large that a few fit into the cache
 	}
 	for _, secret := range []struct {
 		option, text string

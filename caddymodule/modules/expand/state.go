@@ -56,9 +56,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	pooled, _, err := Caches.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
 		o.Routes, o.Announce = routes, peers.announce()
-		if o.Wholes != nil {
-			o.Wholes.Logger = ctx.Slogger()
-		}
+		o.Wholes.Logger = ctx.Slogger()
 		if o.Fetched != nil {
 			o.Fetched.Logger = ctx.Slogger()
 		}
@@ -73,7 +71,10 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 // stateOptions are the options of the state that need no context.
 func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if !h.CacheOff {
-		o.Cache = cache.New(h.cacheOptions())
+		o.Cache = cache.New(cache.Options{
+			MaxSize: h.MaxSize, TTL: time.Duration(h.TTL), Timeout: h.timeout(),
+			StaleIfError: time.Duration(h.Stale), StaleWhileRevalidate: time.Duration(h.StaleWhileRevalidate),
+		})
 	}
 	o.Wholes = &remote.Wholes{MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
 	if h.BackendDefinitions {

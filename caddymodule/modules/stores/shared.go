@@ -20,7 +20,7 @@ import (
 
 // MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.
 func MirroredKinds() []string {
-	return append(slices.Clone(store.MirroredKinds), followerKinds()...)
+	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
 }
 
 // FollowedKinds are the kinds of entries whose changes a store elsewhere announces: beside [MirroredKinds] those of which
@@ -216,8 +216,6 @@ var followers = map[string]NewFollower{}
 
 // Follow lets each store that several gateways share have a follower of a kind. It is for a package's initialization.
 func Follow(kind string, newFollower NewFollower) { followers[kind] = newFollower }
-
-func followerKinds() []string { return slices.Sorted(maps.Keys(followers)) }
 
 func newFollowers(shared store.Store, logger *slog.Logger) map[string]Follower {
 	made := make(map[string]Follower, len(followers))

@@ -58,7 +58,7 @@ func (p Parameter) criterion(s string) (criterion, error) {
 	case Token:
 		return readToken(s)
 	case Reference:
-		return p.readReference(unescape(s)), nil
+		return reference{p.Targets, unescape(s)}, nil
 	case String:
 		return readText(s)
 	case URI:
@@ -215,9 +215,6 @@ type reference struct {
 	targets []string
 	written string
 }
-
-// readReference reads a reference.
-func (p Parameter) readReference(s string) criterion { return reference{p.Targets, s} }
 
 // matches compares what is referred to, and of canonical URLs and URIs how they are written.
 func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {

@@ -42,7 +42,7 @@ type Rule struct {
 }
 
 // The rules. A new one is a row here, its name in the list of those that a site can give, and rows in the test of them. What
-// it covers is in verdict.go, and the searches are in confinement.go.
+// it covers is in verdict.go, and the searches are below.
 var (
 	// everyone: all may be read and searched, and none changed: they describe the world that records refer to.
 	everyone = &Rule{

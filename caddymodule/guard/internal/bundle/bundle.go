@@ -30,6 +30,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// Bundles are batches and transactions.
+type Bundles struct {
+	Server     *fhirserver.Server // asks the FHIR server
+	Judge      *judge.Judge       // judges what it answers
+	At         message.Addresses  // names what it holds as clients know it
+	Entries    entries            // answers an entry
+	MaxEntries int                // of one bundle
+	Limit      int64              // of all answers
+}
+
+// entries answers the entries of a bundle as requests of their own.
+type entries interface {
+	// Answer answers an entry.
+	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	// Collect is Answer for a write that is not sent yet.
+	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error)
+	// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
+	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
+	// PassesSingle reports whether an entry about one resource needs no judging.
+	PassesSingle(c message.Call, i interaction.Interaction) bool
+	// Decided reports the decision about an entry after it was answered.
+	Decided(i interaction.Interaction, err error)
+}
+
 // Bundle answers a batch or a transaction.
 func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	s, err := parseSubmission(c.Body, x.MaxEntries)
@@ -348,30 +372,6 @@ func (e *submitted) patch() ([]byte, error) {
 	}
 	e.header.Set("Content-Type", write.TypeJSONPatch)
 	return body, nil
-}
-
-// entries answers the entries of a bundle as requests of their own.
-type entries interface {
-	// Answer answers an entry.
-	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
-	// Collect is Answer for a write that is not sent yet.
-	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error)
-	// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
-	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
-	// PassesSingle reports whether an entry about one resource needs no judging.
-	PassesSingle(c message.Call, i interaction.Interaction) bool
-	// Decided reports the decision about an entry after it was answered.
-	Decided(i interaction.Interaction, err error)
-}
-
-// Bundles are batches and transactions.
-type Bundles struct {
-	Server     *fhirserver.Server // asks the FHIR server
-	Judge      *judge.Judge       // judges what it answers
-	At         message.Addresses  // names what it holds as clients know it
-	Entries    entries            // answers an entry
-	MaxEntries int                // of one bundle
-	Limit      int64              // of all answers
 }
 
 // entryAnswer answers one entry, unless the answers before it are as long as an answer may be.

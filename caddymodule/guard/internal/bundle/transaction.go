@@ -21,6 +21,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// transaction is a client's on its way. Each entry is judged as the request that it is, before anything is sent. What
+// writes come to is collected meanwhile, and goes to the FHIR server as one transaction. Reads and searches are asked
+// one by one when that is done, as R4 orders them.
+type transaction struct {
+	in    *Bundles
+	parts []*part
+	names map[string]*part // by fullUrl
+	preds []*part          // whose criteria have been searched for
+}
+
+// part is an entry of a transaction.
+type part struct {
+	submitted
+	n       int
+	c       message.Call
+	i       interaction.Interaction
+	as      interaction.Reference // what is written, as others refer to it while they are judged
+	isNew   bool                  // the id in as stands for one that the FHIR server will give
+	result  write.Result          // what the client is told of a write
+	sent    *message.Call         // what a write comes to; nil: there is nothing to do
+	instead *message.Answer
+}
+
 // transaction answers a transaction. Any entry that is refused has it refused as a whole.
 func (x *Bundles) transaction(ctx context.Context, s *submission) (*message.Answer, error) {
 	t := &transaction{in: x, names: map[string]*part{}}
@@ -265,29 +288,6 @@ func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*mess
 	}
 	p.result.Judge = of // which has not looked up what other entries have changed since
 	return p.result.Told(ctx, a)
-}
-
-// transaction is a client's on its way. Each entry is judged as the request that it is, before anything is sent. What
-// writes come to is collected meanwhile, and goes to the FHIR server as one transaction. Reads and searches are asked
-// one by one when that is done, as R4 orders them.
-type transaction struct {
-	in    *Bundles
-	parts []*part
-	names map[string]*part // by fullUrl
-	preds []*part          // whose criteria have been searched for
-}
-
-// part is an entry of a transaction.
-type part struct {
-	submitted
-	n       int
-	c       message.Call
-	i       interaction.Interaction
-	as      interaction.Reference // what is written, as others refer to it while they are judged
-	isNew   bool                  // the id in as stands for one that the FHIR server will give
-	result  write.Result          // what the client is told of a write
-	sent    *message.Call         // what a write comes to; nil: there is nothing to do
-	instead *message.Answer
 }
 
 // isWrite reports whether the entry changes something.

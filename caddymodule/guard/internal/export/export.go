@@ -30,6 +30,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
+// Exports are the exports that one request needs.
+type Exports struct {
+	Server     *fhirserver.Server // asks the FHIR server
+	Judge      *judge.Judge       // judges what it answers
+	At         message.Addresses  // names what it holds as clients know it
+	Sealing    paging.Sealing     // seals links to the job and its files
+	Binding    string             // of links to the token
+	R          *http.Request      // the client's
+	Parameters searchparam.Set    // are the search parameters
+	Limit      int64              // of a line
+}
+
 // lackingToExport are the scopes for an export of types, if the token has some of a system: no other exports.
 func (x *Exports) lackingToExport(types ...string) string {
 	if !slices.ContainsFunc(x.Judge.Rights().Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
@@ -125,18 +137,6 @@ func (x *Exports) serverBase(ctx context.Context) (string, error) {
 		}
 	}
 	return x.At.Path, nil
-}
-
-// Exports are the exports that one request needs.
-type Exports struct {
-	Server     *fhirserver.Server // asks the FHIR server
-	Judge      *judge.Judge       // judges what it answers
-	At         message.Addresses  // names what it holds as clients know it
-	Sealing    paging.Sealing     // seals links to the job and its files
-	Binding    string             // of links to the token
-	R          *http.Request      // the client's
-	Parameters searchparam.Set    // are the search parameters
-	Limit      int64              // of a line
 }
 
 // systemScopes are the scopes to export types; without one, all.

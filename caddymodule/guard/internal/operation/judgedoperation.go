@@ -21,6 +21,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// judgedCall is an operation on its way, whose answer is judged resource by resource.
+type judgedCall struct {
+	x     *Calls
+	c     message.Call // the client's
+	asked message.Call // what is asked of the FHIR server
+	op    Operation
+
+	parameters []smart.Parameter // of what is asked
+
+	count    int    // entries of a page
+	complete bool   // one grant is about all types, so that nothing of a patient's is hidden
+	ruled    bool   // rules of the site may deny resources
+	patient  string // ID of the Patient on which the operation is called; empty for other resources and types
+}
+
+// judgedEntries are the entries of some pages, without what is not covered.
+type judgedEntries struct {
+	matches []message.Entry
+	others  []message.Entry
+	hidden  bool // whether there is, or could be on other pages, something that is not covered
+}
+
 // operationRules say how an operation that is known here is called under scopes that are bound.
 type operationRules struct {
 	// onInstance: it is called on a resource, and on a type under whole scopes alone. Else on types alone.
@@ -380,28 +402,6 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
 	out.Entries = append(out.Entries, j.kept(all)...)
 	return j.finish(ctx, out, rest)
-}
-
-// judgedCall is an operation on its way, whose answer is judged resource by resource.
-type judgedCall struct {
-	x     *Calls
-	c     message.Call // the client's
-	asked message.Call // what is asked of the FHIR server
-	op    Operation
-
-	parameters []smart.Parameter // of what is asked
-
-	count    int    // entries of a page
-	complete bool   // one grant is about all types, so that nothing of a patient's is hidden
-	ruled    bool   // rules of the site may deny resources
-	patient  string // ID of the Patient on which the operation is called; empty for other resources and types
-}
-
-// judgedEntries are the entries of some pages, without what is not covered.
-type judgedEntries struct {
-	matches []message.Entry
-	others  []message.Entry
-	hidden  bool // whether there is, or could be on other pages, something that is not covered
 }
 
 // with are the entries of further pages, too.

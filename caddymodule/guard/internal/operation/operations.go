@@ -175,6 +175,25 @@ func (op Operation) with(words []string) (Operation, error) {
 	return op, nil
 }
 
+// Calls are the operations that one request needs.
+type Calls struct {
+	Server       *fhirserver.Server // asks the FHIR server
+	Judge        *judge.Judge       // judges what it answers
+	At           message.Addresses  // names what it holds as clients know it
+	Pages        paging.Pages       // seals links to pages
+	Writes       *write.Writes      // what $validate asks about
+	Exports      exporter           // begins $export
+	List         Operations         // that may be called
+	ExpandScopes []string           // operations on terminology require one of these
+	Shared       access.Shared      // are the rules of types outside of the compartment
+	Limit        int64              // of an answer
+}
+
+// exporter begins exports.
+type exporter interface {
+	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+}
+
 // Passes reports whether an operation goes to the next handler as it is, and its answer to the client.
 func (x *Calls) Passes(method string, i interaction.Interaction) bool {
 	op, ok := x.List.Find(i)
@@ -373,25 +392,6 @@ func (x *Calls) validation(a *message.Answer) (*message.Answer, error) {
 
 // ErrOperation says that an operation is not one of those that may be called, or not in this way.
 var ErrOperation = errors.New("operation not allowed")
-
-// exporter begins exports.
-type exporter interface {
-	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
-}
-
-// Calls are the operations that one request needs.
-type Calls struct {
-	Server       *fhirserver.Server // asks the FHIR server
-	Judge        *judge.Judge       // judges what it answers
-	At           message.Addresses  // names what it holds as clients know it
-	Pages        paging.Pages       // seals links to pages
-	Writes       *write.Writes      // what $validate asks about
-	Exports      exporter           // begins $export
-	List         Operations         // that may be called
-	ExpandScopes []string           // operations on terminology require one of these
-	Shared       access.Shared      // are the rules of types outside of the compartment
-	Limit        int64              // of an answer
-}
 
 // isWhole reports whether one scope is about all that an operation can answer with.
 func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
