@@ -313,7 +313,7 @@ func TestDocumentsNameFiles(t *testing.T) {
 			}
 		}
 	}
-	if len(texts) < 50 || count < 100 {
+	if len(texts) < 100 || count < 200 {
 		t.Errorf("%d documents name %d files", len(texts), count)
 	}
 }

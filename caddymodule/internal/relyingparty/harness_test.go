@@ -60,6 +60,16 @@ func signIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, 
 	return p.Exchange(t.Context(), answer(t, p, idp, r), r)
 }
 
+// mustSignIn is signIn, and fails the test if nobody is signed in.
+func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider) *relyingparty.Identity {
+	t.Helper()
+	identity, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
 // inMemory is a transport to a handler without a network, which synctest's
 // clock would not wait for.
 type inMemory struct{ handler http.Handler }

@@ -19,10 +19,7 @@ func TestRefresh(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
 	p := newProvider(t, idp, nil)
-	before, err := signIn(t, p, idp, newRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := mustSignIn(t, p, idp)
 	idp.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: before.Subject, Claims: map[string]any{"email": "new@hospital.example"}}}
 		s.UserInfoResponse = func(claims map[string]any) { claims["name"] = "by userinfo" }
@@ -53,13 +50,10 @@ func TestRefreshFailsLate(t *testing.T) {
 			t.Parallel()
 			idp := providertest.Start(t)
 			p := newProvider(t, idp, nil)
-			before, err := signIn(t, p, idp, newRequest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := mustSignIn(t, p, idp)
 			idp.Change(tt.change)
 			next := ""
-			_, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
+			_, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
 			if !errors.Is(err, tt.cause) || relyingparty.Denied(err) {
 				t.Errorf("error %v", err)
 			}
@@ -127,10 +121,7 @@ func TestRefreshedIDToken(t *testing.T) {
 			t.Parallel()
 			idp := providertest.Start(t, func(s *providertest.Settings) { s.KeyAlgorithm = "" })
 			p := newProvider(t, idp, nil)
-			before, err := signIn(t, p, idp, newRequest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := mustSignIn(t, p, idp)
 			idp.Change(func(s *providertest.Settings) { s.IDToken = tt.change })
 			next := ""
 			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
@@ -150,10 +141,7 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
 	p := newProvider(t, idp, nil)
-	before, err := signIn(t, p, idp, newRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := mustSignIn(t, p, idp)
 	idp.Change(func(s *providertest.Settings) {
 		s.TokenResponse = func(answer map[string]any) { delete(answer, "id_token"); delete(answer, "refresh_token") }
 	})
@@ -341,10 +329,7 @@ func TestIntrospect(t *testing.T) {
 	t.Parallel()
 	idp := introspecting(t)
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Offline = true })
-	id, err := signIn(t, p, idp, newRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := mustSignIn(t, p, idp)
 	if active, _, err := p.Introspect(t.Context(), id.AccessToken); err != nil || !active {
 		t.Errorf("%t, %v", active, err)
 	}

@@ -331,10 +331,7 @@ func TestIDTokenAccepted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			idp := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = tt.tamper })
-			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			identity := mustSignIn(t, newProvider(t, idp, nil), idp)
 			if identity.Issuer != idp.Issuer || identity.Subject != providertest.Alice.Subject || identity.IDToken == "" {
 				t.Errorf("%+v", identity)
 			}
@@ -406,21 +403,14 @@ func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*testing.T, *relyingparty.Provider, *providertest.Provider, jose.SignatureAlgorithm) error{
 		"ID token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
-			idp.Change(func(s *providertest.Settings) {
-				s.IDToken = by(alg)
-			})
+			idp.Change(func(s *providertest.Settings) { s.IDToken = by(alg) })
 			_, err := signIn(t, p, idp, newRequest())
 			return err
 		},
 		"refreshed ID token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
-			before, err := signIn(t, p, idp, newRequest())
-			if err != nil {
-				t.Fatal(err)
-			}
-			idp.Change(func(s *providertest.Settings) {
-				s.IDToken = by(alg)
-			})
-			_, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+			before := mustSignIn(t, p, idp)
+			idp.Change(func(s *providertest.Settings) { s.IDToken = by(alg) })
+			_, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
 			return err
 		},
 		"logout token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
@@ -495,10 +485,7 @@ func TestClaims(t *testing.T) {
 			claims["employee"] = json.Number("12345678901234567890")
 		}
 	})
-	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := mustSignIn(t, newProvider(t, idp, nil), idp)
 	for name, want := range map[string]any{
 		"sub":            providertest.Alice.Subject,
 		"name":           "Alice Adams", // the ID token's
@@ -530,10 +517,7 @@ func TestVerifiedByUserInfo(t *testing.T) {
 				s.IDToken = func(token *providertest.IDToken) { delete(token.Claims, "email_verified") }
 				s.UserInfoResponse = func(claims map[string]any) { claims["email"] = tt.email }
 			})
-			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			identity := mustSignIn(t, newProvider(t, idp, nil), idp)
 			if got := identity.Claims["email_verified"]; got != tt.want || identity.Claims["email"] != "alice@hospital.example" {
 				t.Errorf("email_verified %v, of %v", got, identity.Claims["email"])
 			}
@@ -638,10 +622,7 @@ func TestTokensHidden(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	recorder := &tokenRecorder{RoundTripper: transport}
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = recorder })
-	identity, err := signIn(t, p, idp, newRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := mustSignIn(t, p, idp)
 	if identity.RefreshToken != recorder.tokens.Refresh {
 		t.Error("another refresh token")
 	}
