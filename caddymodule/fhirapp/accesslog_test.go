@@ -1,7 +1,9 @@
 package fhirapp
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 func TestHideParameters(t *testing.T) {
@@ -134,4 +139,162 @@ func logLines(t *testing.T, file string) (entries []map[string]any) {
 		entries = append(entries, entry)
 	}
 	return entries
+}
+
+// The audit trail can be routed by its logger name, and has the documented fields.
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	g, all, audit := loggingGateway(t)
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("X-Forwarded-For", "203.0.113.7")
+	r.RemoteAddr = "192.0.2.1:1234"
+	r.SetBasicAuth("demo-service", "demo-service-secret")
+	g.Send(r)
+	lines := logLines(t, audit)
+	if len(lines) != 1 {
+		t.Fatalf("not one line: %v", lines)
+	}
+	entry := lines[0]
+	delete(entry, "ts")
+	want := map[string]any{
+		"level": "info", "logger": "fhir.audit", "msg": "token", "kind": "token", "outcome": "success", "client_id": "demo-service",
+		"scope": "system/*.rs", "grant": "client_credentials", "address": "203.0.113.7",
+	}
+	for name, value := range want {
+		if entry[name] != value {
+			t.Errorf("%s is %v, want %v", name, entry[name], value)
+		}
+	}
+	if len(entry) != len(want) {
+		t.Errorf("%v", entry)
+	}
+	for _, line := range logLines(t, all) { // Caddy takes it out there
+		if line["logger"] == "fhir.audit" {
+			t.Errorf("it is in the default log, too: %v", line)
+		}
+	}
+}
+
+// Events that anybody can cause are logged within bounds. How many were left out is
+// logged when the configuration stops, at the latest.
+func TestAuditLogUnderFlood(t *testing.T) {
+	t.Parallel()
+	g, _, audit := loggingGateway(t)
+	for range 100 {
+		g.Get("/oauth2/authorize?client_id=nobody", "")
+	}
+	app, err := g.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.(*App).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := logLines(t, audit)
+	last := lines[len(lines)-1]
+	if len(lines) != 61 || last["outcome"] != "left_out" || last["left_out"] != 40.0 || last["kind"] != "authorization" || last["address"] != "192.0.2.1" {
+		t.Errorf("%d lines, the last %v", len(lines), last)
+	}
+}
+
+// Requests are counted by Caddy's client address, which honours trusted_proxies, and
+// never by what the request says of itself.
+func TestClientAddress(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		vars map[string]any
+		want string
+	}{
+		{"as Caddy has it", map[string]any{caddyhttp.ClientIPVarKey: "198.51.100.7"}, "198.51.100.7"},
+		{"without Caddy", map[string]any{}, "192.0.2.1"},
+		{"of another type", map[string]any{caddyhttp.ClientIPVarKey: 7}, "192.0.2.1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest("GET", "/", nil) // from 192.0.2.1:1234
+			for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP"} {
+				r.Header.Set(name, "203.0.113.9")
+			}
+			r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, tt.vars))
+			if got := requester.Address(r); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// failuresOf loads a Caddyfile, sends a request, and returns the lines of its log at
+// error level that are about it.
+func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines []map[string]any) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "caddy.log")
+	caddyfile = strings.Replace(caddyfile, gatewaytest.ExampleLog, "", 1)
+	caddyfile = strings.Replace(caddyfile, "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+file+"\n\t\tlevel ERROR\n\t}\n", 1)
+	g := newGateway(t, caddyfile)
+	if token == "alice" {
+		token = g.Token()
+	}
+	status = g.Get(path, token).StatusCode
+	return status, logLines(t, file)
+}
+
+// A failure is logged once, at error level and with its cause, whatever renders it and
+// whatever the client is told. Not in parallel: Caddy's default logger is the process's, and
+// gateways of other tests would write into the same file.
+func TestFailuresAreLogged(t *testing.T) {
+	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
+	down := httptest.NewUnstartedServer(http.NotFoundHandler())
+	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	down.StartTLS() // with a certificate that nobody trusts
+	t.Cleanup(down.Close)
+	example := gatewaytest.ExampleText(t, "", "")
+	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")
+	const unknown, incomplete = "/fhir/R4/ValueSet/$expand?url=http://x.example/vs", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/observation-codes"
+	foreignToken := gatewaytest.NewIssuer(t)
+	foreignToken.URL = down.URL
+	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.NoBackend)
+	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.NoBackend + "\n" + outcome + "}\n"
+	for _, tt := range []struct {
+		name, caddyfile, path, token string
+		status                       int
+		cause, logger                string
+	}{
+		{"the backend is down", example, "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"rendered by another handler", strings.Replace(example, outcome, another, 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"rendered without an error route", strings.Replace(example, outcome, "", 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"an expansion of the backend that is down", example, unknown, "alice", 502, "fhir.sock", "http.handlers.fhir_expand"},
+		{"the same, hidden by what is missing here", example, incomplete, "alice", 422, "fhir.sock", "http.handlers.fhir_expand"},
+		{"an upstream's TLS fails", upstream, unknown, "", 502, "certificate", "http.handlers.fhir_expand"},
+		{"an upstream's TLS fails, for what is incomplete here", upstream, incomplete, "", 502, "certificate", "http.handlers.fhir_expand"},
+		{"a trusted issuer's TLS fails", trust, "/fhir/R4/Patient", foreignToken.Token(t, "https://localhost:8443/fhir/R4"), 503, "certificate", "http.handlers.fhir_bearer"},
+		{"below the FHIR base, by fhir_outcome alone", proxy, "/fhir/R4/Patient", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+		{"elsewhere, passed on by fhir_outcome", proxy, "/elsewhere", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status, lines := failuresOf(t, tt.caddyfile, tt.path, tt.token)
+			if len(lines) != 1 || lines[0]["level"] != "error" {
+				t.Fatalf("%d lines: %v", len(lines), lines)
+			}
+			if lines[0]["logger"] != tt.logger {
+				t.Errorf("logged by %v, want %s", lines[0]["logger"], tt.logger)
+			}
+			if cause, _ := lines[0]["error"].(string); !strings.Contains(cause, tt.cause) {
+				t.Errorf("logged as %v", lines[0])
+			}
+			if status != tt.status {
+				t.Errorf("status %d, want %d", status, tt.status)
+			}
+		})
+	}
+}
+
+// Refusals and clients' mistakes are not logged as failures. Not in parallel, either.
+func TestRefusalsAreNoFailures(t *testing.T) {
+	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
+		if status, lines := failuresOf(t, gatewaytest.ExampleText(t, "", ""), path, ""); status != want || len(lines) > 0 {
+			t.Errorf("%s: %d, logged %v", path, status, lines)
+		}
+	}
 }

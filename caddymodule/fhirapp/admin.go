@@ -6,16 +6,71 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
+
+// AdminAPI serves `/fhir/` of Caddy's admin API:
+//
+//	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	GET    /fhir/ready        whether everything can be served; 503 if not
+//	GET    /fhir/keys         signing keys
+//	POST   /fhir/keys         makes new signing keys; no token ends
+//	DELETE /fhir/keys/{kid}   ends a key, and what it signed
+//	GET    /fhir/refusals     what a client, ?client_id=, was lately refused, and why
+//	GET    /fhir/sessions     sessions of ?user=, or all
+//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
+//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both; of each of ?users=
+//	GET    /fhir/idps         how identity providers answer whether people may still come
+//	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
+//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
+//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
+//
+// Features add routes by [RegisterAdminRoutes].
+type AdminAPI struct {
+	// Running returns the configuration in force: while a new one starts, not the one this router belongs to.
+	Running func() caddy.Context `json:"-"`
+}
+
+// featureRoutes return the routes of features.
+var featureRoutes []func(*AdminAPI) []caddy.AdminRoute
+
+// RegisterAdminRoutes adds routes of a feature below `/fhir/` of Caddy's admin API. Their handlers should be [AdminMethods]. It
+// must be called from init.
+func RegisterAdminRoutes(routes func(*AdminAPI) []caddy.AdminRoute) {
+	featureRoutes = append(featureRoutes, routes)
+}
+
+// App returns the running app. Without one, the error has status 404.
+func (a *AdminAPI) App() (*App, error) {
+	app, err := fhirbase.Find[*App](a.Running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	return app, nil
+}
+
+// Server calls a function with the running authorization server. Without one, the response is 404.
+func (a *AdminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := a.App()
+		if err != nil {
+			return nil, err
+		}
+		return handle(app.Server(), r)
+	}
+}
 
 func init() { caddy.RegisterModule(new(AdminAPI)) }
 
@@ -149,3 +204,58 @@ var (
 	_ caddy.AdminRouter  = (*AdminAPI)(nil)
 	_ caddy.AdminHandler = AdminMethods{}
 )
+
+// adminError gives an error its HTTP status.
+func adminError(err error) caddy.APIError {
+	failure := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	switch {
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
+		failure.HTTPStatus = http.StatusServiceUnavailable
+	case errors.Is(err, people.ErrAmbiguous):
+		failure.HTTPStatus = http.StatusConflict
+	default:
+		errors.As(err, &failure)
+	}
+	return failure
+}
+
+func badAdminRequest(err error) error {
+	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+}
+
+const adminKeys = "/fhir/keys"
+
+// keysInfo is the answer about keys.
+type keysInfo struct {
+	Keys []keyring.Info `json:"keys"` // all that there are then
+}
+
+// onKeys calls a function with the keys, and answers with those that there are then.
+func (a *AdminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := a.App()
+		if err != nil {
+			return nil, err
+		}
+		switch err = do(app.Keys(), r); {
+		case errors.Is(err, keyring.ErrManyKeys):
+			err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+		case errors.Is(err, keyring.ErrUnknownKey):
+			err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		}
+		return keysInfo{app.Keys().Info()}, err
+	}
+}
+
+func readKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Refresh(r.Context()) }
+
+func rotateKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Rotate(r.Context()) }
+
+// retireKey ends the key in the path, and what it signed.
+func retireKey(keys *keyring.Keyring, r *http.Request) error {
+	kid := strings.TrimPrefix(r.URL.Path, adminKeys+"/")
+	if err := keys.Retire(r.Context(), kid); err != nil {
+		return fmt.Errorf("%q: %w", kid, err)
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -141,4 +142,58 @@ func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bo
 		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no person of an identity provider has this sub by a claim")}
 	}
 	return released, err
+}
+
+const adminSessions = "/fhir/sessions"
+
+func listSessions(server *authorize.Server, r *http.Request) (any, error) {
+	return server.Sessions(r.Context(), r.URL.Query().Get("user"))
+}
+
+// endedSessions is the answer to DELETE /fhir/sessions.
+type endedSessions struct {
+	Sessions int `json:"sessions"`
+
+	// NotEnded describes what outlives the sessions.
+	NotEnded string `json:"not_ended"`
+}
+
+func sessionsEnded(n int) endedSessions {
+	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
+}
+
+// endSession ends the session in the path, if it has not ended already.
+func endSession(server *authorize.Server, r *http.Request) (any, error) {
+	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
+	return sessionsEnded(ended), err
+}
+
+// endSessions ends all sessions of a user, who is required lest an incomplete request end everybody's.
+func endSessions(server *authorize.Server, r *http.Request) (any, error) {
+	user := r.URL.Query().Get("user")
+	if user == "" {
+		return nil, badAdminRequest(errors.New("say whose sessions to end: ?user="))
+	}
+	ended, err := server.EndSessions(r.Context(), user)
+	return sessionsEnded(ended), err
+}
+
+const adminFactors = "/fhir/factors"
+
+// removedFactors is the answer to DELETE /fhir/factors.
+type removedFactors struct {
+	Sessions int `json:"sessions"` // of the user, which ended
+}
+
+// resetFactors removes the second factors and passkeys that ?user= has enrolled, for who has lost them all.
+func resetFactors(server *authorize.Server, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	if len(query) != 1 || len(query["user"]) != 1 || query.Get("user") == "" {
+		return nil, badAdminRequest(errors.New("say whose factors to remove: ?user="))
+	}
+	had, sessions, err := server.ResetFactors(r.Context(), query.Get("user"))
+	if err == nil && !had {
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q has set up no factor", query.Get("user"))}
+	}
+	return removedFactors{sessions}, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +15,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -171,6 +174,103 @@ func TestHandlersNeedTheApp(t *testing.T) {
 	} {
 		if err := provision(ctx); err != nil {
 			t.Errorf("%s without the app: %v", name, err)
+		}
+	}
+}
+
+// A missing secret is an error that names the variable or file, and says why.
+func TestResolveSecret(t *testing.T) {
+	t.Setenv("SET", "s3cret")
+	t.Setenv("EMPTY", "")
+	folder := t.TempDir()
+	full, empty := gatewaytest.WriteFile(t, "full", "s3cret\r\n"), gatewaytest.WriteFile(t, "empty", "\n")
+	tests := []struct{ name, secret, want, fault string }{
+		{"literal", "s3cret", "s3cret", ""},
+		{"none", "", "", ""},
+		{"variable", "{env.SET}", "s3cret", ""},
+		{"variable within", "a-{env.SET}-b", "a-s3cret-b", ""},
+		{"file", "{file." + full + "}", "s3cret", ""},
+		{"variable that is not set", "{env.NONESUCH}", "", "{env.NONESUCH}: the environment variable is not set"},
+		{"variable that is empty", "{env.EMPTY}", "", "{env.EMPTY}: the environment variable is empty"},
+		{"second of two", "{env.SET}{env.NONESUCH}", "", "{env.NONESUCH}: the environment variable is not set"},
+		{"file that is not there", "{file." + folder + "/nonesuch}", "", "nonesuch}: open " + folder + "/nonesuch: no such file or directory"},
+		{"file that is a folder", "{file." + folder + "}", "", "is a directory"},
+		{"file that is empty", "{file." + empty + "}", "", "the file is empty"},
+		{"placeholder that is none", "{secret}", "", "unrecognized placeholder {secret}"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := option.ResolveSecret("secret", tt.secret)
+			if tt.fault == "" && (err != nil || got != tt.want) {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if tt.fault != "" && (err == nil || !strings.Contains(err.Error(), tt.fault)) {
+				t.Errorf("error %v, want one with %q", err, tt.fault)
+			}
+		})
+	}
+}
+
+// What a client sends stays text where it looks like a placeholder of Caddy's: sent
+// back, shown, or set for the next handler.
+func TestPlaceholdersOfClientsStayText(t *testing.T) {
+	t.Setenv("REGRESSION_SECRET", "expanded-secret")
+	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"
+	const openID = "openid user/*.rs"
+	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Request-Id}"
+`))
+	state := g.Get("/oauth2/authorize?"+url.Values{
+		"client_id": {"demo-app"}, "redirect_uri": {gatewaytest.DemoCallback}, "scope": {"nonsense"}, "state": {placeholder},
+	}.Encode(), "").Header.Get("Location")
+	if u, err := url.Parse(state); err != nil || u.Query().Get("state") != placeholder {
+		t.Errorf("state: %s", state)
+	}
+	page := gatewaytest.Read(t, g.Get(g.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
+	if name := authorizetest.ReadForm(page).Fields.Get("username"); name != placeholder {
+		t.Errorf("sign-in page with %q: %s", name, page)
+	}
+	if got, want := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.Token(), "X-Request-Id", placeholder)), "alice demo-app "+openID+" "+placeholder; got != want {
+		t.Errorf("for the next handler: %q, want %q", got, want)
+	}
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
+		t.Errorf("outcome: %s", got)
+	}
+}
+
+// Plain HTTP is refused, unless a proxy that trusted_proxies names says https.
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	trusting := strings.Replace(gatewaytest.ExampleText(t, gatewaytest.ServersBlock, gatewaytest.ServersBlock+"\t\ttrusted_proxies static 192.0.2.0/24\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)
+	g := newGateway(t, trusting)
+	tests := []struct {
+		name, from, proto string
+		want              int
+	}{
+		{"plain", "192.0.2.1:1", "", http.StatusBadRequest},
+		{"a trusted proxy says http", "192.0.2.1:1", "http", http.StatusBadRequest},
+		{"a trusted proxy says https", "192.0.2.1:1", "https", http.StatusOK},
+		{"somebody says https", "198.51.100.1:1", "https", http.StatusBadRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/.well-known/openid-configuration", nil)
+			r.RemoteAddr, r.Host = tt.from, "localhost:8443"
+			r.Header.Set("X-Forwarded-Proto", tt.proto)
+			w := httptest.NewRecorder()
+			g.Server.ServeHTTP(w, r)
+			if w.Code != tt.want {
+				t.Errorf("status %d, want %d", w.Code, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnknownPathIs404(t *testing.T) {
+	t.Parallel()
+	g := exampleGateway(t, nil)
+	for _, path := range []string{"/index.html", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
+		if r := g.Get(path, ""); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d", path, r.StatusCode)
 		}
 	}
 }

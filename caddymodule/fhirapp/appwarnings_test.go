@@ -3,9 +3,13 @@ package fhirapp
 import (
 	"bytes"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -13,6 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
 // What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
@@ -110,5 +116,182 @@ func TestWarningWithoutClients(t *testing.T) {
 				t.Errorf("logged %q", text.String())
 			}
 		})
+	}
+}
+
+// siteWith is a Caddyfile of one site, with the global option fhir and a body.
+func siteWith(issuer, address, body string) string {
+	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer " + issuer + "\n\t}\n}\n\n" +
+		address + " {\n\t" + strings.ReplaceAll(body, "\n", "\n\t") + "\n}\n"
+}
+
+// siteWarnings are the warnings about the sites of a configuration.
+func siteWarnings(t *testing.T, ctx caddy.Context) []string {
+	t.Helper()
+	sites, err := placement.Checks(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warnings, err := sites.Warnings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return warnings
+}
+
+const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
+
+// A handler that has no effect where it stands causes a warning that says what to do;
+// the configuration loads all the same.
+func TestCheckSites(t *testing.T) {
+	t.Parallel()
+	const here = "https://localhost:8443"
+	tests := []struct {
+		name, issuer, address, body string
+		want                        []string
+	}{
+		{"as it should be", here, here, guardedAPI, nil},
+		{"all in one block", here, here, "fhir_authorize\nfhir_bearer\nfhir_expand\nrespond 404", nil},
+		{"shorthand matcher", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nrespond 404", nil},
+		{"site of many hosts", "https://a.example", "https://*.example", guardedAPI, nil},
+		{"site of any host", "https://a.example", "https://", guardedAPI, nil},
+		{"behind a proxy that is not trusted", "https://a.example", "http://a.example:8080", guardedAPI, []string{"Caddyfile:10 (a.example): the issuer is https://a.example, but this site serves plain HTTP and trusts no proxy"}},
+		{"prefix that is stripped", here, here, "fhir_authorize\nhandle_path /hapi/* {\n\tfhir_bearer\n\trespond ok\n}", nil},
+		{"whole site guarded, default elsewhere", here, here, guardedAPI + "\nhandle {\n\trespond 404\n}", nil},
+		{"issuer without the port", "https://localhost", here, guardedAPI, []string{"issuer https://localhost is not the address"}},
+		{"issuer of another host", "https://a.example", "https://b.example", guardedAPI, []string{"issuer https://a.example is not the address of a site with fhir_authorize (that is Caddyfile:10 (b.example)"}},
+		{"no fhir_authorize", here, here, "fhir_bearer\nrespond 404", []string{"no site has fhir_authorize"}},
+		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands at /fhir/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
+		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand stands at /api/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
+		{"fhir_authorize within what is guarded", here, here, "fhir_bearer\nhandle {\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
+		{"fhir_authorize after the guard in a route", here, here, "route {\n\tfhir_bearer\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
+		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
+		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
+		{"guard after what answers", here, here, "route {\n\tfhir_authorize\n\trespond ok\n\tfhir_bearer\n}", []string{"Caddyfile:13 (localhost): fhir_bearer is never asked"}},
+		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
+		{"fhir_expand before the guard", here, here, "fhir_authorize\nroute {\n\tfhir_expand\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_expand stands before fhir_bearer, and answers without a token"}},
+		{"fhir_expand before the guard of something else", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_expand\n}\nhandle /fhir/R4* {\n\tfhir_bearer\n}", nil},
+		{"base that is stripped", here, here, "fhir_authorize\nhandle_path /fhir/R4/* {\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands behind handle_path or uri, which take /fhir/R4 off"}},
+		{"base that uri strips", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\troute {\n\t\turi strip_prefix /fhir\n\t\tfhir_bearer\n\t}\n}", []string{"take /fhir off the path"}},
+		{"the API by another way without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:1\n}", []string{"localhost: reverse_proxy leads to 127.0.0.1:1 without fhir_bearer before it"}},
+		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"the matcher of fhir_bearer leaves out /fhir/R4 itself", "reverse_proxy leads to 127.0.0.1:1 without fhir_bearer"}},
+		{"the part that is guarded", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1", nil},
+		{"another server without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:2\n}", nil},
+		{"matcher that leaves out the base", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"Caddyfile:12 (localhost): the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
+		{"matcher of the base alone", here, here, "fhir_authorize\nhandle /fhir/R4 {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
+		{"matcher of another base below it", here, here, "fhir_authorize\n@fhir path /r4 /fhir/R4/v1 /fhir/R4/v1/*\nhandle @fhir {\n\tfhir_bearer {\n\t\tfhir_base /fhir/R4\n\t}\n}", []string{"fhir_bearer stands at /r4", "the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
+		{"matcher of a part", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_bearer\n}", nil},
+		{"no guard at all", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}", []string{"reverse_proxy to 127.0.0.1:1 answers requests below the FHIR base /fhir/R4 without fhir_bearer"}},
+		{"what the guard leaves out", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/Patient/*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1\nreverse_proxy 127.0.0.1:2", []string{"reverse_proxy leads to 127.0.0.1:2 without fhir_bearer"}},
+		{"another server for one type", here, here, "fhir_authorize\nhandle /fhir/R4/Patient* {\n\treverse_proxy 127.0.0.1:2\n}\n" + strings.TrimPrefix(guardedAPI, "fhir_authorize\n"), []string{"reverse_proxy to 127.0.0.1:2 answers requests below"}},
+		{"another server beside the API", here, here, guardedAPI + "\nhandle /app/* {\n\treverse_proxy 127.0.0.1:2\n}", nil},
+		{"fhir_expand beside the handle of something else", here, here, "fhir_authorize\nfhir_bearer\nhandle /docs/* {\n\trespond ok\n}\nfhir_expand\nreverse_proxy 127.0.0.1:1", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGateway(t, siteWith(tt.issuer, tt.address, tt.body))
+			warnings := strings.Join(siteWarnings(t, g.Context), "\n")
+			if len(tt.want) == 0 && warnings != "" {
+				t.Errorf("warned: %s", warnings)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(warnings, want) || strings.Count(warnings, "\n") != len(tt.want)-1 {
+					t.Errorf("got %q, want %d lines, one with %q", warnings, len(tt.want), want)
+				}
+			}
+		})
+	}
+}
+
+// A proxy in front that has TLS must be trusted.
+func TestSiteBehindTrustedProxy(t *testing.T) {
+	t.Parallel()
+	caddyfile := strings.Replace(siteWith("https://a.example", "http://a.example:8080", guardedAPI), "{\n", "{\n\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n", 1)
+	if warnings := siteWarnings(t, newGateway(t, caddyfile).Context); len(warnings) > 0 {
+		t.Errorf("warned: %q", warnings)
+	}
+}
+
+// Caddyfile.example, from which people start, causes no warning.
+func TestExampleHasNoWarnings(t *testing.T) {
+	t.Parallel()
+	if warnings := siteWarnings(t, exampleGateway(t, nil).Context); len(warnings) > 0 {
+		t.Errorf("%q", warnings)
+	}
+}
+
+// Sites without the global option fhir are checked too, as each handler can be used
+// alone.
+func TestSitesWithoutApp(t *testing.T) {
+	t.Parallel()
+	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
+	tests := []struct{ name, body, want string }{
+		{"guard", "handle /fhir* {\n\t\tfhir_bearer {\n\t\t\ttrust https://login.example fhir-api\n\t\t}\n\t}", "Caddyfile:8 (localhost): fhir_bearer stands at /fhir*"},
+		{"expansions", "fhir_expand /api/*", "Caddyfile:7 (localhost): fhir_expand stands at /api/*"},
+		{"nothing of ours", "respond ok", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGateway(t, globals+"https://localhost {\n\t"+tt.body+"\n}\n")
+			if got := strings.Join(siteWarnings(t, g.Context), "\n"); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// An error found after the Caddyfile has become JSON still names the directive's line.
+func TestProvisionErrorNamesLine(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, body, want string }{
+		{"certificate that is missing", "fhir_bearer {\n\ttrust https://login.example api {\n\t\ttls_ca /nowhere.pem\n\t}\n}", "at Caddyfile:10"},
+		{"secret that is missing", "respond ok\nfhir_expand {\n\tupstream https://tx.example {\n\t\tbearer {env.NO_SUCH_TOKEN}\n\t}\n}", "at Caddyfile:11"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", tt.body)))
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// A configuration without sites causes no warning.
+func TestSitesOfNoServer(t *testing.T) {
+	t.Parallel()
+	ctx, err := gatewaytest.Provision(t, &caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := ctx.App("fhir_sites")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.(*placement.Sites).Start(); err != nil {
+		t.Error(err)
+	}
+}
+
+// caddy validate, which starts nothing, tells of the same.
+func TestValidateShowsWarnings(t *testing.T) {
+	t.Parallel()
+	config := gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n}"))
+	file := filepath.Join(t.TempDir(), "log")
+	config.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+		caddy.DefaultLoggerName: {BaseLog: caddy.BaseLog{WriterRaw: caddyconfig.JSON(map[string]string{"output": "file", "filename": file}, nil)}},
+	}}
+	ctx, err := gatewaytest.Provision(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := placement.Checks(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := sites.Cleanup(); err != nil || strings.Count(gatewaytest.ReadFile(t, file), "fhir_bearer stands at /fhir/*") != 1 {
+			t.Errorf("%v, logged %s", err, gatewaytest.ReadFile(t, file))
+		}
 	}
 }

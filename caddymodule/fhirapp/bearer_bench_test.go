@@ -1,12 +1,20 @@
 package fhirapp
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // BenchmarkBearer is $expand answered from memory, with the guard (and a token that it has seen before) and without,
@@ -48,6 +56,90 @@ func BenchmarkBearer(b *testing.B) {
 				bench.server.ServeHTTP(w, request)
 				if w.status != http.StatusOK {
 					b.Fatal(w.status)
+				}
+			}
+		})
+	}
+}
+
+// trustedIssuer is another issuer, whose tokens are for the audience fhir.
+type trustedIssuer struct {
+	url string
+	key *ecdsa.PrivateKey
+}
+
+func newTrustedIssuer(t testing.TB) *trustedIssuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &trustedIssuer{key: key}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var document any = map[string]string{"issuer": i.url, "jwks_uri": i.url + "/jwks"}
+		if r.URL.Path == "/jwks" {
+			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+	}))
+	t.Cleanup(server.Close)
+	i.url = server.URL
+	return i
+}
+
+// token is an access token of a practitioner's, with a patient in context.
+func (i *trustedIssuer) Token(t testing.TB, scope string) string {
+	t.Helper()
+	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"}}
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("at+jwt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(map[string]any{
+		"iss": i.url, "sub": "1", "aud": "fhir", "client_id": "app", "jti": scope, "scope": scope, "patient": "1",
+		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// BenchmarkRead is a read of 2 KB with a token that the guard has seen before. A handler in the place of the FHIR server
+// answers.
+func BenchmarkRead(b *testing.B) {
+	issuer := newTrustedIssuer(b)
+	patient := "{\"resourceType\":\"Patient\",\"id\":\"1\",\"text\":{\"status\":\"generated\",\"div\":\"" + strings.Repeat("Narrative of the record. ", 75) + "\"}}"
+	site := func(guard string) string {
+		return "{\n\tadmin off\n\tauto_https off\n}\n\nhttp://localhost:8443 {\n\troute {\n" + guard + "\t\theader Content-Type application/fhir+json\n\t\trespond `" + patient + "`\n\t}\n}\n"
+	}
+	guarded := newGateway(b, site("\t\tfhir_bearer {\n\t\t\ttrust "+issuer.url+" fhir\n\t\t}\n"))
+	open := newGateway(b, site(""))
+	for _, bench := range []struct {
+		name   string
+		server http.Handler
+		token  string
+	}{
+		{"open", open.Server, ""},
+		{"open with a token", open.Server, issuer.Token(b, "user/*.rs")},
+		{"user", guarded.Server, issuer.Token(b, "user/*.rs")},
+		{"patient", guarded.Server, issuer.Token(b, "patient/*.rs")},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient/1", nil)
+			r.Host = "localhost:8443"
+			b.ReportAllocs()
+			for b.Loop() {
+				request := r.Clone(r.Context())
+				request.Header = http.Header{"User-Agent": {"an app"}, "Accept-Encoding": {"gzip"}}
+				if bench.token != "" {
+					request.Header["Authorization"] = []string{"Bearer " + bench.token}
+				}
+				w := httptest.NewRecorder()
+				bench.server.ServeHTTP(w, request)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
 				}
 			}
 		})

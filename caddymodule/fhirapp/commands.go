@@ -1,17 +1,266 @@
 package fhirapp
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/spf13/cobra"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "fhir-check",
+		Usage: "<config> [--adapter <name>] [--json]",
+		Short: "Checks a configuration, and asks all servers that it names",
+		Long: `
+Loads a configuration without serving it, and asks the durable store, the identity
+providers, the FHIR server and the terminology servers that it names. It prints a line
+for each, and how to mend what is wrong; the exit status is 1 then. A gateway that runs
+with the same configuration is not disturbed.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.Args = cobra.ExactArgs(1)
+			cmd.Flags().String("adapter", "", "name of the configuration's adapter")
+			cmd.Flags().Bool("json", false, "print the results as JSON")
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				cmd.SilenceUsage = true
+				adapter, _ := cmd.Flags().GetString("adapter")
+				asJSON, _ := cmd.Flags().GetBool("json")
+				return checkCommand(cmd.Context(), os.Stdout, args[0], adapter, asJSON)
+			}
+		},
+	})
+}
+
+// A check is one thing that a configuration needs.
+type check struct {
+	What string `json:"what"`
+	Fail string `json:"fail,omitempty"` // why it does not work; "" if it does
+	Mend string `json:"mend,omitempty"` // what to do about that
+
+	ask func(context.Context) error
+}
+
+const (
+	checkTimeout = 10 * time.Second       // of each
+	heldTimeout  = 500 * time.Millisecond // after which a file is held by a gateway that runs
+)
+
+var errChecks = errors.New("not all is well")
+
+func checkCommand(ctx context.Context, out io.Writer, path, adapter string, asJSON bool) error {
+	checks := checksOf(path, adapter)
+	well := true
+	for i := range checks {
+		c := &checks[i]
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		if err := c.ask(ctx); err != nil {
+			well, c.Fail = false, err.Error()
+		} else {
+			c.Mend = ""
+		}
+		cancel()
+	}
+	if err := printChecks(out, checks, asJSON); err != nil || well {
+		return err
+	}
+	return errChecks
+}
+
+func printChecks(out io.Writer, checks []check, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(checks)
+	}
+	for _, c := range checks {
+		line := "ok    " + c.What
+		if c.Fail != "" {
+			line = fmt.Sprintf("FAIL  %s: %s\n      %s", c.What, c.Fail, c.Mend)
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checksOf are those of a configuration. If it cannot be loaded, that is the only one.
+func checksOf(path, adapter string) []check {
+	ctx, text, err := loadToCheck(path, adapter)
+	checks := []check{{
+		What: "configuration", Mend: "mend " + path + " as the message says; caddy adapt shows it as JSON",
+		ask: func(context.Context) error { return err },
+	}}
+	if err != nil {
+		return checks
+	}
+	if app, _ := fhirbase.FindAny[*App](ctx); app != nil {
+		checks = append(checks, checkOfStore(path, adapter))
+		checks = append(checks, checksOfProviders(app)...)
+		checks = append(checks, checkOfBackend(ctx, app))
+	}
+	return append(checks, checksOfTerminology(text)...)
+}
+
+// loadToCheck loads a configuration as for a reload, and starts nothing of it.
+func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
+	if strings.HasSuffix(path, ".json") {
+		adapter = ""
+	}
+	text, _, _, err := caddycmd.LoadConfig(path, adapter)
+	if err != nil {
+		return caddy.Context{}, nil, err
+	}
+	config := new(caddy.Config)
+	if err := json.Unmarshal(text, config); err != nil {
+		return caddy.Context{}, nil, err
+	}
+	ctx, err := caddy.ProvisionContext(config)
+	return ctx, text, err
+}
+
+func checkOfStore(path, adapter string) check {
+	return check{
+		What: "durable store",
+		Mend: "start it, and check its address, user and password in store; docs/operation.md says what each cause means",
+		ask: func(ctx context.Context) error {
+			opened, err := StoreOpener{adapter, heldTimeout}.Open(ctx, path, true)
+			switch {
+			case errors.Is(err, boltstore.ErrInUse): // a gateway runs, and has the file open
+				return nil
+			case err != nil:
+				return err
+			}
+			defer opened.Close()
+			return store.Try(ctx, opened)
+		},
+	}
+}
+
+func checksOfProviders(app *App) (checks []check) {
+	for _, idp := range app.IdentityProviders {
+		checks = append(checks, check{
+			What: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
+			Mend: "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter, and its grant_types_supported need refresh_token unless revalidate is off. Where the hospital has its own certificate authority, set tls_ca",
+			ask:  func(ctx context.Context) error { return app.Server().AskProvider(ctx, idp.Key) },
+		})
+	}
+	return checks
+}
+
+// checkOfBackend asks the FHIR server for its CapabilityStatement, by the site as a client would.
+func checkOfBackend(ctx caddy.Context, app *App) check {
+	return check{
+		What: "FHIR server",
+		Mend: "check the address in fhir_gateway or reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
+		ask: func(asking context.Context) error {
+			loaded, err := ctx.App("http")
+			if err != nil {
+				return err
+			}
+			for _, server := range loaded.(*caddyhttp.App).Servers {
+				r, err := (&ownRecords{app.Issuer, app.FHIRBase}).Request(asking, "metadata", nil)
+				if err != nil {
+					return err
+				}
+				w := httptest.NewRecorder()
+				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server without the site answers nothing
+					return capabilityError(w)
+				}
+			}
+			return errors.New("no site of the configuration has the issuer's address")
+		},
+	}
+}
+
+// capabilityError says why an answer is no CapabilityStatement of R4.
+func capabilityError(w *httptest.ResponseRecorder) error {
+	var statement struct {
+		ResourceType string `json:"resourceType"`
+		FHIRVersion  string `json:"fhirVersion"`
+	}
+	switch err := json.Unmarshal(w.Body.Bytes(), &statement); {
+	case w.Code != http.StatusOK:
+		return fmt.Errorf("GET metadata: status %d", w.Code)
+	case err != nil || statement.ResourceType != "CapabilityStatement":
+		return errors.New("GET metadata: the answer is no CapabilityStatement")
+	case !strings.HasPrefix(statement.FHIRVersion, "4.0"):
+		return fmt.Errorf("it speaks FHIR %s, and not 4.0.1", statement.FHIRVersion)
+	}
+	return nil
+}
+
+// checksOfTerminology are those of the terminology servers of all fhir_expand in a configuration.
+func checksOfTerminology(config []byte) (checks []check) {
+	var whole any
+	if json.Unmarshal(config, &whole) != nil {
+		return nil
+	}
+	for _, u := range upstreamsIn(whole) {
+		checks = append(checks, check{
+			What: "terminology server " + u.URL, Mend: "check its address, credentials and certificates in upstream",
+			ask: func(ctx context.Context) error {
+				server, _, err := u.Server(new(expand.Caching))
+				if err != nil {
+					return err
+				}
+				return server.Metadata(ctx)
+			},
+		})
+	}
+	return checks
+}
+
+// upstreamsIn finds the terminology servers in a part of a configuration.
+func upstreamsIn(part any) (found []expand.Upstream) {
+	switch part := part.(type) {
+	case []any:
+		for _, p := range part {
+			found = append(found, upstreamsIn(p)...)
+		}
+	case map[string]any:
+		if part["handler"] == "fhir_expand" {
+			return upstreamsOf(part)
+		}
+		for _, p := range part {
+			found = append(found, upstreamsIn(p)...)
+		}
+	}
+	return found
+}
+
+func upstreamsOf(handler any) (found []expand.Upstream) {
+	var named struct {
+		Upstream *expand.Upstream       `json:"upstream"`
+		Routes   []expand.UpstreamRoute `json:"routes"`
+	}
+	if text, err := json.Marshal(handler); err != nil || json.Unmarshal(text, &named) != nil {
+		return nil
+	}
+	if named.Upstream != nil {
+		found = append(found, *named.Upstream)
+	}
+	for _, route := range named.Routes {
+		found = append(found, route.Upstream)
+	}
+	return found
+}
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{

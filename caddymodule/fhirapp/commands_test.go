@@ -1,10 +1,16 @@
 package fhirapp
 
 import (
+	"fmt"
+	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -32,5 +38,97 @@ func TestEnrolTOTP(t *testing.T) {
 	}
 	if _, err := enrolTOTP(&first, "x", ""); err == nil {
 		t.Error("a key for nobody")
+	}
+}
+
+// Each server that does not work is named, and nothing else.
+func TestCheckCommand(t *testing.T) {
+	answer := func(status int, body string) string {
+		return "http://" + gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+json")
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		}))
+	}
+	const statement = `{"resourceType":"CapabilityStatement","status":"active","date":"2026-01-01","kind":"instance","fhirVersion":"4.0.1","format":["json"]}`
+	well, older, down := answer(200, statement), answer(200, strings.Replace(statement, "4.0.1", "3.0.2", 1)), answer(503, "")
+	for _, tt := range []struct {
+		name, backend, terminology, idp string
+		fails                           []string
+	}{
+		{"all well", well, well, "", nil},
+		{"no FHIR server", down, well, "", []string{"FHIR server: GET metadata: status 503"}},
+		{"an older FHIR", older, well, "", []string{"FHIR server: it speaks FHIR 3.0.2"}},
+		{"no terminology server", well, down, "", []string{"terminology server " + down}},
+		{"no provider", well, well, down, []string{"idp hospital (" + down + ")"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			folder := t.TempDir()
+			idp := ""
+			if tt.idp != "" {
+				idp = "idp hospital {\n\t\t\tissuer " + tt.idp + "\n\t\t\tclient_id x\n\t\t}\n\t\t"
+			}
+			file := gatewaytest.WriteFile(t, "Caddyfile", fmt.Sprintf(`{
+	storage file_system %s
+	fhir {
+		issuer https://localhost:8443
+		%s
+	}
+}
+https://localhost:8443 {
+	tls internal
+	fhir_authorize
+	fhir_bearer
+	fhir_expand {
+		upstream %s {
+			allow_http
+		}
+	}
+	reverse_proxy %s
+}
+`, folder, idp, tt.terminology, strings.TrimPrefix(tt.backend, "http://")))
+			var out strings.Builder
+			err := checkCommand(t.Context(), &out, file, "caddyfile", false)
+			var failed []string
+			for line := range strings.Lines(out.String()) {
+				if line, failure := strings.CutPrefix(line, "FAIL  "); failure {
+					failed = append(failed, line)
+				}
+			}
+			if len(failed) != len(tt.fails) || (err == nil) != (len(tt.fails) == 0) {
+				t.Fatalf("%v: %s", err, &out)
+			}
+			for i, want := range tt.fails {
+				if !strings.HasPrefix(failed[i], want) {
+					t.Errorf("%s, want %s", failed[i], want)
+				}
+			}
+		})
+	}
+	var out strings.Builder
+	if err := checkCommand(t.Context(), &out, filepath.Join(t.TempDir(), "none"), "caddyfile", true); err == nil || !strings.Contains(out.String(), `"what":"configuration","fail":`) {
+		t.Errorf("a file that is not there: %v %s", err, &out)
+	}
+}
+
+// A gateway that runs has the file of its store open, which is no fault.
+func TestCheckBesideGateway(t *testing.T) {
+	t.Parallel()
+	for name, marked := range map[string]bool{"running": true, "starting or stopping": false} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "fhir.db")
+			held, err := bbolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			if marked {
+				gatewaytest.Put(t, path+".running", "")
+			}
+			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
+			if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

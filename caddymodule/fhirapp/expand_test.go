@@ -4,8 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -156,5 +162,268 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 		if body := gatewaytest.Read(t, g.Get(path, token)); body != "GET "+path {
 			t.Errorf("%s: %s", path, body)
 		}
+	}
+}
+
+// expandedValueSet is as much of the answer as interface.md §2 lists.
+type expandedValueSet struct {
+	ResourceType string `json:"resourceType"`
+	URL          string `json:"url"`
+	Expansion    struct {
+		Offset   *int `json:"offset"`
+		Contains []struct {
+			System  string `json:"system"`
+			Code    string `json:"code"`
+			Display string `json:"display"`
+		} `json:"contains"`
+	} `json:"expansion"`
+}
+
+// expandedCodes are the codes of an expansion, which a body must be.
+func expandedCodes(t *testing.T, body string) (codes []string) {
+	t.Helper()
+	var got expandedValueSet
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.ResourceType != "ValueSet" {
+		t.Fatalf("no expansion, %v: %s", err, body)
+	}
+	for _, c := range got.Expansion.Contains {
+		codes = append(codes, c.Code)
+	}
+	return codes
+}
+
+// checkCodes compares the codes of an expansion.
+func checkCodes(t *testing.T, body string, want ...string) {
+	t.Helper()
+	if got := expandedCodes(t, body); !slices.Equal(got, want) {
+		t.Errorf("codes %q, want %q", got, want)
+	}
+}
+
+// memberOf is a member of a JSON document by its path, whose steps are names and
+// indices, as in "issue.0.code". It is nil where there is none.
+func memberOf(t *testing.T, document, path string) (member any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(document), &member); err != nil {
+		t.Fatalf("%v: %.300s", err, document)
+	}
+	for step := range strings.SplitSeq(path, ".") {
+		switch of := member.(type) {
+		case map[string]any:
+			member = of[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(of) {
+				return nil
+			}
+			member = of[i]
+		default:
+			return nil
+		}
+	}
+	return member
+}
+
+// parameterIn is the value of a parameter, by its name and the name of its value, as
+// in "result.valueBoolean".
+func parameterIn(t *testing.T, body, path string) any {
+	t.Helper()
+	name, value, _ := strings.Cut(path, ".")
+	parameters, _ := memberOf(t, body, "parameter").([]any)
+	for _, p := range parameters {
+		if parameter, ok := p.(map[string]any); ok && parameter["name"] == name {
+			return parameter[value]
+		}
+	}
+	return nil
+}
+
+const (
+	genderSet  = "http://hl7.org/fhir/ValueSet/administrative-gender"
+	maritalSet = "http://hl7.org/fhir/ValueSet/marital-status"
+)
+
+// answered expands a value set and returns the answer as plain JSON.
+func answered(t *testing.T, g *gateway, token string, parameters url.Values) map[string]any {
+	t.Helper()
+	response := g.Get("/fhir/R4/ValueSet/$expand?"+parameters.Encode(), token, "Content-Type", "application/fhir+json")
+	var answer map[string]any
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("status %d: %v %v", response.StatusCode, answer, err)
+	}
+	return answer
+}
+
+func entries(answer map[string]any) []map[string]any {
+	contains, _ := answer["expansion"].(map[string]any)["contains"].([]any)
+	list := make([]map[string]any, len(contains))
+	for i, c := range contains {
+		list[i] = c.(map[string]any)
+	}
+	return list
+}
+
+func displays(answer map[string]any) string {
+	var list []string
+	for _, e := range entries(answer) {
+		list = append(list, e["display"].(string))
+	}
+	return strings.Join(list, ", ")
+}
+
+// The interface's description of $expand (§2 and §4.2), a case a row, asked
+// through the whole gateway.
+func TestInterfaceExpand(t *testing.T) {
+	t.Parallel()
+	g := exampleGateway(t, nil)
+	token := g.Token()
+	ask := func(t *testing.T, pairs ...string) map[string]any {
+		q := url.Values{}
+		for i := 0; i < len(pairs); i += 2 {
+			q.Set(pairs[i], pairs[i+1])
+		}
+		return answered(t, g, token, q)
+	}
+	rows := map[string]func(t *testing.T){
+		"resourceType: always the value ValueSet": func(t *testing.T) {
+			if got := ask(t, "url", genderSet)["resourceType"]; got != "ValueSet" {
+				t.Errorf("%v", got)
+			}
+		},
+		"url: the URL of the expanded value set; echoes the requested url": func(t *testing.T) {
+			if got := ask(t, "url", maritalSet)["url"]; got != maritalSet {
+				t.Errorf("%v", got)
+			}
+		},
+		"expansion.offset: 0 when no offset is requested": func(t *testing.T) {
+			if got := ask(t, "url", genderSet)["expansion"].(map[string]any)["offset"]; got != 0.0 {
+				t.Errorf("%v", got)
+			}
+		},
+		"expansion.contains: the matching entries": func(t *testing.T) {
+			if got := displays(ask(t, "url", genderSet)); got != "Male, Female, Other, Unknown" {
+				t.Errorf("%v", got)
+			}
+		},
+		"expansion.contains[]: system, code, display": func(t *testing.T) {
+			want := map[string]any{"system": "http://hl7.org/fhir/administrative-gender", "code": "male", "display": "Male"}
+			if got := entries(ask(t, "url", genderSet))[0]; !maps.Equal(got, want) {
+				t.Errorf("%v", got)
+			}
+		},
+		"filter: only matching entries are returned": func(t *testing.T) {
+			if got := displays(ask(t, "url", maritalSet, "filter", "married")); got != "Married, Never Married" {
+				t.Errorf("%v", got)
+			}
+		},
+		"offset: at which the expansion starts": func(t *testing.T) {
+			answer := ask(t, "url", genderSet, "offset", "2")
+			if got := displays(answer); got != "Other, Unknown" || answer["expansion"].(map[string]any)["offset"] != 2.0 {
+				t.Errorf("%v", answer)
+			}
+		},
+		"count: number of results to return": func(t *testing.T) {
+			if got := displays(ask(t, "url", genderSet, "offset", "1", "count", "2")); got != "Female, Other" {
+				t.Errorf("%v", got)
+			}
+		},
+		"rule 1: without filter, all entries of the value set are listed": func(t *testing.T) {
+			if answer := ask(t, "url", maritalSet); float64(len(entries(answer))) != answer["expansion"].(map[string]any)["total"] {
+				t.Errorf("%v", answer)
+			}
+		},
+		"rule 2: a one-letter filter returned only the entry whose display text contains it": func(t *testing.T) {
+			if got := displays(ask(t, "url", genderSet, "filter", "k")); got != "Unknown" {
+				t.Errorf("%v", got)
+			}
+		},
+		"rule 3: the operation keeps no state": func(t *testing.T) {
+			first := ask(t, "url", genderSet)
+			ask(t, "url", genderSet, "filter", "f")
+			if again := ask(t, "url", genderSet); displays(first) != displays(again) {
+				t.Errorf("%v, then %v", first, again)
+			}
+		},
+		"rule 4: at run time, to check a value while a user edits a form": func(t *testing.T) {
+			for typed, want := range map[string]string{"n": "Never Married, Annulled, Interlocutory, unmarried, Domestic partner, unknown", "ne": "Never Married", "nev mar": "Never Married"} {
+				if got := displays(ask(t, "url", maritalSet, "filter", typed)); got != want {
+					t.Errorf("%q: %v", typed, got)
+				}
+			}
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, row)
+	}
+}
+
+// Definitions that cannot be loaded have a log line of their own, beside the error
+// that Caddy ends with.
+func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ definitions, want string }{
+		"missing": {"/nonesuch/*.json", "definitions /nonesuch/*.json: file does not exist"},
+		"broken":  {gatewaytest.WriteFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := filepath.Join(t.TempDir(), "text.log")
+			config := gatewaytest.Adapt(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
+			if _, err := gatewaytest.Provision(t, config); err == nil {
+				t.Fatal("loaded")
+			}
+			failed := func(line map[string]any) bool { return line["msg"] == "definitions cannot be loaded" }
+			lines := logLines(t, text)
+			i := slices.IndexFunc(lines, failed)
+			if i < 0 {
+				t.Fatalf("logged %v", lines)
+			}
+			if got, _ := lines[i]["error"].(string); !strings.Contains(got, tt.want) {
+				t.Errorf("error %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A broken file is named, with the reason, and the configuration does not load.
+func TestBrokenDefinitions(t *testing.T) {
+	t.Parallel()
+	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
+	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
+	_, err := gatewaytest.Provision(t, config)
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// So is a broken file of weights, with the line.
+func TestBrokenWeights(t *testing.T) {
+	t.Parallel()
+	file := gatewaytest.WriteFile(t, "counts.csv", "#! http://x.example/cs\nA,3\nB,three\n")
+	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, "fhir_expand\n", "fhir_expand {\n\t\t\tweights "+file+"\n\t\t}\n"))
+	_, err := gatewaytest.Provision(t, config)
+	if err == nil || !strings.Contains(err.Error(), file+": line 3: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Definitions are fetched through the handlers behind, in nobody's name.
+func TestDefinitionsOfBackend(t *testing.T) {
+	var searches, leaks atomic.Int64
+	g := frontGateway(t, "definitions backend", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			leaks.Add(1)
+		}
+		if r.Host != "localhost:8443" || r.URL.Path != "/fhir/R4/ValueSet" {
+			t.Errorf("%s %s%s", r.Method, r.Host, r.URL)
+		}
+		searches.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+listing("1", foreign, "1")+`}]}`)
+	}))
+	for range 3 {
+		checkCodes(t, gatewaytest.Read(t, g.askFor(foreign, "Bearer user")), "1")
+	}
+	if searches.Load() != 1 || leaks.Load() != 0 {
+		t.Errorf("%d searches, %d with a user's credentials", searches.Load(), leaks.Load())
 	}
 }

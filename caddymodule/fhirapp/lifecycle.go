@@ -3,7 +3,9 @@ package fhirapp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,11 +16,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -233,3 +240,131 @@ var (
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )
+
+func (a *App) serverConfig() (_ authorize.Config, err error) {
+	c := a.settings()
+	c.Passwords, c.Keys, c.Store, c.Durable = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
+	if c.Branding, err = a.Branding.resolved(); err != nil {
+		return c, err
+	}
+	if err := a.resolve(&c); err != nil {
+		return c, err
+	}
+	return c, loadFeatures(a, &c)
+}
+
+// resolve replaces the placeholders of secrets in copies: the configuration that Caddy shows and saves keeps them.
+func (a *App) resolve(c *authorize.Config) error {
+	for _, u := range a.Users {
+		user, err := u.resolved(a.logger)
+		if err != nil {
+			return fmt.Errorf("user %q: %w", u.Name, err)
+		}
+		c.Users = append(c.Users, user)
+	}
+	for _, configured := range a.Clients {
+		client, err := configured.resolved()
+		if err != nil {
+			return fmt.Errorf("client %q: %w", configured.ID, err)
+		}
+		c.Clients = append(c.Clients, client)
+	}
+	for _, p := range a.IdentityProviders {
+		provider, err := p.resolved()
+		if err != nil {
+			return fmt.Errorf("idp %q: %w", p.Key, err)
+		}
+		c.IdentityProviders = append(c.IdentityProviders, provider)
+	}
+	return nil
+}
+
+// settings is the server's configuration without secrets.
+func (a *App) settings() authorize.Config {
+	return authorize.Config{
+		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
+		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
+		SessionLifetime:     time.Duration(a.SessionLifetime),
+		SessionIdle:         time.Duration(a.SessionIdle),
+
+		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
+		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
+		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
+		Outages:                  func() []store.Outage { return outages(a.stores) },
+
+		AuthorizePOST: a.AuthorizePOST, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
+		IsHTTPS: requester.IsHTTPS, Logger: fhirerror.Limit(a.logger),
+	}
+}
+
+// processStart is when the first configuration of this process started.
+var processStart = sync.OnceValue(time.Now)
+
+// outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
+func outages(s *stores.Set) []store.Outage {
+	return append([]store.Outage{{Over: processStart()}}, s.Outages()...)
+}
+
+// statesInUse keep over reloads what the configuration before knew, by where the signing keys are stored.
+var statesInUse = caddy.NewUsagePool()
+
+type stateInUse struct {
+	keys     *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
+	retained sync.Map           // values of [Retained], by type
+}
+
+func (*stateInUse) Destruct() error { return nil }
+
+// loadKeys makes the keyring, with the keys that the previous configuration had at that place, and takes over its other state.
+// It reads nothing yet.
+func (a *App) loadKeys(place string) error {
+	storage, err := keyStorage(a)
+	if err != nil {
+		return err
+	}
+	a.keys = keyring.New(storage, KeysName(a.Issuer), fhirerror.Limit(a.logger))
+	pooled, _, err := statesInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
+		return &stateInUse{keys: a.keys.InUse()}, nil
+	})
+	if err != nil {
+		return err
+	}
+	a.pooled, a.state = place, pooled.(*stateInUse)
+	a.keys.TakeOver(a.state.keys)
+	return nil
+}
+
+var _ caddy.Destructor = (*stateInUse)(nil)
+
+// keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
+func keyStorage(a *App) (keyring.Storage, error) {
+	if len(a.StoreKeys) == 0 {
+		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
+	}
+	keys, err := sealingKeys(a.stores, a.StoreKeys)
+	return &sealedstorage.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
+}
+
+// keyPlace tells where the keys are from other places.
+func keyPlace(a *App) string {
+	place := fmt.Sprintf("%p", a.ctx.Storage())
+	if settings, err := json.Marshal(a.ctx.Storage()); err == nil {
+		place = fmt.Sprintf("%T %s", a.ctx.Storage(), settings)
+	}
+	if len(a.StoreKeys) > 0 {
+		place += " " + string(a.StoreRaw)
+	}
+	return place + " " + KeysName(a.Issuer)
+}
+
+// KeysName returns the name of the signing keys of an issuer in Caddy's storage.
+func KeysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json" }
+
+// sealingKeys are the store keys, with their placeholders replaced.
+func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
+	if s.KeepsDurable() != nil {
+		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")
+	}
+	return sharedkey.Resolve("store_key", configured, sealedstorage.NewKeys)
+}

@@ -1,10 +1,17 @@
 package fhirapp
 
 import (
+	"net/http"
 	"os"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -24,3 +31,45 @@ import (
 //   - the expansion caches, which the admin API empties and adds up, and in which every
 //     write to a ValueSet or CodeSystem ends answers
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+// gateway is a Gateway with what only this package's tests need of it.
+type gateway struct {
+	*gatewaytest.Gateway
+	t testing.TB
+}
+
+// exampleGateway is Caddyfile.example, with pieces of its text replaced, in front of a
+// backend, which may be nil.
+func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gateway {
+	t.Helper()
+	return &gateway{gatewaytest.Example(t, backend, oldnew...), t}
+}
+
+func newGateway(t testing.TB, caddyfile string) *gateway {
+	t.Helper()
+	return newGatewayAt(t, caddyfile, gatewaytest.Folder(t))
+}
+
+// newGatewayAt keeps its keys and certificates in a folder.
+func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
+	t.Helper()
+	return &gateway{gatewaytest.NewAt(t, caddyfile, folder), t}
+}
+
+func init() { caddy.RegisterModule(new(newcomers)) }
+
+// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
+type newcomers struct{ authorizetest.WaitingNewcomer }
+
+func (*newcomers) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}
+}
+
+func (*newcomers) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"newcomers": func(d *caddyfile.Dispenser) error { return nil }}, nil
+}
+
+func (n *newcomers) Configure(_ *App, c *authorize.Config) error {
+	n.AddTo(c)
+	return nil
+}

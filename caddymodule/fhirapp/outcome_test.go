@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -102,5 +103,81 @@ func TestOutcomeInXML(t *testing.T) {
 		if err != nil || outcome.Severity.Value != "error" || response.Header.Get("Content-Type") != "application/fhir+xml" {
 			t.Errorf("%+v: %v %+v %v", tt, err, outcome, response.Header)
 		}
+	}
+}
+
+// A refusal is an OperationOutcome, whatever error routes the site has.
+func TestRefusalIsOutcome(t *testing.T) {
+	t.Parallel()
+	const here = "https://localhost:8443"
+	tests := []struct {
+		name, site, path string
+		status           int
+		issue            string // of the outcome
+		body             string // where it is none
+	}{
+		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
+		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
+		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "invalid", ""},
+		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/fhir/R4/Patient", 502, "transient", ""},
+		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/Patient", 502, "", ""},
+		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, "login", ""},
+		{"behind handle_path", "handle_path /api/* {\n\tfhir_bearer\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/fhir/R4/Patient", 401, "login", ""},
+		{"behind handle_path, no handle_errors", "handle_path /api/* {\n\tfhir_bearer\n}", "/api/fhir/R4/Patient", 401, "login", ""},
+		{"behind uri strip_prefix, API that is down", "uri strip_prefix /api\nfhir_expand\nreverse_proxy " + gatewaytest.NoBackend + "\nhandle_errors {\n\tfhir_outcome\n}", "/api/fhir/R4/Patient", 502, "transient", ""},
+		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "", "own 401"},
+		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, "login", ""},
+		{"another site's errors beside", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			caddyfile := siteWith(here, here, tt.site)
+			if strings.Contains(tt.name, "beside") {
+				caddyfile += "\nhttps://other.example:8443 {\n\thandle_errors {\n\t\trespond other\n\t}\n}\n"
+			}
+			g := newGateway(t, caddyfile)
+			response := g.Get(tt.path, "")
+			if response.StatusCode != tt.status {
+				t.Errorf("status %d", response.StatusCode)
+			}
+			if tt.issue != "" {
+				if issue := g.Outcome(response); issue.Code != tt.issue {
+					t.Errorf("issue %+v", issue)
+				}
+			} else if body := gatewaytest.Read(t, response); body != tt.body {
+				t.Errorf("body %q", body)
+			}
+			if tt.status == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
+				t.Error("no challenge")
+			}
+		})
+	}
+}
+
+// As Caddy's users expect, the order of directives in a block does not matter.
+func TestDirectiveOrder(t *testing.T) {
+	t.Parallel()
+	const here = "https://localhost:8443"
+	tests := []struct {
+		name, body, path string
+		status           int
+	}{
+		{"fhir_expand before respond", "fhir_expand\nrespond 404", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_expand before error", "error 404\nfhir_expand", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_expand before abort", "abort\nfhir_expand", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_bearer before fhir_expand", "fhir_expand\nfhir_bearer", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 401},
+		{"fhir_bearer before handle", "handle {\n\trespond ok\n}\nfhir_bearer", "/fhir/R4/Patient", 401},
+		{"fhir_authorize before fhir_bearer", "fhir_bearer\nfhir_authorize", "/.well-known/openid-configuration", 200},
+		{"SMART discovery before fhir_bearer", "fhir_bearer\nfhir_authorize", "/fhir/R4/.well-known/smart-configuration", 200},
+		{"what is behind fhir_authorize is guarded", "fhir_bearer\nfhir_authorize\nrespond ok", "/oauth2/authorize/", 401},
+		{"fhir_outcome before what answers errors", "fhir_bearer\nhandle_errors {\n\thandle {\n\t\trespond own\n\t}\n\tfhir_outcome\n}", "/fhir/R4/Patient", 401},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			response := newGateway(t, siteWith(here, here, tt.body)).Get(tt.path, "")
+			if body := gatewaytest.Read(t, response); response.StatusCode != tt.status || body == "own" {
+				t.Errorf("%d %s", response.StatusCode, body)
+			}
+		})
 	}
 }

@@ -3,13 +3,18 @@ package fhirapp
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
@@ -187,3 +192,121 @@ func takenError(kind, by, name string) error {
 }
 
 var _ caddyfile.Unmarshaler = (*App)(nil)
+
+// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
+func lifetime(name string, to *caddy.Duration) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		if err := option.Duration(to)(d); err != nil {
+			return err
+		}
+		return option.WithLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
+	}
+}
+
+// lifetimeOrOff reads a lifetime, or the word off as -1.
+func lifetimeOrOff(name string, to *caddy.Duration) option.Setter {
+	return option.DurationOrOff(to, lifetime(name, to))
+}
+
+// parseScopeLimit reads a row of scope_limit.
+func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
+	args := d.RemainingArgs()
+	take := func(to *string) {
+		if len(args) > 0 {
+			*to, args = args[0], args[1:]
+		}
+	}
+	if take(&l.By); l.By == "idp" {
+		take(&l.IDP)
+		take(&l.By)
+	}
+	if l.By == "claim" {
+		take(&l.Claim)
+	}
+	if l.By != "any" {
+		take(&l.Value)
+	}
+	l.Scopes = args
+	return option.WithLine(d, l.Check())
+}
+
+// Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each one doubles
+// the wait, from 1s to 15m. No account is locked permanently. A browser with an earlier sign-in has a separate
+// count for their account, so others cannot lock them out.
+//
+// Addresses are those of clients by Caddy: list proxies in `trusted_proxies`, or all clients behind one share its count.
+type Lockout struct {
+	// Turn the lockout off. Default: on.
+	Off bool `json:"off,omitempty"`
+
+	// How many failures in a row are free for an account, and how many wrong secrets for a client from one network. Ten
+	// times as many are free for an IP address (IPv6: its /64), whatever the accounts and clients. Default: 10.
+	Failures int `json:"failures,omitempty"`
+}
+
+func (l Lockout) settings() lockout.Policy { return lockout.Policy{Off: l.Off, Failures: l.Failures} }
+
+// parse reads a number of failures, or the word off.
+func (l *Lockout) parse(d *caddyfile.Dispenser) error {
+	return option.OrOff(&l.Off, option.Number(&l.Failures))(d)
+}
+
+// Branding makes the pages that people see look like the site's own.
+type Branding struct {
+	// The site's name, at most 80 characters: at the head of every page, and in its title. Default: the issuer's host.
+	Name string `json:"name,omitempty"`
+
+	// The file of an image above the name: PNG, SVG or WebP, at most 256 KiB. It is read when the configuration loads,
+	// and served at `/oauth2/logo`. Scripts in it do not run. Default: none.
+	Logo string `json:"logo,omitempty"`
+
+	// The color of buttons and links, such as `#0b5c8a`. Where its contrast is less than WCAG 2.2 asks for, on the light
+	// background or the dark one, pages use a darker or lighter shade of it. Default: a blue.
+	Color string `json:"color,omitempty"`
+}
+
+// resolved is the branding for package authorize, with the logo read.
+func (b *Branding) resolved() (page.Branding, error) {
+	resolved := page.Branding{Name: b.Name, Color: b.Color}
+	if b.Logo == "" {
+		return resolved, nil
+	}
+	image, err := readAtMost(b.Logo, page.MaxLogo)
+	if err == nil {
+		resolved.Logo, err = page.NewLogo(image)
+	}
+	if err != nil {
+		return resolved, fmt.Errorf("branding: logo %s: %w", b.Logo, err)
+	}
+	return resolved, nil
+}
+
+// readAtMost reads a file, and one byte more than limit of it at most: enough to tell that it is too large.
+func readAtMost(name string, limit int64) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit+1))
+}
+
+// parse reads a branding block.
+func (b *Branding) parse(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return option.Block{
+		"name":  option.Word(&b.Name, page.CheckName),
+		"logo":  option.Word(&b.Logo, nil),
+		"color": b.parseColor,
+	}.Parse(d)
+}
+
+// parseColor reads a color. Without quotes, # begins a comment.
+func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
+	if d.CountRemainingArgs() == 0 {
+		return d.Err(`color has no value: # begins a comment, so write "#0b5c8a" in quotes, or 0b5c8a`)
+	}
+	return option.Word(&b.Color, page.CheckColor)(d)
+}

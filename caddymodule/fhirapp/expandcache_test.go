@@ -1,0 +1,423 @@
+package fhirapp
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
+)
+
+// Nobody gets what was made for somebody else, nor what was asked for in another
+// format or language, whatever comes in which order and however it is compressed.
+func TestAnswersAreTheirs(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
+		body := expansionOf(r.URL.Query().Get("url"), code)
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		if strings.Contains(r.Header.Get("Accept"), "xml") {
+			body = `<ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><contains><code value="` + code + `"/></contains></expansion></ValueSet>`
+		}
+		_, _ = io.WriteString(w, body)
+	})
+	g := frontGateway(t, "vary_header X-Tenant", backend)
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	hits := 0
+	for range 4000 {
+		user, tenant, language, url := pick("", "Bearer a", "Bearer b", "Basic c"), pick("", "1", "2"), pick("", "de", "en"), foreign+pick("1", "2", "3")
+		format, coding := pick("json", "xml"), pick("", "gzip", "zstd")
+		method := pick(http.MethodGet, http.MethodHead)
+		response := g.Ask(method, expandPath(url), "", "Authorization", user, "X-Tenant", tenant, "Accept-Language", language,
+			"Accept", "application/fhir+"+format, "Accept-Encoding", coding, "X-Other", pick("1", "2"))
+		body := decoded(t, response)
+		if strings.Contains(response.Header.Get("Cache-Status"), "hit") {
+			hits++
+		}
+		want := strings.Join([]string{user, tenant, language, url}, "/")
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/fhir+"+format || method == http.MethodGet && codeIn(t, format, body) != want {
+			t.Fatalf("%d for %s in %s: %s", response.StatusCode, want, format, body)
+		}
+		if user != "" && !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
+			t.Fatalf("Cache-Control %s for %s", response.Header.Get("Cache-Control"), user)
+		}
+	}
+	if hits < 3000 {
+		t.Errorf("%d hits", hits)
+	}
+}
+
+// codeIn is the one code of an expansion.
+func codeIn(t *testing.T, format, body string) string {
+	t.Helper()
+	if format == "json" {
+		return strings.Join(expandedCodes(t, body), " ")
+	}
+	var got struct {
+		Code struct {
+			Value string `xml:"value,attr"`
+		} `xml:"expansion>contains>code"`
+	}
+	if err := xml.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return got.Code.Value
+}
+
+// decoded is an answer's body without its content coding.
+func decoded(t *testing.T, r *http.Response) string {
+	t.Helper()
+	body := io.Reader(r.Body)
+	var err error
+	if r.Request != nil && r.Request.Method == http.MethodHead || r.ContentLength == 0 {
+		return ""
+	}
+	switch r.Header.Get("Content-Encoding") {
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "zstd":
+		body, err = zstd.NewReader(body)
+	}
+	if err != nil {
+		return "" // HEAD
+	}
+	text, err := io.ReadAll(body)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Behind fhir_bearer the token's user counts, which the next handler is told.
+func TestAnswersAreTheUsers(t *testing.T) {
+	var asked atomic.Int64
+	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, r.Header.Get("X-Who")+" "+r.Header.Get("X-Forwarded-Host")+r.Header.Get("Authorization")))
+	}))
+	for vary, want := range map[string]int64{"user": 2, "client": 2, "none": 1} {
+		t.Run(vary, func(t *testing.T) {
+			asked.Store(0)
+			config := strings.Replace(gatewaytest.ExampleText(t, "fhir_expand\n", "fhir_expand {\n\t\t\tvary_by "+vary+"\n\t\t}\n"),
+				"reverse_proxy @backend {env.FHIR_BACKEND} {", "reverse_proxy @backend "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}", 1)
+			g := newGateway(t, config)
+			service := g.serviceToken()
+			alice := g.Token()
+			for range 3 {
+				for token, name := range map[string]string{alice: "alice", service: "demo-service"} {
+					response := g.Get(expandPath(foreign), token)
+					if body := gatewaytest.Read(t, response); vary != "none" {
+						checkCodes(t, body, name+" localhost:8443")
+					}
+					if !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
+						t.Errorf("for %s: Cache-Control %s", name, response.Header.Get("Cache-Control"))
+					}
+				}
+			}
+			if response := g.Get(expandPath(foreign), ""); response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("without a token: %d", response.StatusCode)
+			}
+			if asked.Load() != want {
+				t.Errorf("asked %d times, want %d", asked.Load(), want)
+			}
+		})
+	}
+}
+
+// A client does not get what the same person let it, or another one, see more of: the
+// next handler may know scopes.
+func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write of another test would end the answer
+	var asked atomic.Int64
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
+	}))
+	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
+		clear(g.Cookies)
+		request := gatewaytest.DemoRequest()
+		request.Set("scope", scope)
+		token := g.TokenOf(request)
+		want := []string{"answer 1", "answer 2", "answer 1"}[n]
+		checkCodes(t, gatewaytest.Read(t, g.Get(expandPath(foreign), token)), want)
+	}
+}
+
+// serviceToken is an access token of a client that acts on its own.
+func (g *gateway) serviceToken() string {
+	g.t.Helper()
+	return g.AccessToken(url.Values{
+		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"},
+	})
+}
+
+// What one user brought along under a cache-id, another one with the same id does
+// not get: neither from what is remembered nor from the cache.
+func TestCacheIDIsTheUsers(t *testing.T) {
+	g := exampleGateway(t, http.NotFoundHandler())
+	alice, service := g.Token(), g.serviceToken()
+	brought := g.Ask(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[
+		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`,
+		"Content-Type", "application/fhir+json", "Authorization", "Bearer "+alice)
+	checkCodes(t, gatewaytest.Read(t, brought), "secret")
+	for range 3 {
+		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
+			path := expandPath(url.QueryEscape(foreign)) + id
+			if got := gatewaytest.Read(t, g.Get(path, alice)); !slices.Equal(expandedCodes(t, got), []string{"secret"}) {
+				t.Errorf("%s for who brought it along: %s", id, got)
+			}
+			if got := g.Get(path, service); got.StatusCode != http.StatusNotFound {
+				t.Errorf("%s for another: %d", id, got.StatusCode)
+			}
+		}
+	}
+}
+
+// A reload keeps answers and definitions, unless something of the settings has
+// changed, or of the handlers around.
+func TestReloadKeepsAnswers(t *testing.T) {
+	server := newScripted("good")
+	address := gatewaytest.Backend(t, server)
+	first := newGateway(t, frontCaddyfile("ttl 1h", address))
+	gatewaytest.Read(t, first.askFor(foreign, ""))
+	for name, tt := range map[string]struct {
+		caddyfile string
+		kept      bool
+	}{
+		"nothing changed": {frontCaddyfile("ttl 1h", address), true},
+		"another ttl":     {frontCaddyfile("ttl 2h", address), false},
+		"another backend": {frontCaddyfile("ttl 1h", address+" "+address), false},
+	} {
+		asked := server.asked.Load()
+		second := newGateway(t, tt.caddyfile)
+		checkCodes(t, gatewaytest.Read(t, second.askFor(foreign, "")), "theirs")
+		if kept := server.asked.Load() == asked; kept != tt.kept {
+			t.Errorf("%s: kept %t, want %t", name, kept, tt.kept)
+		}
+	}
+}
+
+// A changed file is noticed; a broken one is reported, and what was there stays.
+func TestChangedFileIsNoticed(t *testing.T) {
+	t.Parallel()
+	const url = "http://x.example/changing"
+	file := gatewaytest.WriteFile(t, "vs.json", listing("v", url, "1"))
+	g := frontGateway(t, "core off\ndefinitions "+file, http.NotFoundHandler())
+	g.wantCodes(t, url, "1")
+	g.until(t, file, listing("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })
+	g.wantCodes(t, url, "1 2")
+	failed := func() bool {
+		return slices.ContainsFunc(expand.LoadedDefinitions(), func(s expand.DefinitionsStatus) bool { return s.Error != "" && strings.Contains(s.Error, file) })
+	}
+	g.until(t, file, `{"resourceType":"ValueSet","url":`, failed)
+	if g.series()["caddy_fhir_definitions_load_failed"] < 1 {
+		t.Error("the metrics do not tell")
+	}
+	g.wantCodes(t, url, "1 2")
+	g.until(t, file, listing("v", url, "3"), func() bool { return !failed() })
+	g.wantCodes(t, url, "3")
+}
+
+// until waits for what comes of a changed file. It looks at the files more often than the watch does by itself.
+func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
+	t.Helper()
+	gatewaytest.Put(t, file, content)
+	expand.RefreshDefinitions(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !there() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("not noticed: " + content)
+		case <-ticker.C:
+		}
+	}
+}
+
+// What a handler behind refuses was not done, and ends nothing; what failed may have
+// been.
+func TestRefusedWriteEndsNothing(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "ttl 1h", server)
+	h := gatewaytest.HandlerOf[*expand.Expand](t, frontGateway(t, "ttl 2h", server).Context)
+	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
+		gatewaytest.Read(t, g.askFor(foreign, ""))
+		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
+		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
+		w := httptest.NewRecorder()
+		if err := h.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server)), refuses); err != nil || w.Code != status {
+			t.Errorf("answered %d, %v", w.Code, err)
+		}
+		asked := server.asked.Load()
+		if gatewaytest.Read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
+			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
+		}
+	}
+}
+
+// The admin API ends answers: all, those of a value set, those with concepts of a
+// code system.
+func TestPurgeEndsAnswers(t *testing.T) {
+	const a, b = "http://x.example/purge-a", "http://x.example/purge-b"
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+listing("a", a, "1")+`},{"resource":`+
+		strings.ReplaceAll(listing("b", b, "2"), "http://x.example/cs", "http://x.example/cs2")+`}]}`)
+	g := frontGateway(t, "core off\ndefinitions "+file, http.NotFoundHandler())
+	for query, ended := range map[string][]bool{
+		"": {true, true}, "?url=" + a: {true, false}, "?url=" + b + "|1": {false, true}, "?system=http://x.example/cs2": {false, true}, "?system=http://x.example/other": {false, false},
+	} {
+		g.wantCodes(t, a, "1")
+		g.wantCodes(t, b, "2")
+		if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions"+query); err != nil {
+			t.Fatal(err)
+		}
+		for i, url := range []string{a, b} {
+			if _, status := g.codesOf(t, url); strings.Contains(status, "hit") == ended[i] {
+				t.Errorf("%s: %s: %s", query, url, status)
+			}
+		}
+	}
+}
+
+func (g *gateway) write(t *testing.T, method, reference, body string) {
+	t.Helper()
+	if response := g.Ask(method, "/fhir/R4/"+reference, body, "Content-Type", "application/fhir+json"); response.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, gatewaytest.Read(t, response))
+	}
+}
+
+// listing is a value set of codes, and of what others have.
+func listing(id, url, codes string, imports ...string) string {
+	var includes []string
+	for code := range strings.FieldsSeq(codes) {
+		includes = append(includes, fmt.Sprintf(`{"system":"http://x.example/cs","concept":[{"code":%q}]}`, code))
+	}
+	for _, i := range imports {
+		includes = append(includes, fmt.Sprintf(`{"valueSet":[%q]}`, i))
+	}
+	return fmt.Sprintf(`{"resourceType":"ValueSet","id":%q,"url":%q,"status":"active","compose":{"include":[%s]}}`, id, url, strings.Join(includes, ","))
+}
+
+func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status string) {
+	t.Helper()
+	response := g.Get(expandPath(url), "")
+	body := gatewaytest.Read(t, response)
+	return expandedCodes(t, body), response.Header.Get("Cache-Status")
+}
+
+func (g *gateway) wantCodes(t *testing.T, url, want string) {
+	t.Helper()
+	for range 3 { // made, kept, and from the cache
+		if got, _ := g.codesOf(t, url); strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", url, got, want)
+		}
+	}
+}
+
+func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{"server": option.Word(&s.Server, nil), "gateway": option.Word(&s.Gateway, nil)})
+}
+
+// sharedGateway is a gateway with fhir_expand that shares the test's store.
+func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway {
+	t.Helper()
+	app := fmt.Sprintf("{\n\tfhir {\n\t\tissuer https://x.example\n\t\tstore test_shared {\n\t\t\tserver %s\n\t\t\tgateway here\n\t\t}\n\t}\n", t.Name())
+	return newGateway(t, strings.Replace(frontCaddyfile(settings, gatewaytest.Backend(t, backend)), "{\n", app, 1))
+}
+
+// elsewhere is another gateway with the same store.
+type elsewhere struct {
+	*expand.Peers
+	ended chan dispatch.Ending
+}
+
+func newElsewhere(t *testing.T, server *testServer) elsewhere {
+	e := elsewhere{ended: make(chan dispatch.Ending, 100)}
+	shared := server.gateway("elsewhere")
+	e.Peers = expand.NewPeers(shared, func(one dispatch.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
+	go func() { _ = shared.Follow(t.Context(), e.Hear) }()
+	return e
+}
+
+func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Ending) bool) {
+	t.Helper()
+	select {
+	case ended := <-e.ended:
+		if wrong(ended) {
+			t.Errorf("%s: %+v ended elsewhere", what, ended)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s: nothing ended elsewhere", what)
+	}
+}
+
+// A write through this gateway, and a wish of its operator, end what others cache; what others end, ends here.
+func TestSharedExpansions(t *testing.T) { // alone: the writes of other tests end what is cached
+	testServer, backend := newTestServer(t), newScripted("good")
+	g := sharedGateway(t, "ttl 1h", backend)
+	app, err := g.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.(*App).startStores(); err != nil {
+		t.Fatal(err)
+	}
+	other := newElsewhere(t, testServer)
+	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	for range 2 { // as the answer begins, and after it
+		other.want(t, "a write", func(e dispatch.Ending) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
+	}
+	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
+		t.Fatal(err)
+	}
+	other.want(t, "a wish", func(e dispatch.Ending) bool { return e.CodeSystem != "http://x.example/cs" })
+
+	gatewaytest.Read(t, g.askFor(foreign, ""))
+	asked := backend.asked.Load()
+	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
+		t.Fatal("nothing is cached")
+	}
+	other.Announce(dispatch.Ending{ValueSet: foreign})
+	for end := time.Now().Add(20 * time.Second); backend.asked.Load() == asked && time.Now().Before(end); {
+		gatewaytest.Read(t, g.askFor(foreign, ""))
+	}
+	if backend.asked.Load() == asked {
+		t.Error("what was ended elsewhere is still used")
+	}
+}
+
+// Without the store, writes and expansions go on.
+func TestSharedExpansionsWithoutStore(t *testing.T) {
+	t.Parallel()
+	server, backend := newTestServer(t), newScripted("good")
+	server.SetDown(true)
+	g := sharedGateway(t, "ttl 1h", backend)
+	gatewaytest.Read(t, g.askFor(foreign, ""))
+	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	asked := backend.asked.Load()
+	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() == asked {
+		t.Error("the write ended nothing here")
+	}
+}

@@ -1,0 +1,554 @@
+package fhirapp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
+)
+
+func init() { caddy.RegisterModule(new(testStore)) }
+
+// testStore is a guest module whose store several gateways of a test share.
+type testStore struct {
+	// The test's server. Two modules with the same one are the same gateway's.
+	Server string `json:"server,omitempty"`
+
+	// A gateway at that server. Default: the same as others without one.
+	Gateway string `json:"gateway,omitempty"`
+
+	stores.Shared
+}
+
+// testServers are the servers of tests, by name.
+var testServers sync.Map
+
+// testServersMade counts them: a test that runs twice in a process must not get the store that the pool keeps of its first run.
+var testServersMade atomic.Int64
+
+// A testServer is a store, and what a check of it says.
+type testServer struct {
+	*storetest.Shared
+	number int64
+	unfit  error
+	mu     sync.Mutex
+	byName map[string]*storetest.Gateway
+	closed int
+	used   []*testStore // by configurations
+}
+
+// newTestServer makes a server with the test's name.
+func newTestServer(t *testing.T) *testServer {
+	t.Helper()
+	s := &testServer{
+		Shared: storetest.NewShared(stores.FollowedKinds()...),
+		number: testServersMade.Add(1),
+		byName: map[string]*storetest.Gateway{},
+	}
+	testServers.Store(t.Name(), s)
+	return s
+}
+
+// gateway returns a gateway's handle on the server.
+func (s *testServer) gateway(name string) *storetest.Gateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName[name] == nil {
+		s.byName[name] = s.Gateway()
+	}
+	return s.byName[name]
+}
+
+func (s *testServer) check(ctx context.Context) error {
+	if s.unfit != nil {
+		return s.unfit
+	}
+	_, err := s.Gateway().List(ctx, "none:")
+	return err
+}
+
+func (*testStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.test_shared", New: func() caddy.Module { return new(testStore) }}
+}
+
+func (s *testStore) Provision(caddy.Context) error {
+	known, ok := testServers.Load(s.Server)
+	if !ok {
+		return errors.New("no such server")
+	}
+	server := known.(*testServer)
+	server.mu.Lock()
+	server.used = append(server.used, s)
+	server.mu.Unlock()
+	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*stores.Remote, error) {
+		return &stores.Remote{
+			Shared: server.gateway(s.Gateway), Check: server.check,
+			Close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
+			Connections: func() (open, used int) { return 3, 1 },
+			Own:         "an option",
+		}, nil
+	})
+}
+
+// onServer is the configuration of a store at the test's server.
+func onServer(t *testing.T, gateway string) json.RawMessage {
+	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
+}
+
+func TestStoreServesAsBoth(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	for name, tt := range map[string]struct {
+		store json.RawMessage
+		same  bool
+	}{
+		"shared": {onServer(t, ""), true}, "in memory": {json.RawMessage(`{"store":"memory"}`), true},
+		"in a file": {json.RawMessage(`{"store":"file"}`), false}, "the default": {nil, false},
+	} {
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: tt.store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := app.stores.Store == app.stores.Durable; same != tt.same {
+			t.Errorf("%s: codes are where sessions are: %t", name, same)
+		}
+	}
+}
+
+// A store that cannot be used refuses the configuration; one that cannot be reached does not.
+func TestSharedStoreIsChecked(t *testing.T) {
+	t.Parallel()
+	server := newTestServer(t)
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	app.logger = slog.New(slog.NewTextHandler(&log, nil))
+	server.SetDown(true)
+	if err := app.startStores(); err != nil || strings.Count(log.String(), "starting without the store") != 1 {
+		t.Errorf("a store that is down: %v\n%s", err, log.String())
+	}
+	server.SetDown(false)
+	server.unfit = errors.New("it evicts")
+	if err := app.startStores(); !errors.Is(err, server.unfit) {
+		t.Errorf("a store that is unfit: %v", err)
+	}
+}
+
+// An idle gateway announces itself in a shared store, so that the store is not copied meanwhile.
+func TestIdleGatewayIsAnnounced(t *testing.T) {
+	t.Parallel()
+	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
+	memory := new(memory.Store)
+	if err := memory.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Cleanup() })
+	synctest.Test(t, func(t *testing.T) {
+		server := newTestServer(t)
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.startStores(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := storemark.CheckRunning(t.Context(), server.gateway("")); !errors.Is(err, storemark.ErrRunning) {
+			t.Errorf("while it runs: %v", err)
+		}
+		if err := server.used[0].Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		if err := storemark.CheckRunning(t.Context(), server.gateway("")); err != nil {
+			t.Errorf("after it has stopped: %v", err)
+		}
+	})
+}
+
+// No gateway starts with the target of an incomplete copy.
+func TestIncompleteCopyIsRefused(t *testing.T) {
+	t.Parallel()
+	server := newTestServer(t)
+	start := func() error {
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return app.startStores()
+	}
+	if err := server.gateway("").Put(t.Context(), storemark.Incomplete, nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(); !errors.Is(err, storemark.ErrIncomplete) {
+		t.Errorf("a gateway starts: %v", err)
+	}
+	if err := server.gateway("").Delete(t.Context(), storemark.Incomplete); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysInFilesWarn(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	for _, tt := range []struct {
+		name string
+		app  App
+		want string // none: no warning
+	}{
+		{"none shared", App{}, ""},
+		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
+		{"shared, and the keys", App{StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.app.Issuer = "https://x.example"
+			app, _, err := provisionApp(t, &tt.app)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			app.stores.Warn(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
+			if warned := log.String(); tt.want == "" && warned != "" || !strings.Contains(warned, tt.want) {
+				t.Errorf("warned\n%s\nwant %q", warned, tt.want)
+			}
+		})
+	}
+}
+
+const issuerX, issuerY = "https://x.example", "https://y.example"
+
+// Another issuer does not start with a store, and the error names both and says what to do. The first one goes on.
+func TestStoreOfOtherIssuer(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	start := func(issuer, gateway string) (*App, error) {
+		app, _, err := provisionApp(t, &App{Issuer: issuer, StoreRaw: onServer(t, gateway)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return app, app.startStores()
+	}
+	x, err := start(issuerX, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gateway := range []string{"y", "x"} { // elsewhere, and after a reload
+		_, err := start(issuerY, gateway)
+		if err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), issuerY) || !strings.Contains(err.Error(), "of its own (an option)") {
+			t.Errorf("at gateway %s: %v", gateway, err)
+		}
+	}
+	if _, err := start(issuerX, "another"); err != nil {
+		t.Errorf("another gateway of the same issuer: %v", err)
+	}
+	if err := x.stores.Store.Put(t.Context(), "k", nil, time.Minute); err != nil {
+		t.Errorf("the first: %v", err)
+	}
+}
+
+// The durable store lies beside the keys, is made when the app starts and not before,
+// and only its owner may read it.
+func TestDurableStore(t *testing.T) {
+	t.Parallel()
+	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "fhir", "x.example-8443.db")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before the start: %v", err)
+	}
+	startApp(t, app)
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("after it: %v, %v", info, err)
+	}
+}
+
+// startApp starts the app alone, and waits for its work in the background.
+func startApp(t *testing.T, app *App) {
+	t.Helper()
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.keys.JWKS(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDurableStoreElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.db")
+	t.Setenv("DURABLE", path)
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: json.RawMessage(`{"store":"file","path":"{env.DURABLE}"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
+	startApp(t, app)
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file that another process holds keeps the configuration from starting, with an
+// error that names the file and the option.
+func TestDurableStoreInUse(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "held.db")
+	held := boltstore.New(path, 0)
+	if err := held.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
+	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
+		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "store") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A refresh token outlives a reload, and a restart of which only the folder is left.
+func TestRefreshTokenOutlivesRestart(t *testing.T) {
+	t.Parallel()
+	folder := gatewaytest.Folder(t)
+	var apps []*App
+	start := func() *gateway {
+		g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+		app, err := fhirbase.Find[*App](g.Context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apps = append(apps, app)
+		return g
+	}
+	before := start()
+	request := gatewaytest.DemoRequest()
+	request.Set("scope", "openid offline_access")
+	tokens := before.exchange(gatewaytest.CodeForm(before.CodeOf(request)))
+	reloaded := start()
+	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
+	for _, app := range apps { // both configurations go, as at the end of a process
+		if err := app.stores.Durable.(*file.Store).Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarted := start()
+	if tokens = restarted.exchange(refreshForm(tokens["refresh_token"])); tokens["access_token"] == nil {
+		t.Errorf("after a restart: %v", tokens)
+	}
+	_ = apps[2].stores.Durable.(*file.Store).Cleanup()
+}
+
+func refreshForm(token any) url.Values {
+	text, _ := token.(string)
+	return url.Values{"grant_type": {"refresh_token"}, "client_id": {"demo-app"}, "refresh_token": {text}}
+}
+
+func (g *gateway) exchange(form url.Values) map[string]any {
+	g.t.Helper()
+	response := g.Post("/oauth2/token", form)
+	answer := map[string]any{}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		g.t.Fatalf("token endpoint: %d %v, %v", response.StatusCode, answer, err)
+	}
+	return answer
+}
+
+// A refresh token used twice ends its access tokens at the guard, even those that it
+// remembers.
+func TestGuardRefusesRevokedFamily(t *testing.T) {
+	t.Parallel()
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	g := exampleGateway(t, backend)
+	request := gatewaytest.DemoRequest()
+	request.Set("scope", "openid user/*.rs offline_access")
+	first := g.exchange(gatewaytest.CodeForm(g.CodeOf(request)))
+	second := g.exchange(refreshForm(first["refresh_token"]))
+	third := g.exchange(refreshForm(second["refresh_token"]))
+	tokens := []string{first["access_token"].(string), second["access_token"].(string), third["access_token"].(string)}
+	passes := func(want int) {
+		for i, token := range tokens {
+			if r := g.Get("/fhir/R4/Patient/1", token); r.StatusCode != want {
+				t.Errorf("access token %d: %d, want %d", i, r.StatusCode, want)
+			}
+		}
+	}
+	passes(http.StatusOK)
+	if r := g.Post("/oauth2/token", refreshForm(first["refresh_token"])); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("used twice: %d", r.StatusCode)
+	}
+	passes(http.StatusUnauthorized)
+}
+
+// A code and a session outlive a reload.
+func TestReloadKeepsCodesAndSessions(t *testing.T) {
+	t.Parallel()
+	keys := gatewaytest.Folder(t)
+	before := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), keys)
+	code := before.Code()
+	after := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), keys)
+	after.Cookies = before.Cookies
+	response := after.Post("/oauth2/token", gatewaytest.CodeForm(code))
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("code after a reload: %d %s", response.StatusCode, gatewaytest.Read(t, response))
+	}
+	again, err := after.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode(), "").Location()
+	if err != nil || again.Query().Get("code") == "" {
+		t.Errorf("session after a reload: %v %v", again, err)
+	}
+}
+
+// A store whose mark is another has lost what it held, which is told once.
+func TestStoreCameBackEmpty(t *testing.T) {
+	server := newTestServer(t)
+	g := newPeer(t, "a", gatewaytest.Folder(t))
+	emptied := func() bool { return isEmptied(t, g.app) }
+	if emptied() {
+		t.Fatal("at first")
+	}
+	if err := server.Gateway().Delete(t.Context(), store.IssuerKey); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it is noticed", func() bool { g.app.stores.Settle(); return emptied() })
+	if err := g.app.keys.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, answer := readyWith(t, g.Context)
+	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
+		t.Errorf("%d %+v", status, answer)
+	}
+	if lines := g.logged("has lost what it held"); len(lines) != 1 {
+		t.Errorf("%d lines", len(lines))
+	}
+	if g.series()["caddy_fhir_store_problem cause=emptied store=test_shared"] != 1 {
+		t.Error("not in the metrics")
+	}
+}
+
+// What is wrong with a local store is named by ready, and by a metric.
+func TestReadyNamesLocalTrouble(t *testing.T) {
+	for name, tt := range map[string]struct {
+		part, cause string
+		harm        func(t *testing.T, app *App, folder string)
+	}{
+		"memory store full": {"memory", "memory full", func(t *testing.T, app *App, _ string) {
+			memory := app.stores.Store.(*memory.Store)
+			t.Cleanup(func() { // the store is that of all gateways of the process
+				memory.SetMaxEntries(0)
+				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[1].Problem == nil })
+			})
+			for i := range 3 {
+				if err := memory.Put(t.Context(), "k:"+string(rune('a'+i)), nil, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			memory.SetMaxEntries(3)
+		}},
+		"file at max_entries": {"store", "file full", func(t *testing.T, app *App, _ string) {
+			if err := app.stores.Durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			app.stores.Durable.(*file.Store).Store.(*boltstore.Store).SetMaxEntries(1)
+		}},
+		"file gone": {"store", "file gone", func(t *testing.T, _ *App, folder string) {
+			if err := os.Remove(filepath.Join(folder, "fhir", "localhost-8443.db")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+			app, err := fhirbase.Find[*App](g.Context)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := app.startStores(); err != nil {
+				t.Fatal(err)
+			}
+			if err := app.keys.Refresh(t.Context()); err != nil { // making keys may take longer than ready waits
+				t.Fatal(err)
+			}
+			if status, answer := readyWith(t, g.Context); status != 200 {
+				t.Fatalf("at first: %+v", answer)
+			}
+			tt.harm(t, app, folder)
+			kind, cause, _ := strings.Cut(tt.cause, " ")
+			await(t, "it is noticed", func() bool {
+				app.stores.Settle()
+				status, answer := readyWith(t, g.Context)
+				return status == 503 && answer.Parts[tt.part] == cause && len(answer.Problems) == 1
+			})
+			if g.series()["caddy_fhir_store_problem cause="+cause+" store="+kind] != 1 {
+				t.Error("not in the metrics")
+			}
+		})
+	}
+}
+
+// A file that is missing at a start was lost if there are keys: at the first start there are none.
+func TestStoreIsLostAtStart(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "fhir", "localhost-8443.db")
+	for _, lost := range []bool{false, true} {
+		g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+		app, err := fhirbase.Find[*App](g.Context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.startStores(); err != nil {
+			t.Fatal(err)
+		}
+		if got := isEmptied(t, app); got != lost {
+			t.Errorf("lost: %t, want %t", got, lost)
+		}
+		g.Token()
+		_ = app.stores.Durable.(*file.Store).Cleanup() // as at the end of a process
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// isEmptied reports whether a store of an app came back empty.
+func isEmptied(t *testing.T, app *App) bool {
+	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
+		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })
+	})
+}
