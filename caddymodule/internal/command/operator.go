@@ -272,3 +272,79 @@ func (c *Call) resetFactors() error {
 		return err
 	})
 }
+
+func init() { Register(keysCommand) }
+
+var keysCommand = Command{
+	Name: "fhir-keys", Short: "Lists, replaces and retires the keys of the running gateway", Long: `
+Keys are replaced every 90 days without these commands.
+
+rotate makes new ones: they are published at once and sign an hour later. Those that they replace stay published until
+nothing that they signed is valid: no token ends. retire ends a key at once, and every token that it signed, as when it
+may have leaked; a new one takes its place.`,
+	Subcommands: []Subcommand{
+		{Use: "list", Short: "Lists the keys", Args: cobra.NoArgs, Run: func(c *Call) error {
+			return c.keys(http.MethodGet)
+		}},
+		{Use: "rotate", Short: "Makes new keys; no token ends", Args: cobra.NoArgs, Run: func(c *Call) error {
+			return c.keys(http.MethodPost)
+		}},
+		{Use: "retire <kid>", Short: "Ends a key, and the tokens that it signed", Args: cobra.ExactArgs(1), Run: func(c *Call) error {
+			return c.keys(http.MethodDelete, c.Args[0])
+		}},
+	},
+}
+
+// keys asks for something about the keys, and prints which there are then.
+func (c *Call) keys(method string, path ...string) error {
+	var answer struct {
+		Keys []struct {
+			KeyID     string `json:"kid"`
+			Algorithm string `json:"alg"`
+			Seconds   int64  `json:"age_seconds"`
+		} `json:"keys"`
+	}
+	return c.Do(Request{Method: method, Path: append([]string{"keys"}, path...)}, &answer, func(out io.Writer) error {
+		var rows [][]string
+		for _, key := range answer.Keys {
+			use := "signs tokens"
+			if key.Algorithm == "A256GCM" {
+				use = "seals cookies and forms"
+			}
+			rows = append(rows, []string{key.KeyID, key.Algorithm, use, (time.Duration(key.Seconds) * time.Second).String()})
+		}
+		return Table(out, "KID | ALG | USE | AGE", rows)
+	})
+}
+
+func init() { Register(logCommand) }
+
+var logCommand = Command{
+	Name: "fhir-log", Usage: "<client_id>", Short: "Shows what the running gateway lately refused a client", Long: `
+The last refusals of a client since the gateway started, with their reasons, for its developer. They name no person. All
+events are in the audit trail.`,
+	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).refusals}},
+}
+
+func (c *Call) refusals() error {
+	var found []struct {
+		Time        time.Time `json:"time"`
+		Kind        string    `json:"kind"`
+		Outcome     string    `json:"outcome"`
+		Interaction string    `json:"interaction"`
+		Reason      string    `json:"reason"`
+		SentURI     string    `json:"redirect_uri"`
+		ClosestURI  string    `json:"closest_redirect_uri"`
+	}
+	r := Request{Method: http.MethodGet, Path: []string{"refusals"}, Query: url.Values{"client_id": {c.Args[0]}}}
+	return c.Do(r, &found, func(out io.Writer) error {
+		var rows [][]string
+		for _, f := range found {
+			if f.SentURI != "" {
+				f.Reason += " (sent " + f.SentURI + "; the closest registered is " + cmp.Or(f.ClosestURI, "none") + ")"
+			}
+			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
+		}
+		return Table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
+	})
+}
