@@ -10,11 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page/pagetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -84,4 +91,62 @@ func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("admin_page fhir-admin\n\t\ttest_manager"))
 	gatewaytest.CheckCORS(t, g, http.MethodGet, path, "", "")
+}
+
+func init() {
+	caddy.RegisterModule(new(newcomers))
+	caddy.RegisterModule(new(testManager))
+}
+
+// testManager is the feature that the page needs, with the subdirective test_manager, for tests that manage nothing.
+type testManager struct {
+	fhirapp.EntryManager `json:"-"`
+}
+
+func (*testManager) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.test_manager", New: func() caddy.Module { return new(testManager) }}
+}
+
+func (*testManager) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"test_manager": func(d *caddyfile.Dispenser) error { return nil }}, nil
+}
+
+func (*testManager) Configure(*fhirapp.App, *authorize.Config) error { return nil }
+
+// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
+type newcomers struct{ authorizetest.WaitingNewcomer }
+
+func (*newcomers) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}
+}
+
+func (*newcomers) Subdirectives() (fields option.Block, repeatable []string) {
+	return option.Block{"newcomers": func(d *caddyfile.Dispenser) error { return nil }}, nil
+}
+
+func (n *newcomers) Configure(_ *fhirapp.App, c *authorize.Config) error {
+	n.AddTo(c)
+	return nil
+}
+
+func TestPagesInEachLanguage(t *testing.T) {
+	t.Parallel()
+	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
+		"admin-empty": {Data: overviewPage{Person: page.Person{Name: "Alice"}}},
+		"admin": {Data: overviewPage{
+			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Done: page.T("It is added."), Search: "a",
+			Apps: entryList{More: true, Items: []entryItem{
+				{Name: "a", Title: "App", Note: page.T("waits for approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: page.T("in the configuration")},
+			}},
+			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Note: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
+		}},
+		"adminentry-newapp":     {Data: entryPage{App: true, New: true}},
+		"adminentry-newperson":  {Data: entryPage{New: true}},
+		"adminentry-app":        {Data: entryPage{App: true, Name: "a", Problem: "no", Renews: true}},
+		"adminentry-person":     {Data: entryPage{Name: "wendy", Disabled: true, Renews: true}},
+		"adminentry-own":        {Data: entryPage{Name: "alice", Own: true}},
+		"adminentry-registered": {Data: entryPage{App: true, Name: "a", Title: "App", Registered: true, Waits: true}},
+		"adminsecret":           {Data: secretPage{"wendy", false, "abc"}},
+		"adminsecret-app":       {Data: secretPage{"a", true, "abc"}},
+	})
 }

@@ -1,10 +1,8 @@
 // Package roster is a feature: clients and users in the durable store, beside those of the configuration. Operators add and change
 // them without a reload, and all gateways that share the store have the same ones.
 //
-//	roster.go     Roster, which lists and changes them, also for other features
-//	stored.go     an entry of the store as a client or user
+//	roster.go     Roster, which lists and changes them, also for other features; metrics
 //	admin.go      /fhir/clients, /fhir/users and /fhir/roster of the admin API
 //	command.go    caddy fhir-client, caddy fhir-user
-//	metrics.go    caddy_fhir_roster_*
 //	entry         entries in the store, and the authorization server with them
 package roster

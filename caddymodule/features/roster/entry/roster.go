@@ -2,17 +2,24 @@ package entry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
 const (
@@ -211,4 +218,382 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			logger.Error("clients and people in the store cannot be read; those known stay", "error", err)
 		}
 	}
+}
+
+// unreadableKey has the head that [Roster.Reset] replaced. Entries that it replaced are below unreadablePrefix.
+const (
+	unreadableKey    = "roster:unreadable"
+	unreadablePrefix = "roster-unreadable:"
+)
+
+// Change changes an entry. Each change sees the previous one of any gateway. check may reject the change; [Roster.Record] has
+// the entries before it. If alter, check or the store fails, nothing has changed.
+func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	return store.Retry(ctx, func() error {
+		if err := r.prepare(ctx); err != nil {
+			return err
+		}
+		before := r.Record().Get(kind, name)
+		after, err := r.alter(kind, name, before, alter)
+		if err == nil && check != nil {
+			err = check(before, after)
+		}
+		if err != nil {
+			return err
+		}
+		return r.write(ctx, named{kind, name}, after)
+	})
+}
+
+// prepare reads changes of other gateways, and stores the first head if the store has none.
+func (r *Roster) prepare(ctx context.Context) error {
+	err := r.refresh(ctx)
+	if err == nil && r.known.read.Load().head == nil {
+		err = r.create(ctx)
+	}
+	return err
+}
+
+// create stores the first head.
+func (r *Roster) create(ctx context.Context) error {
+	first := head{Number: 1, ID: oauth2.RandomToken()}
+	value, err := store.ToJSON(first)
+	if err == nil {
+		err = r.store.Do(ctx, store.Replacing(headKey, nil, value, store.Forever))
+	}
+	if err == nil {
+		r.known.read.Store(&reading{record: r.Record(), head: &first, value: value})
+	}
+	return err
+}
+
+// alter returns the entry to store; nil removes it. The generation of a new entry is the time, so that it is greater than
+// earlier generations even if the entries were lost or restored from a backup.
+func (r *Roster) alter(kind Kind, name string, before *Entry, alter Alteration) (*Entry, error) {
+	after, err := alter(before)
+	switch {
+	case errors.Is(err, ErrExists), errors.Is(err, ErrUnknown):
+		return nil, fmt.Errorf("%q %w", name, err)
+	case err != nil || after == nil || before != nil:
+		return after, err
+	case r.Record().Len(kind) >= MaxEntries:
+		return nil, ErrFull
+	}
+	added := *after
+	added.Generation = max(r.known.read.Load().head.Latest+1, oauth2.Generation(time.Now().UnixNano()))
+	return &added, nil
+}
+
+// write stores an entry, or removes it if it is nil, unless another change was faster.
+func (r *Roster) write(ctx context.Context, n named, e *Entry) error {
+	read := r.known.read.Load()
+	next := head{Number: read.head.Number + 1, ID: oauth2.RandomToken(), Latest: read.head.Latest}
+	if e != nil {
+		next.Latest = max(next.Latest, e.Generation)
+	}
+	call, err := n.storing(e)
+	if err != nil {
+		return err
+	}
+	value, err1 := store.ToJSON(next)
+	note, err2 := putting(changeKey(next.Number), change{Head: next, Before: read.head.ID, Kind: n.kind, Name: n.name})
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := r.store.Do(ctx, store.Replacing(headKey, read.value, value, store.Forever), note, call); err != nil {
+		return err
+	}
+	r.known.read.Store(&reading{record: read.record.with(map[named]*Entry{n: e}), head: &next, value: value})
+	return nil
+}
+
+// storing returns the call that stores an entry, or removes it if it is nil.
+func (n named) storing(e *Entry) (*store.Call, error) {
+	if e == nil {
+		return &store.Call{Op: store.Delete, Key: n.storeKey()}, nil
+	}
+	return putting(n.storeKey(), storedEntry{n.kind, n.name, *e})
+}
+
+func putting(key string, v any) (*store.Call, error) {
+	value, err := store.ToJSON(v)
+	return &store.Call{Op: store.Put, Key: key, Value: value, TTL: store.Forever}, err
+}
+
+// ErrReadable is returned by [Roster.Reset] if the entries can be read.
+var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
+
+// Reset replaces unreadable values by the entries that were last read, or removes them if none were. The unreadable values
+// are kept under other keys.
+func (r *Roster) Reset(ctx context.Context) error {
+	r.known.mu.Lock()
+	defer r.known.mu.Unlock()
+	known := r.known.read.Load()
+	err := r.refresh(ctx)
+	switch {
+	case err == nil:
+		return ErrReadable
+	case errors.Is(err, store.ErrUnavailable):
+		return err
+	}
+	values, err := store.Values(ctx, r.store, headKey)
+	if err != nil {
+		return err
+	}
+	calls, err := r.mend(ctx)
+	if err != nil {
+		return err
+	}
+	value, err := store.ToJSON(known.nextHead())
+	if err != nil {
+		return err
+	}
+	calls = append(calls, store.Replacing(headKey, values[0], value, store.Forever))
+	if values[0] != nil {
+		calls = append(calls, &store.Call{Op: store.Put, Key: unreadableKey, Value: values[0], TTL: store.Forever})
+	}
+	if err := r.store.Do(ctx, calls...); err != nil {
+		return err
+	}
+	return r.refresh(ctx)
+}
+
+// nextHead returns a head after that of a reading, which other gateways do not take for one of the changes that they know.
+func (read *reading) nextHead() head {
+	next := head{ID: oauth2.RandomToken(), Latest: oauth2.Generation(time.Now().UnixNano())}
+	if read != nil && read.head != nil {
+		next.Number, next.Latest = read.head.Number+1, max(next.Latest, read.head.Latest)
+	}
+	return next
+}
+
+// mend returns the calls that replace the entries that cannot be read.
+func (r *Roster) mend(ctx context.Context) (calls []*store.Call, err error) {
+	keys, err := r.store.List(ctx, entryKind+":")
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]member{}
+	for _, m := range r.Record().members() {
+		known[m.storeKey()] = m
+	}
+	for some := range slices.Chunk(keys, 100) {
+		values, err := store.Values(ctx, r.store, some...)
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range values {
+			if _, err := store.FromJSON[storedEntry](value); err == nil {
+				continue
+			}
+			call := &store.Call{Op: store.Delete, Key: some[i]}
+			if m, was := known[some[i]]; was {
+				if call, err = m.storing(&m.entry); err != nil {
+					return nil, err
+				}
+			}
+			aside := unreadablePrefix + strings.TrimPrefix(some[i], entryKind+":")
+			calls = append(calls, call, &store.Call{Op: store.Put, Key: aside, Value: value, TTL: store.Forever})
+		}
+	}
+	return calls, nil
+}
+
+// A Kind is the kind of an entry.
+type Kind string
+
+// The kinds of entries, as the admin API names them.
+const (
+	Clients Kind = "clients"
+	Users   Kind = "users"
+)
+
+// MaxEntries is the maximum number of entries of a kind. Each gateway has all of them in memory, at some 2 KB each.
+const MaxEntries = 25_000
+
+// An Entry is a client or a user.
+type Entry struct {
+	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
+	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
+	Since        time.Time       `json:"since"`                   // when it was added
+
+	// Generation is set when the entry is added, and greater than that of every earlier entry. Grants are bound to it, so that
+	// a later entry with the same name never inherits them.
+	Generation oauth2.Generation `json:"generation,omitempty"`
+}
+
+func (e Entry) equal(other Entry) bool {
+	return e.Generation == other.Generation && bytes.Equal(e.Config, other.Config) && bytes.Equal(e.SecretSHA256, other.SecretSHA256)
+}
+
+var (
+	// ErrUnknown is returned if there is no entry of a name.
+	ErrUnknown = errors.New("is not in the store")
+
+	// ErrExists is returned if an entry is added a second time.
+	ErrExists = errors.New("is in the store already")
+
+	// ErrInvalid is returned if an entry cannot be in force.
+	ErrInvalid = errors.New("cannot be in force")
+
+	// ErrFull is returned for an entry beyond [MaxEntries].
+	ErrFull = fmt.Errorf("the store has %d entries of this kind, which is the maximum: remove some, or let people sign in by an identity provider", MaxEntries)
+)
+
+// An Alteration returns the entry to store in place of the current one. Nil stands for no entry.
+type Alteration func(*Entry) (*Entry, error)
+
+// Add adds an entry, or fails with [ErrExists].
+func Add(e Entry) Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old != nil {
+			return nil, ErrExists
+		}
+		return &e, nil
+	}
+}
+
+// Replace replaces an entry, or fails with [ErrUnknown].
+func Replace(replace func(Entry) (Entry, error)) Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old == nil {
+			return nil, ErrUnknown
+		}
+		e, err := replace(*old)
+		return &e, err
+	}
+}
+
+// Remove removes an entry, or fails with [ErrUnknown].
+func Remove() Alteration {
+	return func(old *Entry) (*Entry, error) {
+		if old == nil {
+			return nil, ErrUnknown
+		}
+		return nil, nil
+	}
+}
+
+// A Record is a snapshot of all entries. A nil Record has none.
+type Record struct {
+	entries *snapshotmap.Map[Entry] // by [named.key]
+	sizes   map[Kind]int
+}
+
+// named identifies an entry, of kinds that only later versions know as well.
+type named struct {
+	kind Kind
+	name string
+}
+
+// key is that in a record.
+func (n named) key() string { return string(n.kind) + ":" + n.name }
+
+func parseKey(key string) named {
+	kind, name, _ := strings.Cut(key, ":")
+	return named{Kind(kind), name}
+}
+
+// Get returns the entry with a kind and name; nil if there is none.
+func (r *Record) Get(kind Kind, name string) *Entry {
+	if r == nil {
+		return nil
+	}
+	if e, found := r.entries.Lookup(named{kind, name}.key()); found {
+		return &e
+	}
+	return nil
+}
+
+// Len is the number of entries of a kind.
+func (r *Record) Len(kind Kind) int {
+	if r == nil {
+		return 0
+	}
+	return r.sizes[kind]
+}
+
+// Of iterates over the names and entries of a kind, oldest first.
+func (r *Record) Of(kind Kind) iter.Seq2[string, Entry] {
+	return func(yield func(string, Entry) bool) {
+		for _, m := range r.members() {
+			if m.kind == kind && !yield(m.name, m.entry) {
+				return
+			}
+		}
+	}
+}
+
+func newRecord(entries map[named]*Entry) *Record { return (*Record)(nil).with(entries) }
+
+// with returns a record with some entries replaced. A nil entry is removed.
+func (r *Record) with(entries map[named]*Entry) *Record {
+	changed := &Record{new(snapshotmap.Map[Entry]), map[Kind]int{}}
+	if r != nil {
+		changed.entries = r.entries.Clone()
+		maps.Copy(changed.sizes, r.sizes)
+	}
+	for n, e := range entries {
+		if changed.Get(n.kind, n.name) != nil {
+			changed.sizes[n.kind]--
+		}
+		if e == nil {
+			changed.entries.Delete(n.key())
+			continue
+		}
+		changed.sizes[n.kind]++
+		changed.entries.Set(n.key(), *e)
+	}
+	return changed
+}
+
+// member is an entry with its kind and name.
+type member struct {
+	named
+	entry Entry
+}
+
+// members returns all entries, oldest first: on conflict the older entry wins.
+func (r *Record) members() (all []member) {
+	if r == nil {
+		return nil
+	}
+	for key, e := range r.entries.All() {
+		all = append(all, member{parseKey(key), e})
+	}
+	sortMembers(all)
+	return all
+}
+
+func sortMembers(all []member) {
+	slices.SortFunc(all, func(a, b member) int {
+		return cmp.Or(a.entry.Since.Compare(b.entry.Since), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+	})
+}
+
+// differences returns the entries that are new or changed compared with another record, oldest first, and the names of the
+// entries that only the other record has.
+func (r *Record) differences(other *Record) (changed []member, removed []named) {
+	if other == nil {
+		return r.members(), nil
+	}
+	seen := map[string]bool{}
+	for key := range r.entries.Candidates(other.entries) {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		e, found := r.entries.Lookup(key)
+		before, was := other.entries.Lookup(key)
+		switch {
+		case !found:
+			removed = append(removed, parseKey(key))
+		case !was || !e.equal(before):
+			changed = append(changed, member{parseKey(key), e})
+		}
+	}
+	sortMembers(changed)
+	return changed, removed
 }
