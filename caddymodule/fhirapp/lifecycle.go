@@ -3,7 +3,6 @@ package fhirapp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -348,10 +347,7 @@ func keyStorage(a *App) (keyring.Storage, error) {
 
 // keyPlace tells where the keys are from other places.
 func keyPlace(a *App) string {
-	place := fmt.Sprintf("%p", a.ctx.Storage())
-	if settings, err := json.Marshal(a.ctx.Storage()); err == nil {
-		place = fmt.Sprintf("%T %s", a.ctx.Storage(), settings)
-	}
+	place := storageSettings(a.ctx)
 	if len(a.StoreKeys) > 0 {
 		place += " " + string(a.StoreRaw)
 	}

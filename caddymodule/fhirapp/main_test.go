@@ -5,13 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -54,22 +48,4 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.NewAt(t, caddyfile, folder), t}
-}
-
-func init() { caddy.RegisterModule(new(newcomers)) }
-
-// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
-type newcomers struct{ authorizetest.WaitingNewcomer }
-
-func (*newcomers) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}
-}
-
-func (*newcomers) Subdirectives() (fields option.Block, repeatable []string) {
-	return option.Block{"newcomers": func(d *caddyfile.Dispenser) error { return nil }}, nil
-}
-
-func (n *newcomers) Configure(_ *App, c *authorize.Config) error {
-	n.AddTo(c)
-	return nil
 }
