@@ -23,8 +23,8 @@ func backendServicesPlan() testPlan {
 		modules: append(discoveryModules("client-confidential-asymmetric"), []testModule{
 			overTLS("smart_backend_services_token_tls_version"),
 			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
-			{id: "smart_backend_services_invalid_client_assertion", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
-			{id: "smart_backend_services_invalid_jwt", checks: "no JWT, or one with wrong claims, an old one, one by another key, with an unknown `kid` or `jku`, with alg `none` or HS256, one used before: 400 or 401, `invalid_client`", run: moduleBackendInvalidJWT},
+			{id: "smart_backend_services_invalid_client_assertion", checks: "an unknown `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
+			{id: "smart_backend_services_invalid_jwt", checks: "no JWT; wrong claims; expired; another key; an unknown `kid` or `jku`; alg `none` or HS256; used before: 400 or 401, `invalid_client`", run: moduleBackendInvalidJWT},
 			{id: "smart_backend_services_auth_request_success", checks: "200", run: moduleBackendServices},
 			{id: "smart_backend_services_auth_response_body", checks: "`access_token`, `token_type`, a number `expires_in` of at most 300, `scope`; no refresh token", run: moduleBackendServices},
 		}...),
@@ -34,14 +34,14 @@ func backendServicesPlan() testPlan {
 func bulkDataPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: bulk data, authorization",
-		text:     "What the test kit for bulk data asks beside the backend services' modules, by the names of its first version.",
+		text:     "The authorization tests of the bulk data test kit beyond the backend services modules, named as in its first version.",
 		variants: []variant{infernoVariant("RS384", &infernoRS384), infernoVariant("ES384", &infernoES384)},
 		modules: []testModule{
 			{id: "require_content_type", checks: "the parameters as JSON: 400", run: moduleBackendContentType},
-			{id: "require_system_scope", checks: "a scope for a person's data: 400", run: moduleBackendRefused("scope", "user/*.rs", "invalid_scope")},
-			{id: "require_grant_type", checks: "another `grant_type`: 400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
-			{id: "require_client_assertion_type", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
-			{id: "require_client_assertion", checks: "no JWT, or one with wrong claims: 400 or 401", run: moduleBackendInvalidJWT},
+			{id: "require_system_scope", checks: "a `user/` scope: 400", run: moduleBackendRefused("scope", "user/*.rs", "invalid_scope")},
+			{id: "require_grant_type", checks: "an unknown `grant_type`: 400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
+			{id: "require_client_assertion_type", checks: "an unknown `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
+			{id: "require_client_assertion", checks: "no JWT, or wrong claims: 400 or 401", run: moduleBackendInvalidJWT},
 		},
 	}
 }

@@ -11,13 +11,13 @@ import (
 func brandsPlan() testPlan {
 	return testPlan{
 		name: "Inferno: smart_access_brands",
-		text: "`user_access_brands` with a file. That the resources keep their profiles is checked by the gateway, and not by the HL7 validator.",
+		text: "`user_access_brands` with a file. The gateway, not the HL7 validator, checks the resources against their profiles.",
 		modules: []testModule{
 			{id: "smart_access_brands_retrieve_bundle", checks: "200, at the address in the SMART configuration, for scripts of all origins, with an ETag", run: moduleRetrieveBrands},
-			{id: "smart_access_brands_valid_bundle", checks: "a collection with a timestamp, that is not empty", run: moduleValidBrandsBundle},
-			{id: "smart_access_brands_valid_endpoints", checks: "each Endpoint has what its profile requires, and a brand", run: moduleValidBrandEndpoints},
+			{id: "smart_access_brands_valid_bundle", checks: "a non-empty collection with a timestamp", run: moduleValidBrandsBundle},
+			{id: "smart_access_brands_valid_endpoints", checks: "each Endpoint has the members that its profile requires, and a brand", run: moduleValidBrandEndpoints},
 			{id: "smart_access_brands_valid_endpoint_urls", checks: "a CapabilityStatement at each Endpoint", run: moduleValidEndpointURLs},
-			{id: "smart_access_brands_valid_brands", checks: "each brand has what its profile requires; its portals' endpoints are its own, and in the Bundle", run: moduleValidBrands},
+			{id: "smart_access_brands_valid_brands", checks: "each brand has the members that its profile requires; its portals' endpoints are its own and in the Bundle", run: moduleValidBrands},
 		},
 	}
 }

@@ -12,9 +12,9 @@ import (
 func configPlan() testPlan {
 	return testPlan{
 		name: "oidcc-config-certification-test-plan",
-		text: "What the discovery document and the keys look like.",
+		text: "The discovery document and the keys.",
 		modules: []testModule{
-			{id: "oidcc-discovery-endpoint-verification", checks: "200 and JSON, issuer, what must be there and of which type, https alone, keys public with kids of their own, nothing unknown", run: moduleDiscovery},
+			{id: "oidcc-discovery-endpoint-verification", checks: "200 and JSON, issuer, required members and their types, https only, public keys with distinct kids, no unknown members", run: moduleDiscovery},
 		},
 	}
 }

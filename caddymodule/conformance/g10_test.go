@@ -25,14 +25,14 @@ func g10InvalidRequestsPlan() testPlan {
 		text:     "Tests without an id of their own are named by group and number.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
-			{id: "g10_smart_invalid_aud-Test02", checks: "another `aud`: no code", run: moduleInvalidAudience},
-			{id: "g10_smart_invalid_launch_param-Test04", checks: "an unknown `launch`, one used before, one for another client: no code", run: moduleInvalidLaunch},
+			{id: "g10_smart_invalid_aud-Test02", checks: "a wrong `aud`: no code", run: moduleInvalidAudience},
+			{id: "g10_smart_invalid_launch_param-Test04", checks: "a `launch` that is unknown, used, or another client's: no code", run: moduleInvalidLaunch},
 			{id: "g10_smart_invalid_token_request_stu2-Test03", checks: "an invalid code: 400", run: moduleInvalidCode},
 			{id: "g10_smart_invalid_token_request_stu2-Test04", checks: "an invalid client id: 400 or 401", run: moduleInvalidClientID},
 			{id: "smart_no_verifier_token_request", checks: "no `code_verifier`: 400 or 401", run: moduleVerifier()},
-			{id: "smart_blank_verifier_token_request", checks: "a blank one: likewise", run: moduleVerifier("")},
-			{id: "smart_bad_code_verifier_token_request", checks: "another one: likewise", run: moduleVerifier(strings.Repeat("another-", 8))},
-			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier(authorizetest.S256(codeVerifier))},
+			{id: "smart_blank_verifier_token_request", checks: "a blank `code_verifier`: 400 or 401", run: moduleVerifier("")},
+			{id: "smart_bad_code_verifier_token_request", checks: "a wrong `code_verifier`: 400 or 401", run: moduleVerifier(strings.Repeat("another-", 8))},
+			{id: "smart_plain_code_verifier_token_request", checks: "the challenge as `code_verifier`: 400 or 401", run: moduleVerifier(authorizetest.S256(codeVerifier))},
 		},
 	}
 }
@@ -43,7 +43,7 @@ func g10RevocationPlan() testPlan {
 		text:     "The app revokes its refresh token.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
-			{id: "g10_token_revocation-Test01", checks: "an attestation", result: "not applicable: it is the operator's to give"},
+			{id: "g10_token_revocation-Test01", checks: "an attestation", result: "not applicable"},
 			{id: "g10_token_revocation-Test02", checks: "after revocation: no FHIR resource", run: moduleRevokedAccess},
 			{id: "g10_token_revocation-Test03", checks: "after revocation: no refresh", run: moduleRevokedRefresh},
 		},
@@ -51,26 +51,26 @@ func g10RevocationPlan() testPlan {
 }
 
 func g10AttestationsPlan() testPlan {
-	const operators = "not applicable: it is the operator's to give"
+	const operators = "not applicable"
 	return testPlan{
 		name:     "Inferno: g10_visual_inspection_and_attestations",
-		text:     "Attestations, of which some can be checked.",
+		text:     "Attestations, some of which can be tested.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "Test01", checks: "apps for single patients can be registered", result: operators},
 			{id: "Test02", checks: "apps for many patients can be registered", result: operators},
-			{id: "Test03", checks: "people choose on a page what an app may see", run: moduleConsentPage},
-			{id: "Test04", checks: "and are told there of `offline_access`", run: moduleConsentPage},
-			{id: "Test05", checks: "refresh tokens for three months", result: operators},
-			{id: "Test06", checks: "the server tells whether a token of its own is valid", run: moduleIntrospectActive},
+			{id: "Test03", checks: "people choose on a page what an app may access", run: moduleConsentPage},
+			{id: "Test04", checks: "the page names `offline_access`", run: moduleConsentPage},
+			{id: "Test05", checks: "refresh tokens valid for three months", result: operators},
+			{id: "Test06", checks: "the server reports whether its tokens are valid", run: moduleIntrospectActive},
 			{id: "Test07", checks: "all information is accurate", result: operators},
-			{id: "Test08", checks: "no more than the scopes of backend services", result: operators},
-			{id: "Test09", checks: "where the documentation is", result: operators},
-			{id: "Test10", checks: "an app's keys are cached no longer than their `Cache-Control` says", result: "not run here: `TestKeysFreshness`"},
+			{id: "Test08", checks: "only the scopes of backend services", result: operators},
+			{id: "Test09", checks: "location of the documentation", result: operators},
+			{id: "Test10", checks: "an app's keys are cached no longer than their `Cache-Control` allows", result: "not run here: `TestKeysFreshness`"},
 			{id: "Test13", checks: "refresh tokens for native apps", result: operators},
-			{id: "g10_public_url_attestation", checks: "where the base URLs are", result: operators},
+			{id: "g10_public_url_attestation", checks: "location of the base URLs", result: operators},
 			{id: "g10_tls_version_attestation", checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"},
-			{id: "g10_refresh_token_refresh_attestation", checks: "a refresh lets a grant last longer", result: operators},
+			{id: "g10_refresh_token_refresh_attestation", checks: "a refresh extends a grant", result: operators},
 			{id: "g10_bulk_v2_since_attestation", checks: "`_since` of exports", result: "not applicable: exports are the FHIR server's"},
 		},
 	}
@@ -170,11 +170,11 @@ func scopeOf(first, level, permission string) string {
 // g10Refresh are the modules of g10_token_refresh_stu2, and what follows it.
 func g10Refresh() []testModule {
 	return []testModule{
-		{id: "g10_token_refresh_without_scopes", checks: "without `scope`: 200, as much as before", run: moduleTokenRefresh("")},
+		{id: "g10_token_refresh_without_scopes", checks: "without `scope`: 200, the same scopes", run: moduleTokenRefresh("")},
 		{id: "g10_token_refresh_body_without_scopes", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody("")},
-		{id: "g10_token_refresh_with_scopes", checks: "with `scope`: 200, no more than that", run: moduleTokenRefresh("openid")},
-		{id: "g10_token_refresh_body_with_scopes", checks: "likewise", run: moduleTokenRefreshBody("openid")},
-		{id: "g10_token_refresh-g10_patient_context", checks: "`patient` after a refresh, and readable", run: moduleRefreshedPatient},
+		{id: "g10_token_refresh_with_scopes", checks: "with `scope`: 200, only those scopes", run: moduleTokenRefresh("openid")},
+		{id: "g10_token_refresh_body_with_scopes", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody("openid")},
+		{id: "g10_token_refresh-g10_patient_context", checks: "`patient` after a refresh, and the Patient is readable", run: moduleRefreshedPatient},
 		{id: "g10_invalid_token_refresh", checks: "an invalid refresh token: 400 or 401", run: moduleInvalidRefresh},
 	}
 }
@@ -182,16 +182,16 @@ func g10Refresh() []testModule {
 func g10StandalonePlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_smart_standalone_patient_app",
-		text:     "What the group has beside the modules of the standalone launch.",
+		text:     "The group's modules beyond the standalone launch.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: slices.Concat([]testModule{
 			{
-				id: "g10_smart_well_known_capabilities", checks: "those for patients' apps, among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`",
+				id: "g10_smart_well_known_capabilities", checks: "the capabilities for patients' apps, among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`",
 				run: moduleCapabilities("launch-standalone", "client-public", "context-standalone-patient", "permission-patient"),
 			},
 			{id: "g10_smart_scopes", checks: "scopes of SMART v1 and v2 (`patient/Condition.read`, `patient/Condition.rs`, …): all are granted", run: modulePatientScopes},
 			{id: "g10_unauthorized_access", checks: "a Patient without a token: 401", run: moduleUnauthorizedAccess},
-			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and the Patient is readable", run: modulePatientContext},
 			{id: "g10_unrestricted_resource_type_access", checks: "all types of US Core can be searched by patient", run: moduleUnrestrictedAccess},
 		}, g10Refresh()),
 	}
@@ -200,12 +200,12 @@ func g10StandalonePlan() testPlan {
 func g10LimitedPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_smart_limited_app",
-		text:     "The person takes resource types out, on the consent page.",
+		text:     "The person deselects resource types on the consent page.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
-			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: moduleLimitedPatient},
-			{id: "g10_limited_scope_grant", checks: "the scope of the type that is taken out is not granted, the others are", run: moduleLimitedScope},
-			{id: "g10_restricted_resource_type_access", checks: "of the types that are not granted, nothing can be searched: 401 or 403", run: moduleRestrictedAccess},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and the Patient is readable", run: moduleLimitedPatient},
+			{id: "g10_limited_scope_grant", checks: "scopes for deselected types are not granted; the others are", run: moduleLimitedScope},
+			{id: "g10_restricted_resource_type_access", checks: "searches of types that were not granted: 401 or 403", run: moduleRestrictedAccess},
 		},
 	}
 }
@@ -214,22 +214,22 @@ func g10PractitionerPlan() testPlan {
 	v := fromEHR(infernoVariant("", &infernoSymmetric))
 	return testPlan{
 		name: "Inferno: g10_smart_ehr_practitioner_app",
-		text: "Opened by the EHR, with scopes for all that the practitioner may see.",
+		text: "Launched by the EHR, with `user/` scopes.",
 		variants: alone(func(p *relyingParty) {
 			v.become(p)
 			p.scope = scopeOf("launch openid fhirUser offline_access", "user", "rs")
 		}),
 		modules: slices.Concat([]testModule{
 			{
-				id: "g10_smart_well_known_capabilities", checks: "those for EHRs, among them `context-ehr-patient`, `context-ehr-encounter`, `context-banner`, `context-style`",
+				id: "g10_smart_well_known_capabilities", checks: "the capabilities for EHRs, among them `context-ehr-patient`, `context-ehr-encounter`, `context-banner`, `context-style`",
 				run: moduleCapabilities("launch-ehr", "context-banner", "context-style", "context-ehr-patient", "context-ehr-encounter", "permission-user"),
 			},
 			{id: "g10_smart_scopes", checks: "scopes of SMART v1 and v2 (`user/Condition.read`, `user/Condition.rs`, …): all are granted", run: moduleUserScopes},
 			{id: "g10_unauthorized_access", checks: "a Patient without a token: 401", run: moduleUnauthorizedAccess},
-			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
-			{id: "g10_encounter_context_us_core_7", checks: "`encounter` likewise", run: moduleEncounterContext},
-			{id: "g10_smart_style_url", checks: "`smart_style_url`, where there is JSON", run: moduleStyleURL},
-			{id: "g10_smart_need_patient_banner", checks: "`need_patient_banner`, also if it is false", run: moduleNeedsBanner},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and the Patient is readable", run: modulePatientContext},
+			{id: "g10_encounter_context_us_core_7", checks: "`encounter` in the token response, and the Encounter is readable", run: moduleEncounterContext},
+			{id: "g10_smart_style_url", checks: "`smart_style_url`, which returns JSON", run: moduleStyleURL},
+			{id: "g10_smart_need_patient_banner", checks: "`need_patient_banner`, also if false", run: moduleNeedsBanner},
 		}, g10Refresh()),
 	}
 }
@@ -238,14 +238,14 @@ func g10EHRPatientPlan() testPlan {
 	v := fromEHR(infernoVariant("", &infernoSymmetric))
 	return testPlan{
 		name: "Inferno: g10_ehr_patient_launch_stu2_2",
-		text: "Opened by the EHR, with a scope for the patient alone.",
+		text: "Launched by the EHR, with a scope for the Patient resource only.",
 		variants: alone(func(p *relyingParty) {
 			v.become(p)
 			p.scope = "launch openid fhirUser offline_access patient/Patient.rs"
 		}),
 		modules: []testModule{
-			{id: "g10_patient_context", checks: "`patient` in the token response, and readable", run: modulePatientContext},
-			{id: "g10_patient_scope", checks: "`patient/Patient.rs` is granted, and for no other patient", run: modulePatientScope},
+			{id: "g10_patient_context", checks: "`patient` in the token response, and the Patient is readable", run: modulePatientContext},
+			{id: "g10_patient_scope", checks: "`patient/Patient.rs` is granted, for this patient only", run: modulePatientScope},
 		},
 	}
 }
@@ -400,11 +400,11 @@ func g10SubScopesPlan() testPlan {
 		text:     "Scopes by category, such as `patient/Condition.rs?category=…|problem-list-item`.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
-			{id: "g10_smart_granular_scope_selection", checks: "`patient/Condition.rs` and `patient/Observation.rs` asked for: the person can give each sub-resource scope, and the whole of neither is granted", run: moduleGranularSelection},
-			{id: "us_core_v610_smart_granular_scopes_1", checks: "of those asked for, the person gives the scopes of Inferno's first group, and these are granted", run: moduleGranularGroup(granularGroup1)},
-			{id: "us_core_v610_smart_granular_scopes_2", checks: "likewise the second group", run: moduleGranularGroup(granularGroup2)},
-			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group01", checks: "four categories are granted; a search finds them, and nothing else can be read", run: moduleSubScopes("encounter-diagnosis", "health-concern", "laboratory", "social-history")},
-			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group02", checks: "four others: likewise", run: moduleSubScopes("problem-list-item", "vital-signs", "survey", "sdoh")},
+			{id: "g10_smart_granular_scope_selection", checks: "`patient/Condition.rs` and `patient/Observation.rs` requested: the person can grant each sub-resource scope instead of the whole", run: moduleGranularSelection},
+			{id: "us_core_v610_smart_granular_scopes_1", checks: "the person grants the scopes of Inferno's first group; exactly these are granted", run: moduleGranularGroup(granularGroup1)},
+			{id: "us_core_v610_smart_granular_scopes_2", checks: "the person grants the scopes of Inferno's second group; exactly these are granted", run: moduleGranularGroup(granularGroup2)},
+			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group01", checks: "four categories are granted: searches find them, and nothing else is readable", run: moduleSubScopes("encounter-diagnosis", "health-concern", "laboratory", "social-history")},
+			{id: "g10_us_core_7_smart_fine_grained_scopes_stu2_2-Group02", checks: "four other categories are granted: searches find them, and nothing else is readable", run: moduleSubScopes("problem-list-item", "vital-signs", "survey", "sdoh")},
 		},
 	}
 }

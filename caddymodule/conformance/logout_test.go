@@ -25,20 +25,20 @@ var longState = strings.Repeat("a/+ %", 26)[:128]
 func logoutPlan() testPlan {
 	return testPlan{
 		name:     "oidcc-rp-initiated-logout-certification-test-plan",
-		text:     "Each module signs in, sends the browser to sign out, and then checks with `prompt=none` whether the person is still signed in.",
+		text:     "Each module signs in, signs out, and checks with `prompt=none` whether the person is still signed in.",
 		variants: logoutVariants(),
 		modules: []testModule{
 			{id: "oidcc-rp-initiated-logout-discovery-endpoint-verification", checks: "`end_session_endpoint`", run: moduleLogoutDiscovery},
 			{id: "oidcc-rp-initiated-logout", checks: "back to the app with the state, 128 characters long; signed out", run: moduleLogout},
-			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "one that is not registered: a page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "/bad" })},
-			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "likewise", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "?foo=bar" })},
-			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: a page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
-			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint that the client signed, and one by another key under our kid: likewise", run: moduleLogoutForgedHint},
-			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "an address without a hint: likewise", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
-			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person is asked; then signed out", run: moduleLogoutAsks()},
-			{id: "oidcc-rp-initiated-logout-no-post-logout-redirect-uri", checks: "signed out, a page tells so", run: moduleLogoutPage},
+			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "unregistered: an error page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "/bad" })},
+			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "an added query: an error page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "?foo=bar" })},
+			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: an error page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
+			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint signed by the client, or by another key under our kid: an error page, no redirect", run: moduleLogoutForgedHint},
+			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "a redirect URI without a hint: an error page, no redirect", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
+			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person confirms and is signed out", run: moduleLogoutAsks()},
+			{id: "oidcc-rp-initiated-logout-no-post-logout-redirect-uri", checks: "signed out; a page confirms it", run: moduleLogoutPage},
 			{id: "oidcc-rp-initiated-logout-no-state", checks: "back to the app without a state; signed out", run: moduleLogoutNoState},
-			{id: "oidcc-rp-initiated-logout-only-state", checks: "the person is asked; then signed out, and nothing is done with the state", run: moduleLogoutAsks("state")},
+			{id: "oidcc-rp-initiated-logout-only-state", checks: "the person confirms and is signed out; the state is not used", run: moduleLogoutAsks("state")},
 		},
 	}
 }
@@ -46,11 +46,11 @@ func logoutPlan() testPlan {
 func backchannelPlan() testPlan {
 	return testPlan{
 		name:     "oidcc-backchannel-rp-initiated-logout-certification-test-plan",
-		text:     "The client receives the logout token at an address of its own.",
+		text:     "The client receives the logout token at its own address.",
 		variants: logoutVariants(),
 		modules: []testModule{
 			{id: "oidcc-backchannel-logout-discovery-endpoint-verification", checks: "`backchannel_logout_supported`, `backchannel_logout_session_supported`, `end_session_endpoint`", run: moduleBackchannelDiscovery},
-			{id: "oidcc-backchannel-rp-initiated-logout", checks: "a logout token with the session's sid, by a key of ours, without a nonce; back to the app; signed out", run: moduleBackchannel},
+			{id: "oidcc-backchannel-rp-initiated-logout", checks: "a logout token with the session's sid, signed by our key, without a nonce; back to the app; signed out", run: moduleBackchannel},
 		},
 	}
 }

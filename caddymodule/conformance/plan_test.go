@@ -74,12 +74,13 @@ func TestConformance(t *testing.T) {
 	s := newSite(t)
 	document := documentHead
 	complete := true
+	printed := map[string]bool{}
 	for _, plan := range testPlans() {
 		ran := false
 		t.Run(plan.name, func(t *testing.T) {
-			var table string
-			table, ran = s.runPlan(t, plan)
-			document += table
+			var rows []row
+			rows, ran = s.runPlan(t, plan)
+			document += plan.section(rows, printed)
 		})
 		complete = complete && ran
 	}
@@ -99,44 +100,86 @@ func TestConformance(t *testing.T) {
 
 const documentHead = `# Conformance
 
-The results of our own ports of public test modules, of the OpenID Foundation's conformance suite, Inferno's SMART App
-Launch test kit, and the (g)(10) test kit. Each has the id of the module it ports, and checks what the module checks,
-through a whole gateway made from a Caddyfile.
+Results of our ports of the public test modules of the OpenID Foundation's conformance suite, Inferno's SMART App Launch test kit and Inferno's (g)(10) test kit. Each port has the id of its module, makes the same checks, and runs against a complete gateway configured by a Caddyfile.
 
-These are our ports. **They are no certification**, nobody else has run them, and they are no substitute for the suites
-themselves. *pass*: the port passes. *skipped*: the server refuses what it does not support with the right error, and the
-module then ends as skipped. *not applicable*, *not built*: nothing was tested. *not run here*: the tests named instead
-check the same, in a part of the server or from outside.
+**These results are no certification.** Nobody outside the project has run the ports, and they do not replace the suites.
 
-The four groups of Inferno's suite ` + "`smart_stu2_2`" + ` are whole, as is ` + "`smart_access_brands`" + `. ` + "`TestInferno`" + ` runs all of
-Inferno's modules through the binary too, before HAPI's FHIR server.
+A module passes unless a result is in bold:
 
-Where this server's interface and the plans differ, the interface wins: errors have no error_description; for
-` + "`response_type=token`" + `, which no plan uses, they come in the query. Requests by POST are accepted with ` + "`authorize_post`" + `, as
-here. The clients here need no PKCE, and those of the configuration no consent. The suite has no module where a column says
-*none*.
+- **skipped**: the server refuses an unsupported feature with the right error, and the original module ends as skipped.
+- **not run here**: the named tests check the same, in a part of the server or from outside.
+- **not in the suite**: the suite has no such module for this kind of client.
+- **not applicable**: attested by the operator, unless another reason is given.
+- **not built**: nothing was tested.
 
-` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, it fails if the page is not up to date.
+The four groups of Inferno's suite ` + "`smart_stu2_2`" + ` and ` + "`smart_access_brands`" + ` are complete. ` + "`TestInferno`" + ` runs all Inferno modules through the binary too, in front of HAPI FHIR.
+
+Where the [interface](interface.md) differs from a plan, the interface applies: errors have no ` + "`error_description`" + `. Clients need no PKCE, and configured clients no consent. Authorization requests by POST need ` + "`authorize_post`" + `.
+
+` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, the test fails if the page is out of date.
 `
 
-// runPlan runs a plan. It returns the plan's part of the page, and whether every
-// module ran.
-func (s *site) runPlan(t *testing.T, plan testPlan) (table string, all bool) {
+// row is a line of the page about a module: its id, what it checks and, unless it passes, the result.
+type row struct{ id, text string }
+
+// runPlan runs a plan. It returns its rows, and whether every module ran.
+func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	if plan.variants == nil {
 		plan.variants = alone(func(*relyingParty) {})
 	}
-	table = fmt.Sprintf("\n## %s\n\n%s\n\n| id | what it checks |", plan.name, plan.text)
-	for _, v := range plan.variants {
-		table += " " + v.name + " |"
-	}
-	table += "\n|---|---|" + strings.Repeat("---|", len(plan.variants)) + "\n"
 	all = true
 	for _, m := range plan.modules {
 		results, ran := s.runAll(t, plan, m)
 		all = all && ran
-		table += fmt.Sprintf("| `%s` | %s | %s |\n", m.id, m.checks, strings.Join(results, " | "))
+		text := fmt.Sprintf("- `%s`: %s", m.id, m.checks)
+		if result := plan.summary(results); result != "pass" {
+			text += ": **" + result + "**"
+		}
+		rows = append(rows, row{m.id, text + "\n"})
 	}
-	return table, all
+	return rows, all
+}
+
+// summary writes the results of a module with each variant: once, if all are the same.
+func (p testPlan) summary(results []string) string {
+	if len(slices.Compact(slices.Clone(results))) == 1 {
+		return results[0]
+	}
+	var each []string
+	for i, v := range p.variants {
+		each = append(each, v.name+": "+results[i])
+	}
+	return strings.Join(each, "; ")
+}
+
+// section is the part of the page about a plan. A row that an earlier plan has is named by its id only: printed has the rows of
+// earlier plans.
+func (p testPlan) section(rows []row, printed map[string]bool) string {
+	text := fmt.Sprintf("\n## %s\n\n%s", p.name, p.text)
+	if len(p.variants) > 1 {
+		names := make([]string, len(p.variants))
+		for i, v := range p.variants {
+			names[i] = v.name
+		}
+		text += " Each module runs with: " + strings.Join(names, ", ") + "."
+	}
+	var list string
+	var repeated []string
+	for _, r := range rows {
+		if printed[r.text] {
+			repeated = append(repeated, "`"+r.id+"`")
+		} else {
+			list += r.text
+		}
+		printed[r.text] = true
+	}
+	switch {
+	case list == "":
+		return text + fmt.Sprintf(" The %d modules have the checks and results of the plans above.\n", len(rows))
+	case repeated != nil:
+		text += " Checks and results as above: " + strings.Join(repeated, ", ") + "."
+	}
+	return text + "\n\n" + list
 }
 
 // runAll runs a module with all variants of a plan. It returns the results for the page,
@@ -158,7 +201,7 @@ func (s *site) runAll(t *testing.T, plan testPlan, m testModule) (results []stri
 func (s *site) runOne(t *testing.T, name string, v variant, m testModule) (result string, ran bool) {
 	switch {
 	case m.registered && v.name == configuredClient:
-		return "none", true
+		return "not in the suite", true
 	case m.run == nil && m.result == "":
 		t.Errorf("%s has neither a test nor a reason", m.id)
 	case m.run == nil:

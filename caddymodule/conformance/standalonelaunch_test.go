@@ -51,13 +51,13 @@ func standalonePlan() testPlan {
 func launchModules(kind string) []testModule {
 	return []testModule{
 		overTLS(kind + "_auth_tls"),
-		{id: "smart_app_redirect_stu2", checks: "the browser comes back, by GET and by POST", run: moduleAppRedirect},
-		{id: "smart_code_received", checks: "`code`, and no `error`", run: moduleCodeReceived},
+		{id: "smart_app_redirect_stu2", checks: "the browser returns to the app, after a request by GET and by POST", run: moduleAppRedirect},
+		{id: "smart_code_received", checks: "`code` and no `error`", run: moduleCodeReceived},
 		overTLS(kind + "_token_tls"),
 		{id: "smart_token_exchange_stu2_2", checks: "200 for a form with the code and the verifier", run: moduleTokenExchange},
 		{id: "smart_token_response_body_stu2_2", checks: "`access_token`, `token_type`, a number `expires_in`, `scope`; the launch context", run: moduleTokenResponseBody},
 		{id: "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenResponseHeaders},
-		{id: "smart_cors_token_exchange", checks: "scripts of the client's origin may read it", run: moduleTokenExchangeByScript},
+		{id: "smart_cors_token_exchange", checks: "readable by scripts of the client's origin", run: moduleTokenExchangeByScript},
 	}
 }
 
@@ -160,13 +160,13 @@ func ehrPlan() testPlan {
 	}
 	return testPlan{
 		name:     "Inferno: smart_full_ehr_launch",
-		text:     "Likewise, opened by an EHR that registers the launch at `/oauth2/launch`. Scope `" + ehrScope + "`.",
+		text:     "The same for a launch that an EHR registers at `/oauth2/launch`. Scope `" + ehrScope + "`.",
 		variants: variants,
 		modules: slices.Concat(
 			discoveryModules("launch-ehr", "context-ehr-patient", "context-ehr-encounter", "context-banner", "context-style"),
 			[]testModule{
 				{id: "smart_app_launch", checks: "the EHR opens the client's launch URL, with the FHIR API as `iss`", run: moduleAppLaunch},
-				{id: "smart_launch_received", checks: "and with `launch`", run: moduleLaunchReceived},
+				{id: "smart_launch_received", checks: "the EHR sends `launch`", run: moduleLaunchReceived},
 			},
 			launchModules("ehr"), openIDModules(), refreshModules("ehr"),
 		),
@@ -243,9 +243,9 @@ func (p *relyingParty) checkContext(got launchContext) {
 func discoveryModules(capabilities ...string) []testModule {
 	return []testModule{
 		{id: "well_known_endpoint", checks: "200, `application/json`", run: moduleWellKnown},
-		{id: "well_known_capabilities_stu2", checks: "what must be there, of which type; S256 and not plain; `issuer` and `jwks_uri` for `sso-openid-connect`; the capabilities of the group", run: moduleWellKnownCapabilities(capabilities)},
-		{id: "smart_cors_well_known_endpoint", checks: "scripts of all origins may read it", run: moduleReadableByScripts("/fhir/.well-known/smart-configuration")},
-		{id: "smart_cors_metadata_request", checks: "and `metadata`, without a token", run: moduleReadableByScripts("/fhir/metadata")},
+		{id: "well_known_capabilities_stu2", checks: "required members and their types; S256 but not plain; `issuer` and `jwks_uri` for `sso-openid-connect`; the group's capabilities", run: moduleWellKnownCapabilities(capabilities)},
+		{id: "smart_cors_well_known_endpoint", checks: "readable by scripts of any origin", run: moduleReadableByScripts("/fhir/.well-known/smart-configuration")},
+		{id: "smart_cors_metadata_request", checks: "`metadata`, without a token, readable by scripts of any origin", run: moduleReadableByScripts("/fhir/metadata")},
 	}
 }
 
@@ -319,19 +319,19 @@ func openIDModules() []testModule {
 		{id: "smart_openid_decode_id_token", checks: "the ID token is a JWT", run: moduleDecodeIDToken},
 		{id: "smart_openid_retrieve_configuration", checks: "200, JSON, at the token's `iss`", run: moduleRetrieveConfiguration},
 		{id: "smart_openid_required_configuration_fields", checks: "seven members, RS256 among the algorithms", run: moduleRequiredConfiguration},
-		{id: "smart_openid_retrieve_jwks", checks: "RSA keys that can be read", run: moduleRetrieveJWKS},
+		{id: "smart_openid_retrieve_jwks", checks: "readable RSA keys", run: moduleRetrieveJWKS},
 		{id: "smart_openid_token_header", checks: "RS256, the `kid` of a published key", run: moduleTokenHeader},
 		{id: "smart_openid_token_payload", checks: "signature, `iss`, `sub`, `aud`, `exp`, `iat`", run: moduleTokenPayload},
-		{id: "smart_openid_fhir_user_claim", checks: "`fhirUser` can be read with the token", run: moduleFHIRUser},
-		{id: "smart_cors_openid_fhir_user_claim", checks: "also by scripts of the client's origin", run: moduleFHIRUser},
+		{id: "smart_openid_fhir_user_claim", checks: "the `fhirUser` resource is readable with the token", run: moduleFHIRUser},
+		{id: "smart_cors_openid_fhir_user_claim", checks: "the `fhirUser` resource is readable by scripts of the client's origin", run: moduleFHIRUser},
 	}
 }
 
 // refreshModules are smart_token_refresh_stu2, which each kind of launch runs twice.
 func refreshModules(kind string) (modules []testModule) {
 	for _, way := range []struct{ name, checks, scope string }{
-		{"without", "without `scope`: 200, as much as before, for the same launch context", ""},
-		{"with", "with `scope`: 200, no more than that, for the same launch context", "openid patient/*.rs"},
+		{"without", "without `scope`: 200, the same scopes and launch context", ""},
+		{"with", "with `scope`: 200, only those scopes, the same launch context", "openid patient/*.rs"},
 	} {
 		group := "smart_" + kind + "_refresh_" + way.name + "_scopes-"
 		modules = append(
@@ -426,15 +426,14 @@ func moduleTokenRefreshBody(scope string) func(*relyingParty) {
 
 func introspectionPlan() testPlan {
 	return testPlan{
-		name: "Inferno: smart_token_introspection_stu2_2",
-		text: "The last four have no ids of their own, so they are named by group and number. The client authenticates here; Inferno asks\n" +
-			"about the unknown token without that, which RFC 7662 §2.1 refuses (401).",
+		name:     "Inferno: smart_token_introspection_stu2_2",
+		text:     "The last four modules have no ids and are named by group and number. The client authenticates here; Inferno asks about the unknown token without authentication, which RFC 7662 §2.1 forbids (401).",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: slices.Concat(discoveryModules("launch-standalone"), launchModules("standalone"), []testModule{
 			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
-			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON; nobody, and a client that may not ask, learn nothing", run: moduleIntrospectInvalid},
+			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON; unauthenticated and unauthorized callers learn nothing", run: moduleIntrospectInvalid},
 			{id: "smart_token_introspection_response_group-Test01", checks: "`active`, `client_id`, `scope`, `exp` and `patient` as in the token response, `iss`, `sub` and `fhirUser` as in the ID token; the context of an EHR launch", run: moduleIntrospectContext},
-			{id: "smart_token_introspection_response_group-Test02", checks: "`active: false`, and nothing else", run: moduleIntrospectInvalid},
+			{id: "smart_token_introspection_response_group-Test02", checks: "`active: false` and no other member", run: moduleIntrospectInvalid},
 		}),
 	}
 }
