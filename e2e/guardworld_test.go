@@ -98,7 +98,7 @@ func (o *guardOracle) search(t *testing.T, search string) references {
 	return found
 }
 
-// everybodys are the types that belong to no patient, and to all (docs/guard.md).
+// everybodys are the types that belong to no patient, and to all (docs/reference/resources.md).
 var everybodys = []string{
 	"Organization", "Practitioner", "PractitionerRole", "Location", "HealthcareService", "Endpoint", "Medication", "Substance",
 	"Questionnaire",

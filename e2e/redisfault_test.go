@@ -47,7 +47,7 @@ func TestRedisRefused(t *testing.T) {
 			s := startRedis(t)
 			s.do(t, "ACL", "SETUSER", "gateway", "on", ">right", "~fhir:*", "+get")
 			return redisstore.Options{Address: s.address(), Username: "gateway", Password: "right"}
-		}, "lacks rights (docs/replicas.md): +set"},
+		}, "lacks rights (docs/operate/replicas.md): +set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestRedisUnreachable(t *testing.T) {
 	}
 }
 
-// What a user of Redis's ACL needs; docs/replicas.md has them.
+// What a user of Redis's ACL needs; docs/operate/replicas.md has them.
 var (
 	redisCommands = strings.Fields("+get +mget +set +del +pexpire +pttl +xadd +xrange +xread +time +eval +evalsha +script|load " +
 		"+scan +dbsize +info +wait +ping +select +hello +auth +client|setname")
@@ -91,14 +91,14 @@ var (
 // TestRedisUser does everything as a user with no more rights than the documented ones.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/replicas.md")
+	text, err := os.ReadFile("../docs/operate/replicas.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := strings.Join(strings.Fields(string(text)), " ")
 	for _, commands := range [][]string{redisCommands, redisClusterCommands} {
 		if want := strings.Join(commands, " "); !strings.Contains(documented, want) {
-			t.Errorf("docs/replicas.md does not name %s", want)
+			t.Errorf("docs/operate/replicas.md does not name %s", want)
 		}
 	}
 	t.Run("server", func(t *testing.T) {

@@ -138,7 +138,7 @@ func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
 func checkOfStore(path, adapter string) check {
 	return check{
 		What: "durable store",
-		Mend: "start it, and check its address, user and password in store; docs/operation.md says what each cause means",
+		Mend: "start it, and check its address, user and password in store; docs/operate/troubleshooting.md says what each cause means",
 		ask: func(ctx context.Context) error {
 			opened, err := StoreOpener{adapter, heldTimeout}.Open(ctx, path, true)
 			switch {

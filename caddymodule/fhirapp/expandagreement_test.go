@@ -183,7 +183,7 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 }
 
 // encodeGateway compresses what fhir_expand does not compress itself, as
-// docs/caddyfile.md shows.
+// docs/reference/fhir_expand.md shows.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust

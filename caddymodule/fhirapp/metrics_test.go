@@ -334,7 +334,7 @@ var (
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// checkQuery checks that a query names metrics and labels that there are, and values that docs/operation.md lists.
+// checkQuery checks that a query names metrics and labels that there are, and values that docs/reference lists.
 func checkQuery(t *testing.T, about, query string, known map[string][]string, documented string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(query, -1)
@@ -376,6 +376,9 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 	}
 }
 
+// runbookLink is the link of an alert to a heading of a page.
+var runbookLink = regexp.MustCompile(`(?m)/blob/main/(docs/\S+\.md)#(\S+)$`)
+
 // featureMetrics are the labels of the metrics in the dashboard that come from features. Each feature tests its own.
 var featureMetrics = map[string][]string{
 	"caddy_fhir_quota_refusals_total": {"quota"}, "caddy_fhir_roster_entries": {"kind"}, "caddy_fhir_roster_max_entries": {"kind"},
@@ -383,7 +386,7 @@ var featureMetrics = map[string][]string{
 
 // The dashboard and the alerts ask for metrics, labels and values that there are, and the alerts lead to headings.
 func TestDashboardAndAlerts(t *testing.T) {
-	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/operation.md")
+	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")+gatewaytest.ReadFile(t, "../../docs/reference/audit-log.md")
 	known["caddy_config_last_reload_successful"] = nil // Caddy registers it when it runs
 	maps.Copy(known, featureMetrics)
 	rows, panels := readPanels(t)
@@ -402,9 +405,10 @@ func TestDashboardAndAlerts(t *testing.T) {
 		name, rest, _ := strings.Cut(text, "\n")
 		query, _, _ := strings.Cut(rest, "labels:")
 		checkQuery(t, name, query, known, documented)
-		_, anchor, _ := strings.Cut(rest, "/blob/main/docs/operation.md#")
-		if anchor, _, _ = strings.Cut(anchor, "\n"); !slices.Contains(gatewaytest.Anchors(documented), anchor) {
-			t.Errorf("%s leads to %q", name, anchor)
+		if link := runbookLink.FindStringSubmatch(rest); link == nil {
+			t.Errorf("%s has no link to a page in docs", name)
+		} else if !slices.Contains(gatewaytest.Anchors(gatewaytest.ReadFile(t, "../../"+link[1])), link[2]) {
+			t.Errorf("%s leads to %q of %s", name, link[2], link[1])
 		}
 		if strings.Count(tests, "alertname: "+name+"\n") != 2 {
 			t.Errorf("alerts_test.yaml does not try that %s fires and does not", name)

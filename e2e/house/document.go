@@ -9,19 +9,29 @@ import (
 	"strings"
 )
 
-// An option has a row in a table of the Caddyfile's reference, which begins with it.
-var optionRow = regexp.MustCompile("(?m)^\\| `[a-z]")
+// optionHeading is the heading of an option in docs/reference.
+var optionHeading = regexp.MustCompile("(?m)^### `[a-z]")
 
 // documentFigures are about what a person has to read.
 func documentFigures(folder string) ([]figure, error) {
-	reference, err1 := readIfThere(filepath.Join(folder, "docs", "caddyfile.md"))
+	options, err1 := countOptions(filepath.Join(folder, "docs", "reference", "*.md"))
 	readme, err2 := readIfThere(filepath.Join(folder, "README.md"))
 	_, first, _ := strings.Cut(readme, "```caddyfile\n")
 	first, _, _ = strings.Cut(first, "```")
 	return []figure{
-		{name: "options documented", value: len(optionRow.FindAllString(reference, -1))},
+		{name: "options documented", value: options},
 		{name: "lines of README's first Caddyfile", value: strings.Count(first, "\n")},
 	}, errors.Join(err1, err2)
+}
+
+// countOptions returns the number of headings of options in the files of a pattern.
+func countOptions(pattern string) (n int, err error) {
+	files, err := filepath.Glob(pattern)
+	for _, file := range files {
+		text, readErr := os.ReadFile(file)
+		n, err = n+len(optionHeading.FindAll(text, -1)), errors.Join(err, readErr)
+	}
+	return n, err
 }
 
 func readIfThere(file string) (string, error) {

@@ -67,8 +67,9 @@ type Top struct{ middle }
 
 func (*Top) Four() {}
 `,
-	"docs/caddyfile.md": "# Two options\n\n| option | |\n|---|---|\n| `a` | x |\n| `b <c>` | y |\n",
-	"README.md":         "x\n```caddyfile\n1\n2\n```\n\n```caddyfile\n3\n```\n",
+	"docs/reference/one.md": "# `one`\n\n### `a`\n\nDefault: x.\n",
+	"docs/reference/two.md": "# Two\n\n### `b <c>`\n\nDefault: y.\n\n### Notes\n",
+	"README.md":             "x\n```caddyfile\n1\n2\n```\n\n```caddyfile\n3\n```\n",
 }
 
 // write writes the files of a module.

@@ -10,7 +10,7 @@
 //
 // # Parameters
 //
-// [textindex.Rule] says what filter finds and in which order; docs/terminology.md explains it. Long runs of a code system's
+// [textindex.Rule] says what filter finds and in which order; docs/concepts/search.md explains it. Long runs of a code system's
 // concepts are searched by an index for each language, other codes one by one, with the same result. What
 // [definitions.Options.Weights] says about a value set gives its expansions an order, and so an index, of their own.
 //

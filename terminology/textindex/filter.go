@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rule says which documents a filter finds and in which order. docs/terminology.md explains it.
+// Rule says which documents a filter finds and in which order. docs/concepts/search.md explains it.
 const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD), nor an apostrophe before a final s. " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
 	"which ends where the next begins; and words that hyphens join are also one; in German and Dutch, so is each part of a compound of which the others are words too. " +

@@ -34,7 +34,7 @@ type backedUp interface {
 	Backup(begin func(size int64, copyTo func(io.Writer) error) error) error
 }
 
-var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/replicas.md)")
+var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/operate/replicas.md)")
 
 func init() {
 	fhirapp.RegisterAdminRoutes(func(a *fhirapp.AdminAPI) []caddy.AdminRoute {

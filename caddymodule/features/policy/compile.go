@@ -26,7 +26,7 @@ import (
 )
 
 // Rule is one rule of a site about who may see or do what, as a CEL expression over `token`, `request`, `resource` and `now`.
-// docs/guard.md describes them.
+// docs/reference/policies.md describes them.
 type Rule struct {
 	// `allow` or `deny`. Required. A rule that denies wins.
 	Effect rule.Effect `json:"effect,omitempty"`

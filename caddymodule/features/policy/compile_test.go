@@ -213,7 +213,7 @@ func TestDocumentedRules(t *testing.T) {
 		saturday = time.Date(2026, 1, 3, 9, 0, 0, 0, time.UTC)
 		bound    = enforce.Holder{Scope: "patient/*.cruds", Patient: "a"}
 	)
-	sets := documentedRules(t, "guard.md")
+	sets := documentedRules(t, "reference/policies.md")
 	for _, tt := range []struct {
 		rule, name string
 		holder     enforce.Holder
@@ -255,7 +255,7 @@ func TestDocumentedRules(t *testing.T) {
 // TestDocumentedResearch checks that a name does not come along with something else either.
 func TestDocumentedResearch(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "guard.md")["research"], token: Token{ClientID: "research"}}, labelled...)
+	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "reference/policies.md")["research"], token: Token{ClientID: "research"}}, labelled...)
 	for target, want := range map[string]string{
 		"Patient": "", "Observation?_include=Observation:subject": "Observation/b1",
 		"?_type=Patient,Observation": "Observation/b1",

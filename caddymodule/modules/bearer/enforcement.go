@@ -44,11 +44,11 @@ type Enforcement struct {
 	CompartmentSearch bool `json:"compartment_search,omitempty"`
 
 	// Rules for types outside the patient compartment, or for which it says too much, by type: `everyone`, `unassigned`,
-	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: docs/guard.md has the table.
+	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: the table in docs/reference/resources.md.
 	Shared map[string]string `json:"shared,omitempty"`
 
 	// Operations that may be called besides the default ones, or that differ from them, each as its words: `$name`, `patient`, `instance`,
-	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: docs/guard.md has the list.
+	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: the list in docs/reference/fhir_bearer.md.
 	Operations [][]string `json:"operations,omitempty"`
 
 	// Search parameters beyond those of FHIR R4, from files of SearchParameter resources, as paths or patterns: `.json` with one or a

@@ -215,7 +215,7 @@ func (w *Watch) Claimed(mark []byte) bool {
 // lost notes that the store has lost what it held. It requires the lock.
 func (w *Watch) lost() {
 	w.state.emptied = time.Now()
-	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operation.md)", "store", w.name, "cause", string(store.CauseEmptied))
+	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
 }
 
 // beganEmpty notes at a start that the store has lost what it held before that.

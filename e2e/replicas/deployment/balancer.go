@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// nginx is the load balancer as docs/replicas.md has it: the next gateway for each request, whoever asks, over a new
+// nginx is the load balancer as docs/operate/replicas.md has it: the next gateway for each request, whoever asks, over a new
 // connection. A request that may have reached a gateway is not sent to another.
 const nginx = `daemon off;
 user root;

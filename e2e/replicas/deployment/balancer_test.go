@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestLoadBalancers has nginx and HAProxy check the configurations that docs/replicas.md gives.
+// TestLoadBalancers has nginx and HAProxy check the configurations that docs/operate/replicas.md gives.
 func TestLoadBalancers(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/replicas.md")
+	text, err := os.ReadFile("../../../docs/operate/replicas.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,5 +12,5 @@
 // changes of followed kinds in a stream, and leaves a record of the step for some seconds. If
 // the answer is lost, the client repeats the step under the same name, and the script finds
 // that it has been made. So a step is made once however often it is sent, unless the server
-// itself loses it: docs/replicas.md says when.
+// itself loses it: docs/operate/replicas.md says when.
 package redisstore

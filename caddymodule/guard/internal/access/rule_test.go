@@ -124,16 +124,16 @@ func TestEmptyRule(t *testing.T) {
 	}
 }
 
-// TestDocumentedRules compares the table of docs/guard.md with the rules, and with the types that have them by default.
+// TestDocumentedRules compares the table of docs/reference/resources.md with the rules, and with the types that have them by default.
 func TestDocumentedRules(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/guard.md")
+	page, err := os.ReadFile("../../../../docs/reference/resources.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(page), "\n| rule | types | a bound scope covers |\n")
 	if table, _, _ = strings.Cut(table, "\n\n"); !found {
-		t.Fatal("docs/guard.md has no table of rules")
+		t.Fatal("docs/reference/resources.md has no table of rules")
 	}
 	documented := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
