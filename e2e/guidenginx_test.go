@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// nginxAround is what Debian has around a server's block, with the files of a test.
+// nginxAround is the configuration around a server block, as in Debian's nginx.conf, with the files of a test.
 const nginxAround = `daemon off;
 user root;
 pid FOLDER/nginx.pid;
@@ -25,7 +25,8 @@ http {
 	scgi_temp_path FOLDER/scgi;
 `
 
-// Behind nginx, as the guide has it, alice signs in at the address that people see, and nobody can claim another's.
+// TestGuideNginx runs nginx and the gateway of docs/guides/nginx.md: alice signs in at the public address, and a client cannot
+// forge its address in the audit log.
 func TestGuideNginx(t *testing.T) {
 	alone(t, "nginx stands before several already")
 	if _, err := exec.LookPath("nginx"); err != nil {
@@ -34,10 +35,10 @@ func TestGuideNginx(t *testing.T) {
 	folder, address, inner := nginxFolder(t), mustFreeAddress(t), mustFreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	_, innerPort, _ := net.SplitHostPort(inner)
-	guide := readGuide(t, "guides", "Behind nginx", "https://fhir.hospital.example", "https://"+address, "http://fhir.hospital.example:8000", "http://localhost:"+innerPort,
+	guide := readGuide(t, "guides/nginx", "https://fhir.hospital.example", "https://"+address, "http://fhir.hospital.example:8000", "http://localhost:"+innerPort,
 		"localhost:8080", fhirServer.address, "127.0.0.1:8000", "127.0.0.1:"+innerPort, "listen 443", "listen 127.0.0.1:"+port,
 		"server_name fhir.hospital.example", "server_name localhost", "/etc/ssl/fhir.hospital.example", folder+"/localhost")
-	g := startGuide(t, "guide-nginx-gateway", folder, "https://"+address, nil, caddyBinary, "run", "--config", withAlice(t, folder, guide.blocks("caddyfile")))
+	g := startGuide(t, "guide-nginx-gateway", folder, "https://"+address, nil, caddyBinary, "run", "--config", withAlice(t, folder, guide.blocks("caddyfile"), "\tauto_https off\n"))
 	file := filepath.Join(folder, "nginx.conf")
 	writeText(t, file, strings.ReplaceAll(nginxAround, "FOLDER", folder)+guide.blocks("nginx")+"\n}\n")
 	nginx, err := startProcess("guide-nginx", nil, "nginx", "-p", folder, "-c", file)
@@ -70,8 +71,8 @@ func nginxFolder(t *testing.T) string {
 	return folder
 }
 
-// withAlice writes a Caddyfile to a folder, with the example's alice and demo-app in its block fhir.
-func withAlice(t *testing.T, folder, caddyfile string) string {
+// withAlice writes a Caddyfile to a folder, with more global options, and with the example's alice and demo-app in its block fhir.
+func withAlice(t *testing.T, folder, caddyfile, options string) string {
 	t.Helper()
 	example, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {
@@ -83,7 +84,7 @@ func withAlice(t *testing.T, folder, caddyfile string) string {
 		return from + before
 	}
 	people := part("\t\tuser alice {", "\t\t# a patient,") + part("\t\tclient demo-app {", "\t\tclient demo-confidential")
-	caddyfile = strings.Replace(caddyfile, "\tfhir {\n", "\tadmin {$CADDY_ADMIN}\n\tauto_https off\n\tfhir {\n"+people, 1)
+	caddyfile = strings.Replace(caddyfile, "\tfhir {\n", "\tadmin {$CADDY_ADMIN}\n"+options+"\tfhir {\n"+people, 1)
 	file := filepath.Join(folder, "Caddyfile")
 	writeText(t, file, caddyfile)
 	return file

@@ -12,46 +12,67 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
-// guide is a section of a page in docs, with the addresses of a test.
-type guide struct{ text string }
+// guide is a page in docs, or a section of a page, with the addresses of a test.
+type guide struct{ page, text string }
 
-// readGuide reads one, and replaces pairs of old and new text in it.
-func readGuide(t *testing.T, page, heading string, oldNew ...string) guide {
+// readGuide reads a page and replaces pairs of old and new text.
+func readGuide(t *testing.T, page string, oldNew ...string) guide {
 	t.Helper()
-	text, err := os.ReadFile("../docs/" + page + ".md")
+	read, err := os.ReadFile("../docs/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	text := string(read)
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(text, oldNew[i]) {
+			t.Fatalf("%s has no %q", page, oldNew[i])
+		}
+		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+	}
+	return guide{page, text}
+}
+
+// section returns the part of the page below a heading.
+func (g guide) section(t *testing.T, heading string) guide {
+	t.Helper()
+	_, section, found := strings.Cut(g.text, "\n## "+heading+"\n")
 	if !found {
-		t.Fatalf("%s has no section %s", page, heading)
+		t.Fatalf("%s has no section %s", g.page, heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	for i := 0; i < len(oldNew); i += 2 {
-		if !strings.Contains(section, oldNew[i]) {
-			t.Fatalf("%s of %s has no %q", heading, page, oldNew[i])
+	return guide{g.page, section}
+}
+
+// blocks returns the code blocks of a language, joined in their order.
+func (g guide) blocks(language string) string { return strings.Join(g.blockList(language), "\n") }
+
+// block returns the code block of a language that contains a text.
+func (g guide) block(t *testing.T, language, content string) string {
+	t.Helper()
+	for _, block := range g.blockList(language) {
+		if strings.Contains(block, content) {
+			return block
 		}
-		section = strings.ReplaceAll(section, oldNew[i], oldNew[i+1])
 	}
-	return guide{section}
+	t.Fatalf("%s has no block with %q", g.page, content)
+	return ""
 }
 
-// blocks are those of a language, one after the other.
-func (g guide) blocks(language string) string {
-	var all []string
+func (g guide) blockList(language string) (blocks []string) {
 	for _, found := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)\n```").FindAllStringSubmatch(g.text, -1) {
-		all = append(all, found[1])
+		blocks = append(blocks, found[1])
 	}
-	return strings.Join(all, "\n")
+	return blocks
 }
 
-// startGuide starts a command with a gateway's folders below home, and waits until the gateway answers.
+// startGuide starts a command that runs a gateway with its folders below home. The test must wait until the gateway responds.
 func startGuide(t *testing.T, name, home, issuer string, environ []string, command string, args ...string) *gateway {
 	t.Helper()
 	g := &gateway{
@@ -66,8 +87,8 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 	return g
 }
 
-// "HAPI in ten minutes" to the letter: from a clone in an empty folder to alice's first record. The binary and HAPI itself are
-// those of these tests, because the build takes minutes and HAPI's image needs a registry.
+// TestGuideHAPI runs docs/start/hapi.md from a clone in an empty folder to the record in the test app. The build and HAPI's image
+// are replaced by the binary and the HAPI server of the other tests, because a build takes minutes and an image needs a registry.
 func TestGuideHAPI(t *testing.T) {
 	alone(t, "the guide starts one gateway")
 	h, home, address := hapiServer(t), t.TempDir(), mustFreeAddress(t)
@@ -77,7 +98,7 @@ func TestGuideHAPI(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	guide := readGuide(t, "guides", "HAPI in ten minutes", "localhost:8080", strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
+	guide := readGuide(t, "start/hapi", "localhost:8080", strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
 		"git clone https://github.com/caddy-fhir/caddy-fhir", "git clone -q "+source+" caddy-fhir", "go run ./caddymodule/build", "cp "+binary+" caddy", "=localhost:2020", "")
 	_, hint, _ := strings.Cut(guide.text, "If a port is taken: `")
 	hint, _, _ = strings.Cut(hint, "`")
@@ -99,7 +120,7 @@ func TestGuideHAPI(t *testing.T) {
 	launchesAda(t, g)
 }
 
-// launchesAda does in a browser what the guide says, up to the app's first record.
+// launchesAda follows the guide in a browser up to the statuses that the test app shows.
 func launchesAda(t *testing.T, g *gateway) {
 	t.Helper()
 	ctx := newBrowser(t)
@@ -111,12 +132,12 @@ func launchesAda(t *testing.T, g *gateway) {
 	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
 }
 
-// The gateway that only answers $expand answers what the guide asks.
+// TestGuideExpand runs the gateway of docs/guides/expand-only.md and the request on that page.
 func TestGuideExpand(t *testing.T) {
 	alone(t, "the guide starts one gateway")
 	address, file := mustFreeAddress(t), filepath.Join(t.TempDir(), "Caddyfile")
 	_, port, _ := net.SplitHostPort(address)
-	guide := readGuide(t, "guides", "Only $expand", ":8090", ":"+port, "localhost:8080", fhirServer.address)
+	guide := readGuide(t, "guides/expand-only", ":8090", ":"+port, "localhost:8080", fhirServer.address)
 	writeText(t, file, "{\n\tadmin {$CADDY_ADMIN}\n}\n"+guide.blocks("caddyfile"))
 	g := startGuide(t, "guide-expand", t.TempDir(), "http://"+address, nil, caddyBinary, "run", "--config", file)
 	var printed string
@@ -131,7 +152,7 @@ func TestGuideExpand(t *testing.T) {
 	}
 }
 
-// shell runs commands of a guide at a gateway: caddy and jq as they are, and the admin API where the gateway has it.
+// shell runs the commands of a guide. The function caddy adds the address of the gateway's admin API.
 func (g *gateway) shell(t *testing.T, script string) (string, error) {
 	t.Helper()
 	script = `caddy() { case $1 in fhir-check|validate) "$CADDY_BIN" "$@" ;; *) "$CADDY_BIN" "$1" --address="$CADDY_ADMIN" "${@:2}" ;; esac; }
@@ -150,7 +171,33 @@ func writeText(t *testing.T, file, text string) {
 	}
 }
 
-// The commands of a running gateway do what the guides say: after the emergency, nothing that was given is valid.
+// documentedCommand returns the first block of commands, or else the first code span, that contains a text on the pages of a folder
+// in docs, and its page.
+func documentedCommand(t *testing.T, folder, content string) (page, command string) {
+	t.Helper()
+	files, err := filepath.Glob("../docs/" + folder + "/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d pages in docs/%s: %v", len(files), folder, err)
+	}
+	for _, pattern := range []string{"(?s)\n```sh\n(.*?)\n```", "`([^`\n]+)`"} {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+				if strings.Contains(found[1], content) {
+					return file, found[1]
+				}
+			}
+		}
+	}
+	t.Fatalf("no page in docs/%s has the command %q", folder, content)
+	return "", ""
+}
+
+// TestGuideCommands runs the commands for a running gateway that the pages contain. After those of the key compromise, no token
+// that was issued before is valid.
 func TestGuideCommands(t *testing.T) {
 	alone(t, "backups are of one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
@@ -159,19 +206,21 @@ func TestGuideCommands(t *testing.T) {
 	g := ownGateway(t, "guide-commands", fhirServer.address)
 	before, refreshable := g.userToken(t, "openid", "user/*.rs").AccessToken, g.offline(t)
 	g.fhir(t, before, http.MethodGet, "Patient", "").is(t, http.StatusOK)
-	for heading, want := range map[string]string{
-		"Before Snowstorm or Ontoserver":  "",
-		"Files, backup, restore, upgrade": "keys/",
-		"Monitoring":                      `"ready":true`,
-		"Keys in an emergency":            "KID",
-		"Troubleshooting":                 "INTERACTION",
+	for _, command := range []struct{ folder, content, want string }{
+		{"guides", "/fhir/expansions", ""},
+		{"operate", "curl -fsS localhost:2019/fhir/backup", "keys/"},
+		{"reference", "localhost:2019/metrics", "caddy_fhir_bearer_decisions_total"},
+		{"operate", "curl -fsS localhost:2019/fhir/ready", `"ready":true`},
+		{"operate", "caddy fhir-log growth-chart", "INTERACTION"},
+		{"guides", "caddy fhir-keys retire -- \"$kid\"", "KID"},
+		{"guides", "caddy fhir-grants revoke --client \"$client\"", ""},
 	} {
-		guide := readGuide(t, "guides", heading)
 		file := filepath.Join(t.TempDir(), "Caddyfile")
 		writeExample(t, file, "localhost:8443", mustFreeAddress(t))
-		script := strings.NewReplacer(" Caddyfile", " "+file, "growth-chart", "demo-app", "caddy fhir-check", "FHIR_BACKEND= caddy fhir-check").Replace(guide.blocks("sh"))
-		if printed, err := g.shell(t, script); err != nil || !strings.Contains(printed, want) {
-			t.Errorf("%s: %v, want %q:\n%s", heading, err, want, printed)
+		page, found := documentedCommand(t, command.folder, command.content)
+		script := strings.NewReplacer(" Caddyfile", " "+file, "growth-chart", "demo-app", "caddy fhir-check", "FHIR_BACKEND= caddy fhir-check").Replace(found)
+		if printed, err := g.shell(t, script); err != nil || !strings.Contains(printed, command.want) {
+			t.Errorf("%s: %v, want %q:\n%s", page, err, command.want, printed)
 		}
 	}
 	g.fhir(t, before, http.MethodGet, "Patient", "").is(t, http.StatusUnauthorized)
@@ -181,14 +230,14 @@ func TestGuideCommands(t *testing.T) {
 	g.fhir(t, g.userToken(t, "openid", "user/*.rs").AccessToken, http.MethodGet, "Patient", "").is(t, http.StatusOK)
 }
 
-// The first app, in a browser: from its button to a patient's record.
+// TestGuideFirstApp opens the page of docs/start/first-app.md in a browser, signs in and waits for the patient's record.
 func TestGuideFirstApp(t *testing.T) {
-	alone(t, "one gateway says it all")
+	alone(t, "one gateway is enough")
 	app := httptest.NewServer(nil)
 	defer app.Close()
 	address := mustFreeAddress(t)
 	app.URL = strings.Replace(app.URL, "127.0.0.1", "localhost", 1)
-	guide := readGuide(t, "guides", "Your first SMART app", "http://localhost:3000/", app.URL+"/", "https://localhost:8443", "https://"+address)
+	guide := readGuide(t, "start/first-app", "http://localhost:3000/", app.URL+"/", "https://localhost:8443", "https://"+address)
 	app.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, guide.blocks("html"))
@@ -200,16 +249,18 @@ func TestGuideFirstApp(t *testing.T) {
 	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
 }
 
-// The sandbox by hand: nora signs in by the printed address, and the app reads her record. Then a service begins an export.
+// TestGuideSandbox runs the commands of docs/guides/sandbox.md: nora signs in at the printed address, the app reads her record, and
+// a service starts an export.
 func TestGuideSandbox(t *testing.T) {
 	alone(t, "the page has one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
-	app := readGuide(t, "sandbox", "Register your first SMART app").blocks("caddyfile")
+	app := readGuide(t, "guides/sandbox").section(t, "Register your app").blocks("caddyfile")
 	g := ownGateway(t, "guide-sandbox", "", "\t\tclient demo-app {", app+"\n\t\tclient demo-app {")
 	address := strings.TrimPrefix(g.issuer, "https://")
-	byHand, export := readGuide(t, "sandbox", "By hand", "localhost:8443", address), readGuide(t, "sandbox", "Export in bulk", "localhost:8443", address)
+	page := readGuide(t, "guides/sandbox", "localhost:8443", address)
+	byHand, export := page.section(t, "By hand"), page.section(t, "Export in bulk")
 	start, exchange, found := strings.Cut(byHand.blocks("sh"), "\ncode=…")
 	if !found {
 		t.Fatalf("the page has no code: %s", byHand.text)
@@ -226,12 +277,117 @@ func TestGuideSandbox(t *testing.T) {
 	}
 }
 
-// authlibFolder has Authlib, as .ci/run installs it.
+// startLocally starts the gateway of a guide on localhost, with a certificate of Caddy's local authority and the example's alice.
+func (g guide) startLocally(t *testing.T, name, address, caddyfile string, environ ...string) *gateway {
+	t.Helper()
+	folder := t.TempDir()
+	file := withAlice(t, folder, caddyfile, "\tskip_install_trust\n\tauto_https disable_redirects\n")
+	started := startGuide(t, name, folder, "https://"+address, append(environ, "CURL_CA_BUNDLE="+filepath.Join(folder, "data/caddy/pki/authorities/local/root.crt")),
+		caddyBinary, "run", "--config", file)
+	if err := started.process.ready(started.isReady); err != nil {
+		t.Fatal(err)
+	}
+	return started
+}
+
+// TestGuideEHR registers a launch with the command of docs/guides/ehr.md and checks the launch URL in the response.
+func TestGuideEHR(t *testing.T) {
+	alone(t, "the guide starts one gateway")
+	address, records := mustFreeAddress(t), mustFreeAddress(t)
+	guide := readGuide(t, "guides/ehr", "https://fhir.hospital.example", "https://"+address, "\nfhir.hospital.example {", "\nhttps://"+address+" {", "localhost:8080", records)
+	caddyfile := guide.blocks("caddyfile") + "\nhttp://" + records + " {\n\tfhir_sample\n}\n"
+	g := guide.startLocally(t, "guide-ehr", address, caddyfile, "EHR_SECRET="+strings.Repeat("5ec12e7a", 4))
+	for path, resource := range map[string]string{
+		"Patient/ada":  `{"resourceType":"Patient","id":"ada"}`,
+		"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"in-progress","class":{"code":"AMB"},"subject":{"reference":"Patient/ada"}}`,
+	} {
+		r := newRequest(t, http.MethodPut, "http://"+records+"/fhir/R4/"+path, resource)
+		r.Header.Set("Content-Type", "application/fhir+json")
+		send(t, g.client, r).is(t, http.StatusCreated)
+	}
+	want := regexp.MustCompile(`^\{"launch":"[^"]+","expires_in":600,"launch_url":"https://chart\.hospital\.example/launch\.html\?iss=[^"&]+&launch=[^"]+"\}$`)
+	if printed, err := g.shell(t, guide.blocks("sh")); err != nil || !want.MatchString(strings.ReplaceAll(strings.TrimSpace(printed), `\u0026`, "&")) {
+		t.Errorf("%v: %s", err, printed)
+	}
+}
+
+// TestGuideTerminologyServer runs the gateway of docs/guides/terminology-server.md: the second $expand is answered from memory,
+// each counts against the quota, and tokens without the scope reach neither the cache nor the server.
+func TestGuideTerminologyServer(t *testing.T) {
+	alone(t, "the guide starts one gateway")
+	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("jq is not installed")
+	}
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, `{"resourceType":"ValueSet","status":"active","url":"http://snomed.info/sct?fhir_vs=isa/73211009","expansion":{"timestamp":"2026-01-01T00:00:00Z","total":1,"contains":[
+			{"system":"http://snomed.info/sct","code":"44054006","display":"Diabetes mellitus type 2"}]}}`)
+	}))
+	defer server.Close()
+	address := mustFreeAddress(t)
+	guide := readGuide(t, "guides/terminology-server", "https://tx.hospital.example", "https://"+address, "\ntx.hospital.example {", "\nhttps://"+address+" {",
+		"localhost:8080", strings.TrimPrefix(server.URL, "http://")).section(t, "Keep licensed content private")
+	g := guide.startLocally(t, "guide-terminology", address, guide.blocks("caddyfile"), "CODING_SERVICE_SECRET="+strings.Repeat("5ec12e7a", 4),
+		"HOSPITAL_CLIENT_ID=gateway", "HOSPITAL_CLIENT_SECRET=hospital-secret-of-the-gateway")
+	script := guide.blocks("sh")
+	for range 2 {
+		if printed, err := g.shell(t, script); err != nil || !strings.Contains(printed, `"Diabetes mellitus type 2"`) {
+			t.Fatalf("%v: %s", err, printed)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the terminology server answered %d requests, want 1", n)
+	}
+	printed, err := g.shell(t, strings.Replace(script, "curl -fsS -G", "curl -sSi -G", 1))
+	if err != nil || !strings.Contains(strings.ToLower(printed), `ratelimit: "terminology";r=594`) {
+		t.Errorf("%v: no third $expand counts as two of 600: %s", err, printed)
+	}
+	for name, token := range map[string]string{"no token": "", "a token without the scope": g.userToken(t, "openid").AccessToken} {
+		want := http.StatusUnauthorized
+		if token != "" {
+			want = http.StatusForbidden
+		}
+		for _, path := range []string{"ValueSet/$expand?url=http://snomed.info/sct?fhir_vs", "CodeSystem/sct", "CodeSystem/$lookup?system=http://snomed.info/sct&code=44054006"} {
+			r := newRequest(t, http.MethodGet, g.issuer+"/fhir/"+path, "")
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			if got := send(t, g.client, r); got.status != want {
+				t.Errorf("%s: %s: status %d, want %d", name, path, got.status, want)
+			}
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("denied requests reached the terminology server: %d", n)
+	}
+}
+
+// TestGuideRegistration registers an app with the command of docs/guides/self-registration.md and approves it.
+func TestGuideRegistration(t *testing.T) {
+	alone(t, "the guide starts one gateway")
+	address := mustFreeAddress(t)
+	guide := readGuide(t, "guides/self-registration", "https://fhir.hospital.example", "https://"+address, "\nfhir.hospital.example {", "\nhttps://"+address+" {", "localhost:8080", fhirServer.address)
+	secret := "REGISTRATION_TOKEN=" + strings.Repeat("5ec12e7a", 4)
+	g := guide.startLocally(t, "guide-registration", address, guide.blocks("caddyfile"), secret)
+	printed, err := g.shell(t, guide.block(t, "sh", "/oauth2/register"))
+	id := regexp.MustCompile(`"client_id":"(registered-[^"]+)"`).FindStringSubmatch(printed)
+	if err != nil || id == nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	if printed, err = g.shell(t, strings.ReplaceAll(guide.block(t, "sh", "approve"), "<client_id>", id[1])); err != nil || !strings.Contains(printed, id[1]) {
+		t.Errorf("%v: %s", err, printed)
+	}
+}
+
+// authlibFolder contains Authlib, installed by .ci/run.
 const authlibFolder = "python/packages"
 
-// Authlib, with the key and the class of the recipe: from no key to records, and again with a second assertion.
+// TestGuideAuthlib runs docs/guides/backend-service.md: it creates the key, registers the client and runs the program, which
+// requests a second token with a new assertion.
 func TestGuideAuthlib(t *testing.T) {
-	alone(t, "the recipe has one gateway")
+	alone(t, "the guide starts one gateway")
 	packages, err1 := filepath.Abs(authlibFolder)
 	_, err2 := os.Stat(packages)
 	if err := errors.Join(err1, err2); err != nil {
@@ -239,11 +395,11 @@ func TestGuideAuthlib(t *testing.T) {
 	}
 	home, address := t.TempDir(), mustFreeAddress(t)
 	root := filepath.Join(home, "data/caddy/pki/authorities/local/root.crt")
-	guide := readGuide(t, "apps", "A service in Python, with a key", "https://localhost:8443", "https://"+address, "/srv/keys/", home+"/",
+	guide := readGuide(t, "guides/backend-service", "https://localhost:8443", "https://"+address, "/srv/keys/", home+"/",
 		"python3 -m venv venv && venv/bin/pip install Authlib requests\n", "", "venv/bin/python", "python3", "~/.local/share/caddy/pki/authorities/local/root.crt", root)
 	keys, run, found := strings.Cut(guide.blocks("sh"), "\nREQUESTS_CA_BUNDLE")
 	if !found {
-		t.Fatalf("the recipe does not run its program: %s", guide.text)
+		t.Fatalf("the page does not run its program: %s", guide.text)
 	}
 	shell := func(script string) string {
 		t.Helper()

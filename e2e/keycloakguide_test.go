@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,21 +15,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
 )
 
-// guidePassword is the first password of the people in the guide.
+// guidePassword is the first password of the guide's users.
 const guidePassword = "first-password"
 
-// From an empty Keycloak to the first records, by the guide to the letter: a doctor and a nurse get different scopes.
+// TestKeycloakGuide follows docs/guides/keycloak.md from an empty Keycloak to the first records: a doctor and a nurse get different
+// scopes.
 func TestKeycloakGuide(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
 	k, address := emptyKeycloak(t), mustFreeAddress(t)
-	guide := readGuide(t, "identity-providers", "Keycloak", "https://login.hospital.example", k.address, "https://fhir.hospital.example", "https://"+address)
+	guide := readGuide(t, "guides/keycloak", "https://login.hospital.example", k.address, "https://fhir.hospital.example", "https://"+address)
 	k.run(t, guide.blocks("sh"))
-	if n := strings.Count(guide.blocks("caddyfile"), " patient/"); n != 2 {
+	if n := len(regexp.MustCompile(`(?m)^\t\tscope_limit .* patient/`).FindAllString(guide.blocks("caddyfile"), -1)); n != 2 {
 		t.Errorf("%d rows have patient/ scopes, without which the test app of the launch page may read nothing", n)
 	}
-	idp := strings.ReplaceAll(guide.blocks("caddyfile"), "{env.HOSPITAL_CLIENT_SECRET}", "secret-of-caddy-fhir")
+	_, idp, found := strings.Cut(guide.blocks("caddyfile"), "\n\t\tidp hospital ")
+	idp, _, ends := strings.Cut(idp, "\n\t\tclient ")
+	if !found || !ends {
+		t.Fatalf("the Caddyfile has no idp before its client: %s", guide.blocks("caddyfile"))
+	}
+	idp = "\t\tidp hospital " + strings.ReplaceAll(idp, "{env.HOSPITAL_CLIENT_SECRET}", "secret-of-caddy-fhir")
 	g := federatedGateway(t, "gateway-keycloak-guide", address, []string{idp}, "scope offline_access", "scope online_access offline_access")
 	for _, tt := range []struct {
 		name, scope  string
@@ -54,7 +61,7 @@ func TestKeycloakGuide(t *testing.T) {
 	}
 }
 
-// run runs commands of the guide, as its administrator.
+// run runs the commands of the guide with the secrets of this test.
 func (k *keycloakServer) run(t *testing.T, script string) {
 	t.Helper()
 	bin, err := filepath.Abs(filepath.Join(keycloakFolder, keycloak.Home, "bin"))

@@ -266,14 +266,14 @@ func TestDocumentedResearch(t *testing.T) {
 	}
 }
 
-// TestDocumentedSandbox checks what the clinician of docs/sandbox.md sees of the sample records.
+// TestDocumentedSandbox checks which sample records the clinician of docs/guides/sandbox.md sees.
 func TestDocumentedSandbox(t *testing.T) {
 	t.Parallel()
 	records, err := sample.Records()
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "sandbox.md")["bruno"], token: Token{Subject: "bruno"}}, records...)
+	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "guides/sandbox.md")["bruno"], token: Token{Subject: "bruno"}}, records...)
 	for target, want := range map[string]int{"Patient/p02": http.StatusOK, "Patient/p01": http.StatusNotFound} {
 		if got, _ := g.get(reader, target); got != want {
 			t.Errorf("%s: status %d, want %d", target, got, want)

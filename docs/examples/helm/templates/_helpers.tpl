@@ -59,7 +59,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 	servers {
 		protocols h1
-		# disconnect clients that stop sending or reading for so long
+		# disconnect clients that stop sending or reading for 30 s
 		timeouts {
 			read_body_idle 30s
 			write_idle 30s
