@@ -483,8 +483,7 @@ func checkType(path string, body []byte) error {
 
 // bundle is a searchset of resources of one kind.
 type bundle[T any] struct {
-	ResourceType string `json:"resourceType"`
-	Entry        []struct {
+	Entry []struct {
 		Resource readable[T] `json:"resource"`
 	} `json:"entry"`
 	Link []struct {

@@ -68,7 +68,6 @@ type Begun struct {
 	SignIn                   // whose
 	relyingparty.Held        // what the provider can be asked by
 	Subject           string // the sub there
-	Again             bool   // the session is one of before
 }
 
 var errSilent = &oauth2.Error{

@@ -304,7 +304,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if again {
 		session.SID, session.root, session.Began = earlier.SID, earlier.root, earlier.Began
 	}
-	begun := session.begun(again)
+	begun := session.begun()
 	var cookie *http.Cookie
 	if again {
 		cookie, err = s.renew(r.Context(), &session, begun)
@@ -320,9 +320,9 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 }
 
 // begun takes what the identity provider can be asked by out of a session: it is kept apart.
-func (s *Session) begun(again bool) revalidation.Begun {
+func (s *Session) begun() revalidation.Begun {
 	begun := revalidation.Begun{
-		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held, Again: again,
+		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held,
 	}
 	s.Held = relyingparty.Held{}
 	return begun

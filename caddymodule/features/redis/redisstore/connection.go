@@ -107,7 +107,6 @@ type Options struct {
 	Database int         // number; a cluster has only 0
 	TLS      *tls.Config // default: without
 
-	PoolSize     int           // connections at most; default: 10 for each CPU
 	Timeout      time.Duration // of a call with its repetitions; default: DefaultTimeout
 	KeyPrefix    string        // default: DefaultKeyPrefix
 	WaitReplicas int           // that must have a change before it counts; default: 0
@@ -160,7 +159,7 @@ func (o *Options) single() *redis.Options {
 	}
 	return &redis.Options{
 		Network: network, Addr: address, Username: o.Username, Password: o.Password, DB: o.Database, TLSConfig: o.TLS,
-		PoolSize: o.PoolSize, DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
+		DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
 		MaxRetries: retries, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
 		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
 	}
@@ -180,7 +179,7 @@ func (o *Options) sentinels() *sentinels {
 func (o *Options) cluster() *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: o.Cluster, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-		PoolSize: o.PoolSize, DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
+		DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
 		MaxRedirects: retries, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
 		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
 	}
