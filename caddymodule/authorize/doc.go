@@ -24,7 +24,7 @@
 //	browser      cookies, and texts sealed for one browser
 //	audit, keyring, oauth2, store, totp, relyingparty
 //
-// Each has a doc.go that names its files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
+// Larger packages have a doc.go that names their files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
 // relyingparty) is below caddymodule/internal.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go

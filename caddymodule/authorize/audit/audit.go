@@ -1,3 +1,5 @@
+// Package audit records the audit trail, and limits how many events an unauthenticated
+// sender can cause.
 package audit
 
 import (

@@ -1,3 +1,8 @@
+// Package revocation knows which tokens are void.
+//
+// All of it is in the durable store, and near at hand for each check of an access token: in
+// the store of what is in flight, to which it is copied after a restart, or, if gateways share
+// the durable store, in this gateway's copy of that.
 package revocation
 
 import (

@@ -1,3 +1,8 @@
+// Package policy judges requests by a site's own rules, written in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
+//
+// A rule that cannot be evaluated is applied in the safe direction: a deny rule denies, and an allow rule does not allow.
+//
+// References: Common Expression Language (https://cel.dev).
 package policy
 
 import (

@@ -1,3 +1,5 @@
+// Package scim lets identity providers deactivate and delete people: the part of SCIM 2.0 for
+// deprovisioning (RFC 7643, RFC 7644).
 package scim
 
 import (
