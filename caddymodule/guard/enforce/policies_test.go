@@ -279,24 +279,20 @@ func TestPoliciesPassing(t *testing.T) {
 			g := newGateway(t, records...).withRules(tt.rule)
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
 			r.Header.Set("Accept", "application/fhir+xml")
-			next := accepted{}
-			if err := g.Serve(httptest.NewRecorder(), r, &next, enforce.Bearer{Rights: access.New(reader, g.Shared)}); (err == nil) != tt.passes {
+			accept := ""
+			next := handler(func(w http.ResponseWriter, r *http.Request) error {
+				accept = r.Header.Get("Accept")
+				w.WriteHeader(http.StatusOK)
+				return nil
+			})
+			if err := g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.Shared)}); (err == nil) != tt.passes {
 				t.Errorf("got %v", err)
 			}
-			if passed := next.accept == "application/fhir+xml"; passed != tt.passes {
+			if passed := accept == "application/fhir+xml"; passed != tt.passes {
 				t.Errorf("passes: %t", passed)
 			}
 		})
 	}
-}
-
-// accepted is a server that notes what it should answer with.
-type accepted struct{ accept string }
-
-func (a *accepted) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	a.accept = r.Header.Get("Accept")
-	w.WriteHeader(http.StatusOK)
-	return nil
 }
 
 func TestPoliciesSearch(t *testing.T) {

@@ -913,26 +913,19 @@ func TestWrittenAnswer(t *testing.T) {
 	}
 }
 
-// secured is a server that tells a Binary's securityContext in a header, as HAPI's does.
-type secured struct{}
-
-func (secured) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "application/fhir+json")
-	w.Header().Set("Etag", `W/"1"`)
-	w.Header().Set("X-Security-Context", "Patient/a")
-	_, err := io.WriteString(w, `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`)
-	return err
-}
-
 // TestWrittenSecurityContext checks that the header is told to those who may read the Binary.
 func TestWrittenSecurityContext(t *testing.T) {
 	t.Parallel()
 	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
+	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // with a Binary's securityContext in a header, as HAPI's
+		w.Header().Set("X-Security-Context", "Patient/a")
+		return constant{http.StatusOK, `W/"1"`, body}.ServeHTTP(w, r)
+	})
 	for scope, want := range map[string]string{"patient/*.u": "", "user/Binary.u": "", "patient/*.ru": "Patient/a"} {
 		g, w := newGateway(t), httptest.NewRecorder()
 		r := newRequest(http.MethodPut, "/fhir/R4/Binary/b", "application/fhir+json", body)
 		holder := access.Holder{Scope: scope, Patient: "a", User: clinician.User}
-		if err := g.Serve(w, r, secured{}, enforce.Bearer{Rights: access.New(holder, g.Shared)}); err != nil {
+		if err := g.Serve(w, r, secured, enforce.Bearer{Rights: access.New(holder, g.Shared)}); err != nil {
 			t.Errorf("%s: %v", scope, err)
 		}
 		if got := w.Header().Get("X-Security-Context"); got != want || w.Code != http.StatusOK {

@@ -176,8 +176,7 @@ func (x *xmlLinks) read(wanted bool) error {
 	for depth := 0; ; {
 		before := x.d.InputOffset()
 		token, err := x.d.Token()
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("%w: XML: %w", ErrLinks, err)
 		}
 		switch token := token.(type) {

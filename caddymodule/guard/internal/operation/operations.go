@@ -65,7 +65,7 @@ type Operation struct {
 // Operations are those that may be called, by name. All others are refused.
 type Operations map[string][]Operation
 
-// operationExport is decided by rules of its own: see [message.export].
+// operationExport is decided by rules of its own: see package export.
 const operationExport = "$export"
 
 // delivering are operations that hand over what a Subscription of somebody else's sends, or have it sent, or have a message

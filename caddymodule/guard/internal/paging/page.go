@@ -53,7 +53,7 @@ type Place struct {
 	Taken int
 	// Done says that there are no more pages.
 	Done bool
-	// Cut says that the last page may not have been the last: see [bundle.isCut].
+	// Cut says that the last page may not have been the last: some servers lose the link where duplicates fill the page.
 	Cut bool
 }
 

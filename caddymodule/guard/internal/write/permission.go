@@ -324,7 +324,7 @@ var questions = []string{"input", "payload"}
 
 // checkTask refuses a search, read or operation for which the token has no scope in what is to be carried out.
 //
-// Under scopes that are bound to a patient, references are judged as those of any resource: see [write.checkReferences].
+// Under scopes that are bound to a patient, references are judged as those of any resource: see [permission.checkReferences].
 func (x *Writes) checkTask(res resource.Resource) error {
 	writing := slices.Concat(x.Judge.Rights().For(res.Type, smart.Create), x.Judge.Rights().For(res.Type, smart.Update))
 	isBound := !slices.ContainsFunc(writing, func(g access.Grant) bool { return g.Patient == "" })
