@@ -16,7 +16,14 @@ import (
 // client secret would do for signing (RFC 8725 §2.1, §3.1).
 var Asymmetric = append(slices.Clip(ofRSA), jose.ES256, jose.ES384, jose.ES512, jose.EdDSA)
 
-var ofRSA = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
+// The algorithms by type of key: a slice for each, because [Of] is called for each token.
+var (
+	ofRSA   = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
+	ofCurve = map[elliptic.Curve][]jose.SignatureAlgorithm{
+		elliptic.P256(): {jose.ES256}, elliptic.P384(): {jose.ES384}, elliptic.P521(): {jose.ES512},
+	}
+	ofEd25519 = []jose.SignatureAlgorithm{jose.EdDSA}
+)
 
 // minRSA is the minimum size of an RSA key in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
 const minRSA = 2048
@@ -30,17 +37,10 @@ func Of(key any) []jose.SignatureAlgorithm {
 			return ofRSA
 		}
 	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return []jose.SignatureAlgorithm{jose.ES256}
-		case elliptic.P384():
-			return []jose.SignatureAlgorithm{jose.ES384}
-		case elliptic.P521():
-			return []jose.SignatureAlgorithm{jose.ES512}
-		}
+		return ofCurve[key.Curve]
 	case ed25519.PublicKey:
 		if len(key) == ed25519.PublicKeySize {
-			return []jose.SignatureAlgorithm{jose.EdDSA}
+			return ofEd25519
 		}
 	}
 	return nil
