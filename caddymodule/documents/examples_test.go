@@ -75,6 +75,9 @@ func TestGatewayIsWrittenOut(t *testing.T) {
 	}
 	for name, text := range texts {
 		line := gatewayLine.FindStringSubmatch(text)
+		if strings.Contains(name, "compose/terminology/") {
+			continue // has no FHIR server
+		}
 		if line == nil {
 			t.Errorf("%s does not use fhir_gateway", name)
 			continue
