@@ -7,16 +7,16 @@
 //	http.handlers.fhir_expand     modules/expand           package terminology/dispatch: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
 //	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
-//	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for trying out
+//	http.handlers.fhir_sample     features/sample          package internal/sample: a FHIR server in memory, for trying out
 //	fhir.stores.*                 modules/stores           where state is kept: in memory, a file, Redis, PostgreSQL
-//	fhir_sites                    site                     warnings about handlers that have no effect
+//	fhir_sites                    internal/placement       warnings about handlers that have no effect
 //
-// What they share:
+// The packages in internal that they share:
 //
 //	option       options are read, from the Caddyfile's words and with placeholders
 //	fhirbase     the path of the FHIR API, and the app as handlers see it
 //	requester    who makes a request
-//	failure      errors are answered and logged
+//	fhirerror    errors are answered and logged
 //	crossorigin  CORS of the FHIR API
 //	pace         slow request bodies
 //	metrics      metrics live as long as the process

@@ -7,25 +7,28 @@
 // these packages, each of which imports only those below it:
 //
 //	flow         from the authorization request to the response: consent, launch context, logout
+//	account      the account page, /oauth2/account
 //	signin       who somebody is: password, identity provider, second factor
+//	deprovisioning  ends sessions and grants of people at the request of their identity provider
 //	token        codes, access, refresh and ID tokens: issue, verify and revoke them
 //	session      people who are signed in; who is notified when that ends
 //	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
-//	account      a page of one's own
-//	deprovisioning  ends sessions and grants of people at the request of their identity provider
 //	factor       authenticator apps, recovery codes and passkeys
-//	people       local users, and people of identity providers; second factors
+//	people       local users, and people of identity providers
+//	scopelimit   which scopes a person may have, by groups and claims
+//	launch       the launch context: patient, encounter and what an EHR adds
 //	revocation   which tokens are void
 //	client       registered clients and their authentication
-//	endpoint     what all endpoints have in common: https, JSON, errors
 //	page         what people see: look, words, languages
+//	endpoint     what all endpoints have in common: https, JSON, errors
 //	lockout      waits after failed attempts with passwords, codes and secrets
 //	browser      cookies, and texts sealed for one browser
-//	audit, keyring, oauth2, store, totp, relyingparty
+//	audit, keyring, store, and oauth2, totp, relyingparty in caddymodule/internal
 //
-// Larger packages have a doc.go that names their files. What the authorization server shares with the Caddy modules alone (oauth2, totp,
-// relyingparty) is below caddymodule/internal.
+// Package sealedstorage, which fhirapp uses, seals the keys of a keyring in a store that several gateways share.
+//
+// The comment of a package with several files names them. The packages in caddymodule/internal are shared with the Caddy modules.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go

@@ -6,6 +6,6 @@
 // signed in: a patient's own record, or one that is picked.
 //
 //	context.go       [Context] and its references; [Launches]: contexts that an EHR registered, used once
-//	patients.go      [Patients]: whose records a person may choose among; [Encounters]; asking the FHIR server with a person's own rights
+//	patients.go      [Patients]: whose records a person may choose among; [Patients.Encounters]; asking the FHIR server with a person's own rights
 //	personsearch.go  [Searcher]: which resource is a person's own, by what their identity provider says
 package launch

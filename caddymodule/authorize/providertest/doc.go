@@ -7,11 +7,11 @@
 // client's secret and the PKCE verifier. Each endpoint counts and remembers its
 // requests, and each can be given a [Fault] of its own:
 //
-//	p := authorizetest.Start(t)
-//	p.Fail(authorizetest.Token, authorizetest.Silent)        // connections, answers: fault.go
-//	p.Drop(t, authorizetest.Token)                           // SYNs: blackhole_linux.go
-//	p.Change(func(s *authorizetest.Settings) {
-//		s.IDToken = authorizetest.WrongNonce                 // ID tokens: fault.go
+//	p := providertest.Start(t)
+//	p.Fail(providertest.Token, providertest.Silent)        // connections, answers: fault.go
+//	p.Drop(t, providertest.Token)                           // SYNs: blackhole_linux.go
+//	p.Change(func(s *providertest.Settings) {
+//		s.IDToken = providertest.WrongNonce                 // ID tokens: fault.go
 //		s.Metadata["userinfo_endpoint"] = nil                // discovery
 //	})
 //

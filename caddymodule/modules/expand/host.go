@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// expandHost is Caddy for package front.
+// expandHost is Caddy for package dispatch.
 type expandHost struct{}
 
 func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
@@ -187,7 +187,7 @@ var (
 	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
 )
 
-// expandMetrics counts for package front.
+// expandMetrics counts for package dispatch.
 type expandMetrics struct{}
 
 // Count counts a request, and sets the outcome of its span.

@@ -1,4 +1,4 @@
-// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package failure writes them.
+// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package internal/fhirerror writes them.
 package outcome
 
 import (
