@@ -45,13 +45,15 @@ func TestRefreshTokenIsGivenBack(t *testing.T) {
 // The refresh token of an earlier sign-in is not given back while the person signs in: the new one may end with it.
 func TestSignInWhileTheLastIsClosed(t *testing.T) {
 	t.Parallel()
+	const sweep = time.Minute // a fifth of the interval
 	inHospital(t, 1, nil, func(h *hospital) {
+		after(sweep / 2)
 		b, tokens := h.signIn("online_access")
 		h.endSessionOf(b, tokens)
 		var once sync.Once
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "upstream:") && c.Op == store.Add {
-				once.Do(func() { h.stored.failing(nil); after(interval) }) // the sweep comes just before
+				once.Do(func() { h.stored.failing(nil); after(sweep / 2) }) // a sweep, while the sign-in is still marked as pending
 			}
 			return false
 		})
