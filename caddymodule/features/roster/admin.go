@@ -70,7 +70,7 @@ func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*request) (any, err
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	if parts[2] != "" && r.Method != http.MethodPost {
+	if parts[2] != "" && r.Method != http.MethodPost || name == "" && strings.HasSuffix(r.URL.Path, "/") {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
 	}
 	return handle(&request{roster, parts[0], name, parts[2], r})
