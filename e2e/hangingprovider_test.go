@@ -20,9 +20,14 @@ const (
 	waiters = 32 // half of them at the token endpoint, half at discovery
 )
 
-// delayBound is the highest accepted ratio. A sign-in that waits for the provider takes a minute instead of milliseconds; a few
-// rounds on a busy machine vary by less than this bound. The goal is 1.1; the log has the measured ratio.
-const delayBound = 3
+// delayBound returns the highest accepted ratio. A sign-in that waits for the provider takes a minute instead of milliseconds; a few
+// rounds on a busy machine vary by less than a factor of 3. The goal is 1.1; the log has the measured ratio.
+func delayBound() float64 {
+	if *hangingRounds >= 11 {
+		return 1.5
+	}
+	return 3
+}
 
 // longer is than a round takes where the machine does other work as well: who waits
 // must not be done with it before.
@@ -72,8 +77,8 @@ func TestHangingProviderDelaysNobody(t *testing.T) {
 	t.Logf("sign-in by password, %d rounds of %d: p50 %v alone, %v with %d people at a hanging provider", *hangingRounds, signIns,
 		median(p50Without), median(p50With), waiters)
 	t.Logf("p99 %v alone, %v with them: ratio %.2f", median(without), median(with), ratio)
-	if ratio > delayBound {
-		t.Errorf("the ratio is %.2f, want at most %d", ratio, delayBound)
+	if ratio > delayBound() {
+		t.Errorf("the ratio is %.2f, want at most %.1f", ratio, delayBound())
 	}
 }
 
