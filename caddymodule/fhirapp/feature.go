@@ -153,11 +153,16 @@ func FeatureOf[F any](a *App) (feature F, ok bool) {
 	return feature, ok
 }
 
-// Retained returns a value that outlives reloads, as long as configurations keep their signing keys in the same place. There is one
-// value of each type.
+// Retained returns a value that outlives reloads, as long as the configurations keep their signing keys in the same place and have
+// the same store. There is one value of each type and store.
 func Retained[T any](a *App) *T {
-	value, _ := a.state.retained.LoadOrStore(reflect.TypeFor[T](), new(T))
+	value, _ := a.state.retained.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
 	return value.(*T)
+}
+
+type retainedKey struct {
+	of    reflect.Type
+	store string // its configuration
 }
 
 // EachStarted calls a function with each started app: two during a reload, otherwise one. Metrics cover these.

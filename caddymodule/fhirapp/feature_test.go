@@ -115,13 +115,13 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A configuration has what an earlier one with the same keys retained.
+// A configuration has what an earlier one with the same keys and the same store retained.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	type value struct{ int }
 	folder := gatewaytest.Folder(t)
-	retained := func(folder string) *value {
-		app, err := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder).Context.App("fhir")
+	retained := func(folder string, edit ...string) *value {
+		app, err := newGatewayAt(t, gatewaytest.ExampleText(t, edit...), folder).Context.App("fhir")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,5 +130,8 @@ func TestRetained(t *testing.T) {
 	before := retained(folder)
 	if after, other := retained(folder), retained(gatewaytest.Folder(t)); after != before || other == before {
 		t.Errorf("%p after a reload, %p before, %p with other keys", after, before, other)
+	}
+	if inMemory := retained(folder, "\t\tclient demo-app {", "\t\tstore memory\n\t\tclient demo-app {"); inMemory == before {
+		t.Error("two stores share a value")
 	}
 }

@@ -310,7 +310,7 @@ var statesInUse = caddy.NewUsagePool()
 
 type stateInUse struct {
 	keys     *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
-	retained sync.Map           // values of [Retained], by type
+	retained sync.Map           // values of [Retained] by retainedKey
 }
 
 func (*stateInUse) Destruct() error { return nil }
