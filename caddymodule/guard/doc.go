@@ -1,53 +1,53 @@
-// Package guard is the resource server's side of OAuth: it takes the bearer token from a FHIR request and verifies it.
-// It writes neither responses nor logs: a refusal is an [*Error] with the status, challenge and OperationOutcome to
-// answer with.
+// Package guard is the OAuth resource server: it extracts the bearer token from a FHIR request and verifies it.
+// It writes neither responses nor logs: a rejection is an [*Error] with the status, challenge and OperationOutcome of
+// the response.
 //
-// A request's way through:
+// The steps of a request:
 //
-//	[CheckPath]                a path that servers read differently → 400
+//	[CheckPath]                a path that servers interpret differently → 400
 //	   ▼
 //	[IdentityHeaders]          a Connection header that would remove our headers → 400;
-//	                           removes forged identity headers, and
-//	                           addresses unless a trusted proxy wrote them
-//	[StripCookies] …           removes the cookies of the sign-in, and headers after the body
+//	                           removes forged identity headers, and client
+//	                           addresses unless a trusted proxy set them
+//	[StripCookies] …           removes the sign-in cookies, and trailers
 //	   ▼
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼
-//	[Guard.Verify]             whose token is it? One verifier is asked, and no other
-//	   ├─ a JWT whose iss is ours
+//	[Guard.Verify]             selects exactly one verifier by the token's issuer
+//	   ├─ JWT with our iss
 //	   │     ▼
 //	   │  [Verifier]
-//	   │     ├─ [Memory]             this very token was verified before, or
-//	   │     ├─ header               typ, alg, kid; nothing that names its own key
+//	   │     ├─ [Memory]             cached: this token was verified before, or
+//	   │     ├─ header               typ, alg, kid; no embedded or referenced key
 //	   │     ├─ signature            by the key from the [KeySet]
 //	   │     ├─ claims               iss, aud, exp, nbf, iat, sub, client_id, jti
-//	   │     └─ Revoked              asked each time, remembered or not
-//	   ├─ a JWT whose iss is a trusted issuer's
+//	   │     └─ Revoked              checked each time, even if the token is cached
+//	   ├─ JWT with the iss of a trusted issuer
 //	   │     ▼
-//	   │  [Trusted]                  the same way, with that issuer's [KeySet]
+//	   │  [Trusted]                  the same steps, with that issuer's [KeySet]
 //	   │     ├─ signature            any asymmetric algorithm that fits the key
-//	   │     └─ claims               by their other names; no ID token
-//	   ├─ a JWT of somebody else's → 401
-//	   └─ no JWT
+//	   │     └─ claims               vendor-specific claim names; no ID tokens
+//	   ├─ JWT of any other issuer → 401
+//	   └─ opaque token
 //	         ▼
-//	      [Introspector.Verify]      without one → 401
-//	         ├─ [Memory]             this very token was asked about lately, or
-//	         ├─ [fairqueue.Queue]    its turn, of which each network has a share
-//	         ├─ back-off             no turn while the server does not answer → 503
-//	         ├─ request              to the server, once for all who wait
-//	         └─ response             active, iss, aud, exp … each time, remembered or not
+//	      [Introspector.Verify]      no introspector → 401
+//	         ├─ [Memory]             cached: this token was introspected recently, or
+//	         ├─ [fairqueue.Queue]    waits for a free slot, fairly by network
+//	         ├─ back-off             while the authorization server does not respond → 503
+//	         ├─ request              one per token, shared by concurrent requests
+//	         └─ response             active, iss, aud, exp … checked each time, even if cached
 //	   ▼
-//	[Token]                    whose account it is: the pair of Issuer and Subject
+//	[Token]                    the verified claims; Issuer and Subject identify the account
 //
-//	request.go       the request before its token is read: path, identity headers, cookies, Authorization
-//	guard.go         Guard, the policies of verifiers, Memory, Token
+//	request.go       checks before the token is verified: path, identity headers, cookies, Authorization
+//	guard.go         Guard, the verification policy of an issuer, Memory, Token
 //	jwt.go           Verifier and Trusted
 //	introspector.go  Introspector
-//	error.go         refusals: status, challenge, OperationOutcome; step-up
+//	error.go         rejections: status, challenge, OperationOutcome; step-up
 //
-// One [Memory] serves all verifiers, whose entries are kept apart by their policies.
+// One [Memory] serves all verifiers. The cache key contains the policy, so no verifier gets the entries of another.
 //
-// Every valid token passes. What its scope allows on which FHIR resource is not decided here.
+// Every valid token passes. Package enforce checks which FHIR resources its scopes allow.
 //
 // References: RFC 6750 (bearer tokens), RFC 9068 (JWT access tokens), RFC 7519 and RFC 7515 (JWT, JWS), RFC 8725 (JWT
 // best practices), RFC 7662 (token introspection).

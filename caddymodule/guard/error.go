@@ -11,57 +11,55 @@ import (
 	"time"
 )
 
-// The causes of a refusal, for logs and tests. The client learns no more of them than the fields of [Error] say.
+// Causes of a rejection, for logs and tests. The client only gets the fields of [Error].
 var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
 	// errRequest: the token is not sent as RFC 6750 §2.1 requires.
 	errRequest = errors.New("bearer token sent in a wrong way")
-	// errHopByHop: the Connection header names a header that carries an identity.
+	// errHopByHop: the Connection header names a header that contains an identity.
 	errHopByHop = errors.New("hop-by-hop header names an identity header")
-	// ErrPath: servers may read the path differently.
+	// ErrPath: servers may interpret the path differently.
 	ErrPath = errors.New("ambiguous path")
-	// errWithdrawn: the token's user or client is no longer known.
+	// errWithdrawn: the token's user or client no longer exists.
 	errWithdrawn = errors.New("user or client withdrawn")
-	// errMalformed: not a JWS in compact form with a JSON header and claims, or claims that contradict each other.
+	// errMalformed: not a JWS in compact form with a JSON header and claims, or contradictory claims.
 	errMalformed = errors.New("malformed token")
-	// errType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims are those of another kind
-	// of token.
+	// errType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims identify another kind of token.
 	errType = errors.New("token is not an access token")
-	// errAlgorithm: the alg header is not the key's, or not allowed.
+	// errAlgorithm: the alg header does not match the key, or is not allowed.
 	errAlgorithm = errors.New("signature algorithm not allowed")
-	// errHeader: the header holds a parameter that is not accepted.
+	// errHeader: the header contains a parameter that is not accepted.
 	errHeader = errors.New("header parameter not accepted")
 	// ErrUnknownKey: no key has this kid. A [KeySet] returns it too.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrSignature: the signature is not the key's.
+	// ErrSignature: the key does not verify the signature.
 	ErrSignature = errors.New("wrong signature")
-	// errIssuer: the iss claim is another issuer's.
+	// errIssuer: the iss claim is not the expected issuer.
 	errIssuer = errors.New("wrong issuer")
-	// errAudience: the aud claim does not hold the audience.
+	// errAudience: the aud claim does not contain the audience.
 	errAudience = errors.New("wrong audience")
-	// ErrExpired: the exp claim is past.
+	// ErrExpired: the exp claim is in the past.
 	ErrExpired = errors.New("token expired")
-	// errNotYetValid: the nbf claim is to come.
+	// errNotYetValid: the nbf claim is in the future.
 	errNotYetValid = errors.New("token not yet valid")
-	// errIssuedAt: the iat claim is to come, or after exp.
+	// errIssuedAt: the iat claim is in the future, or after exp.
 	errIssuedAt = errors.New("implausible time of issue")
-	// errMissingClaim: a claim that is required (RFC 9068 §2.2) is missing.
+	// errMissingClaim: a required claim (RFC 9068 §2.2) is missing.
 	errMissingClaim = errors.New("required claim missing")
-	// errBound: the token is bound to a key of its client's (RFC 8705, RFC 9449), and must not be accepted from the
-	// mere bearer.
+	// errBound: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
 	errBound = errors.New("token is bound to a key")
 	// errRevoked: the token was revoked.
 	errRevoked = errors.New("token revoked")
-	// errInactive: introspection says that the token is not active (RFC 7662 §2.2).
+	// errInactive: the introspection response reports the token as not active (RFC 7662 §2.2).
 	errInactive = errors.New("token not active")
-	// ErrStepUp: the person would have to sign in more strongly, or again (RFC 9470).
+	// ErrStepUp: the person must sign in more strongly, or again (RFC 9470).
 	ErrStepUp = errors.New("insufficient user authentication")
-	// ErrUnavailable: keys, revocations or introspection cannot be asked.
+	// ErrUnavailable: keys, revocations or introspection are unavailable.
 	ErrUnavailable = errors.New("verification unavailable")
 )
 
-// The error codes of RFC 6750 §3.1 that are used.
+// Error codes of RFC 6750 §3.1.
 const (
 	codeInvalidRequest = "invalid_request"
 	codeInvalidToken   = "invalid_token"
@@ -70,8 +68,8 @@ const (
 	codeStepUp            = "insufficient_user_authentication" // RFC 9470 §3
 )
 
-// Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are texts without any
-// input that is not checked, and meant for the client.
+// Error is a rejection. Its Error method is for logs. Its fields and [Error.Challenge] are for the client, and contain no
+// unvalidated input.
 type Error struct {
 	// Status is the HTTP status: 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 502 or 503.
 	Status int
@@ -79,11 +77,11 @@ type Error struct {
 	Code string
 	// Description is a sentence for the client's developer.
 	Description string
-	// Scope is what the token lacks: scopes of which each would do, separated by spaces. Empty if no scope would help.
+	// Scope contains the missing scopes, separated by spaces. Any single one suffices. Empty if no scope would help.
 	Scope string
-	// StepUp is how the person would have to sign in. Nil unless that is why.
+	// StepUp is the required sign-in. Nil unless the sign-in is the cause of the rejection.
 	StepUp *StepUp
-	// Wait is how long to wait before trying again; 0 if unknown.
+	// Wait is the time to wait before a retry; 0 if unknown.
 	Wait time.Duration
 	// Err is the cause, which wraps one of the Err… values.
 	Err error
@@ -100,11 +98,11 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// OnlyJSON makes the OperationOutcome of a rejection JSON, whatever format the request asks for: fhir_bearer does not
+// OnlyJSON makes the OperationOutcome of a rejection JSON, whatever format the request prefers: fhir_bearer does not
 // negotiate formats.
 func (*Error) OnlyJSON() {}
 
-// IssueType is the code for OperationOutcome.issue.code (http://hl7.org/fhir/issue-type).
+// IssueType returns the code for OperationOutcome.issue.code (http://hl7.org/fhir/issue-type).
 func (e *Error) IssueType() string {
 	switch {
 	case e.Status == http.StatusServiceUnavailable:
@@ -134,11 +132,12 @@ func (e *Error) IssueType() string {
 	}
 }
 
-// Diagnostics is the text for OperationOutcome.issue.diagnostics.
+// Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Description }
 
-// Challenge is the value for WWW-Authenticate (RFC 6750 §3). It is empty where another token would not help: with any
-// status but 401, 403, and 400 where the token was sent in a wrong way. It has no error code if the request had no token (§3.1).
+// Challenge returns the value for WWW-Authenticate (RFC 6750 §3). It is empty if another token would not help: with any
+// status but 401, 403, and 400 for a token sent in a wrong way. It contains no error code if the request had no token
+// (§3.1).
 func (e *Error) Challenge(realm string) string {
 	if e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden && (e.Status != http.StatusBadRequest || e.Code == "") {
 		return ""
@@ -154,7 +153,7 @@ func (e *Error) Challenge(realm string) string {
 	return challenge + e.StepUp.challenge()
 }
 
-// Allow is the value for Allow, which must accompany 405 (RFC 9110 §15.5.6): the methods of FHIR R4. It is empty with
+// Allow returns the value for Allow, which must accompany 405 (RFC 9110 §15.5.6): the methods of FHIR R4. It is empty with
 // any other status.
 func (e *Error) Allow() string {
 	if e.Status != http.StatusMethodNotAllowed {
@@ -163,7 +162,7 @@ func (e *Error) Allow() string {
 	return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 }
 
-// RetryAfter is the value for Retry-After (RFC 9110 §10.2.3), in whole seconds; empty if unknown.
+// RetryAfter returns the value for Retry-After (RFC 9110 §10.2.3), in whole seconds; empty if unknown.
 func (e *Error) RetryAfter() string {
 	if e.Wait <= 0 {
 		return ""
@@ -171,8 +170,8 @@ func (e *Error) RetryAfter() string {
 	return strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))
 }
 
-// quoted writes s as a quoted-string. It drops characters that RFC 6750 §3 does not allow in its attributes, with
-// which the text could escape from the quotes or the header.
+// quoted returns s as a quoted-string. It drops the characters that RFC 6750 §3 does not allow in its attributes, because
+// they could end the string or the header.
 func quoted(s string) string {
 	return `"` + strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
@@ -182,24 +181,24 @@ func quoted(s string) string {
 	}, s) + `"`
 }
 
-// noToken refuses a request without a bearer token.
+// noToken rejects a request without a bearer token.
 func noToken(err error) *Error {
 	return &Error{Status: http.StatusUnauthorized, Description: "An access token is required.", Err: err}
 }
 
-// badRequest refuses a request that no token would make valid.
+// badRequest rejects a request that is invalid with any token.
 func badRequest(description string, err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeInvalidRequest, Description: description, Err: err}
 }
 
-// invalidToken refuses a token. Defects look alike, so that a forger does not learn how far it got. Named are expiry, since
-// clients act on it, and claims of other issuers, since somebody configured them wrongly: both are checked after the
-// signature, but for an issuer that is not known at all.
+// invalidToken rejects a token. Most defects have the same description, so that a forger does not learn how far
+// verification got. Two causes are disclosed: expiry, since clients act on it, and a wrong claim of another issuer, since
+// that is a configuration error. Both are checked after the signature, except for the iss of an unknown issuer.
 func invalidToken(err error) *Error {
 	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description(err), Err: err}
 }
 
-// description is the sentence for the client.
+// description returns the sentence for the client.
 func description(err error) string {
 	claim, ok := errors.AsType[*ClaimError](err)
 	switch {
@@ -213,24 +212,24 @@ func description(err error) string {
 	return "The access token is invalid."
 }
 
-// InsufficientScope refuses a request that a valid token's scopes do not allow, with 403 (RFC 6750 §3.1).
+// InsufficientScope rejects a request that the scopes of a valid token do not allow, with 403 (RFC 6750 §3.1).
 func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
 }
 
-// Lifted is the refusal with the scopes of which each would lift it.
+// Lifted adds the scopes of which any single one would allow the request, and returns the rejection.
 func (e *Error) Lifted(scope string) *Error {
 	e.Scope = scope
 	return e
 }
 
-// Withdrawn refuses a valid token whose user or client is no longer known.
+// Withdrawn rejects a valid token whose user or client no longer exists.
 func Withdrawn() *Error { return invalidToken(errWithdrawn) }
 
-// Unavailable refuses a token that the caller could not check.
+// Unavailable rejects a token that the caller could not check.
 func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
 
-// unavailable refuses a token that could not be checked. Letting it pass would turn a broken store into a way in
+// unavailable rejects a token that could not be checked. Accepting it would turn a broken store into a bypass
 // (CVE-2020-15223).
 func unavailable(err error) *Error {
 	refusal := &Error{
@@ -244,17 +243,17 @@ func unavailable(err error) *Error {
 	return refusal
 }
 
-// StepUp is what is asked of how the person signed in (RFC 9470). The zero value asks nothing.
+// StepUp is a requirement on the sign-in (RFC 9470). The zero value requires nothing.
 type StepUp struct {
-	// ACR are the classes of sign-in (acr) that suffice, the preferred one first. Empty: any, or none.
+	// ACR are the sufficient authentication context classes (acr), the preferred one first. Empty: any or no class.
 	ACR []string
-	// MaxAge is how long ago the person may have signed in (auth_time). 0: for any time.
+	// MaxAge is the maximum time since the sign-in (auth_time). 0: no limit.
 	MaxAge time.Duration
-	// Meets reports whether a token's class suffices where another is asked for. Nil: it must be the same.
+	// Meets reports whether the token's class satisfies another, required class. Nil: classes must be equal.
 	Meets func(t *Token, wanted string) bool
 }
 
-// challenge are the attributes of RFC 9470 §3: all that is asked, whichever part is not met.
+// challenge returns the attributes of RFC 9470 §3: the whole requirement, whichever part of it failed.
 func (s *StepUp) challenge() (attributes string) {
 	if s == nil {
 		return ""
@@ -268,25 +267,26 @@ func (s *StepUp) challenge() (attributes string) {
 	return attributes
 }
 
-// WaitError refuses a token that cannot be verified before some time has passed.
+// WaitError rejects a token that cannot be verified before some time has passed.
 type WaitError struct {
-	Wait time.Duration // until it may be verified
-	Why  string        // it cannot be now
+	Wait time.Duration // time until a retry
+	Why  string        // cause of the wait
 }
 
 // Error implements error.
 func (e *WaitError) Error() string { return fmt.Sprintf("%s, left alone for %v", e.Why, e.Wait) }
 
-// ClaimError says which claim of a token is at fault. The client learns the claim alone; what was found and expected is
-// for the log.
+// ClaimError identifies the invalid claim of a token. The client gets only the claim's name; the found and expected values
+// are for the log.
 type ClaimError struct {
-	// Claim is its name: iss, aud, typ, one that is missing, or one that no HTTP header field would carry unchanged.
+	// Claim is the name of the claim: iss, aud, typ, a missing claim, or one that no HTTP header field would carry
+	// unchanged.
 	Claim string
-	// Issuer is the iss of the token. Of a token by an unknown issuer it is not verified.
+	// Issuer is the iss of the token. It is unverified if the issuer is unknown.
 	Issuer string
-	// Found is its value, at most 200 bytes; empty if it is missing.
+	// Found is the claim's value, at most 200 bytes; empty if the claim is missing.
 	Found string
-	// Expected is what it should have been.
+	// Expected is the expected value.
 	Expected string
 	// Err is the cause.
 	Err error
@@ -300,7 +300,7 @@ func (e *ClaimError) Error() string {
 // Unwrap returns the cause.
 func (e *ClaimError) Unwrap() error { return e.Err }
 
-// maxFound bounds what is shown of a claim, in bytes.
+// maxFound is the maximum size in bytes of a claim in an error.
 const maxFound = 200
 
 func newClaimError(claim, issuer, found, expected string, cause error) *ClaimError {
@@ -309,7 +309,8 @@ func newClaimError(claim, issuer, found, expected string, cause error) *ClaimErr
 
 func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
 
-// Check refuses a token whose person did not sign in like that, or that does not say so (401, [ErrStepUp]).
+// Check rejects a token whose sign-in does not meet the requirement, or that does not contain acr or auth_time (401,
+// [ErrStepUp]).
 func (s *StepUp) Check(t *Token, now time.Time) error {
 	var lacks []string
 	if len(s.ACR) > 0 && !s.meets(t) {
@@ -333,7 +334,8 @@ func (s *StepUp) meets(t *Token) bool {
 	})
 }
 
-// isRecent reports whether the sign-in was within the maximum age. One of the future says nothing of when it was.
+// isRecent reports whether the sign-in was within the maximum age. An auth_time in the future is implausible, so it does
+// not count as recent.
 func (s *StepUp) isRecent(t *Token, now time.Time) bool {
 	age := now.Sub(t.AuthTime)
 	return !t.AuthTime.IsZero() && age <= s.MaxAge && age >= -defaultLeeway

@@ -24,13 +24,13 @@ import (
 // Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
 type Guard struct {
 	policies     map[string]*policy // by issuer
-	only         *policy            // of policies, if there is a single one
+	only         *policy            // the single policy; nil if there are several
 	introspector *Introspector
 }
 
-// New makes a guard of a verifier for our own tokens, verifiers for those of other issuers, and an introspector for
-// tokens that are not JWTs. Each may be nil, but not all. It is an error if one of them lacks a required setting, or
-// if two speak for the same issuer: there must be only one way to verify a token, and no other issuer may name our
+// New creates a guard from a verifier for our own tokens, verifiers for tokens of other issuers, and an introspector for
+// opaque tokens. Each may be nil, but not all. It returns an error if a required setting is missing, or if two verifiers
+// have the same issuer: each token must have exactly one way of verification, and no other issuer may issue tokens for our
 // users.
 func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard, error) {
 	g := &Guard{policies: make(map[string]*policy, 1+len(trusted)), introspector: introspector}
@@ -71,11 +71,10 @@ func (g *Guard) add(p *policy) error {
 	return nil
 }
 
-// Verify returns what a valid access token says. A text with the three parts of a JWT goes to the verifier of the
-// issuer that it names, and to no other whatever the result; everything else, and with All others' JWTs, goes to the
-// introspector. Any error is an
-// [*Error]; it is 401 invalid_token if there is no verifier for the token. Other requests may share the [Token]: it must
-// not be changed.
+// Verify verifies an access token and returns its claims. A string with the three parts of a JWT is verified only by the
+// verifier of its iss, whatever the result. Opaque tokens, and with [Introspector.All] some JWTs, are verified by the
+// introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must not
+// be changed.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
@@ -93,8 +92,9 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	return p.verify(ctx, raw)
 }
 
-// introspects reports whether a JWT is asked about, rather than verified here: with All, each of the introspected issuer or, if
-// that is not named, each that nobody here verifies. Others' tokens are not shown to it.
+// introspects reports whether a JWT is introspected instead of verified by its signature. With [Introspector.All], these
+// are the JWTs of the configured Issuer or, if none is configured, the JWTs of issuers without a verifier. Tokens of other
+// issuers are not disclosed to the introspection endpoint.
 func (g *Guard) introspects(raw string) bool {
 	if g.introspector == nil || !g.introspector.All {
 		return false
@@ -106,8 +106,7 @@ func (g *Guard) introspects(raw string) bool {
 	return err != nil || g.policies[said.Issuer] == nil
 }
 
-// policy chooses the policy for a JWT. If there is only one, it checks iss itself, and the token need not be parsed
-// here.
+// policy selects the policy for a JWT. A single policy checks iss itself, which saves parsing the token here.
 func (g *Guard) policy(raw string) (*policy, error) {
 	if g.only != nil {
 		return g.only, nil
@@ -122,33 +121,33 @@ func (g *Guard) policy(raw string) (*policy, error) {
 	return nil, newClaimError("iss", said.Issuer, cmp.Or(said.Issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
 }
 
-// policy is how the JWTs of one issuer are verified, which is all that differs between a [Verifier] and a [Trusted].
+// policy is the verification of one issuer's JWTs. [Verifier] and [Trusted] differ only in their policy.
 type policy struct {
-	name     string // of the kind of policy
+	name     string // kind of policy, and its claims
 	issuer   string
 	audience string
 	leeway   time.Duration
 	now      func() time.Time
 	keys     KeySet
-	revoked  func(ctx context.Context, jti string) (bool, error) // may be nil
+	revoked  func(ctx context.Context, jti string) (bool, error) // nil: no revocation check
 	memory   *Memory
-	id       [sha256.Size]byte // of all that is above, but for keys and memory
+	id       [sha256.Size]byte // hash of name, issuer, audience and leeway
 
 	header headerRules
 	// fit returns the public part of a key if it may verify the algorithm.
 	fit func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
-	// claims checks the claims of a token with a good signature.
+	// claims checks the claims of a token with a valid signature.
 	claims func(header joseHeader, payload []byte) (Token, error)
 }
 
-// remembrance is what is remembered of a verified JWT. Requests share it, so it does not change.
+// remembrance is the cache entry of a verified JWT. Requests share it, so it is immutable.
 type remembrance struct {
 	token  *Token
 	header joseHeader
 	key    publicKey
 }
 
-// check returns an error if there is nothing to compare with, because such a check must not count as passed.
+// check returns an error if a required setting is empty, so that comparing a claim with an empty value cannot succeed.
 func (p *policy) check() error {
 	if p.issuer == "" || p.audience == "" || p.keys == nil {
 		return fmt.Errorf("%w: no issuer, audience or keys set", ErrUnavailable)
@@ -156,7 +155,7 @@ func (p *policy) check() error {
 	return nil
 }
 
-// verify returns what a valid token says. Whether it was revoked is checked each time, remembered or not.
+// verify verifies a token and returns its claims. Revocation is checked each time, even if the token is cached.
 func (p *policy) verify(ctx context.Context, raw string) (*Token, error) {
 	token, err := p.recall(ctx, raw)
 	if err != nil || p.revoked == nil {
@@ -172,8 +171,8 @@ func (p *policy) verify(ctx context.Context, raw string) (*Token, error) {
 	return token, nil
 }
 
-// recall verifies raw, apart from its revocation, unless it is in memory. A remembered token counts only as long as
-// its key is still the issuer's: withdrawing a key ends its tokens.
+// recall verifies raw, except for revocation, or returns it from the cache. A cached token requires that its key is still
+// one of the issuer's: withdrawing a key invalidates the tokens that it signed.
 func (p *policy) recall(ctx context.Context, raw string) (*Token, error) {
 	if err := p.check(); err != nil {
 		return nil, unavailable(err)
@@ -187,7 +186,7 @@ func (p *policy) recall(ctx context.Context, raw string) (*Token, error) {
 		if isIdentical(key, known.key) {
 			return known.token, nil
 		}
-		if key.Equal(known.key) { // read anew: the next request need not compare it
+		if key.Equal(known.key) { // fetched again: cache the new pointer
 			return p.remember(id, &remembrance{known.token, known.header, key}), nil
 		}
 	}
@@ -201,13 +200,13 @@ func (p *policy) recall(ctx context.Context, raw string) (*Token, error) {
 	return p.remember(id, known), nil
 }
 
-// remember remembers a token until it expires, and returns it.
+// remember caches a token until it expires, and returns it.
 func (p *policy) remember(id remembranceID, known *remembrance) *Token {
 	p.memory.put(id, known, known.token.Expires.Sub(p.now()))
 	return known.token
 }
 
-// isIdentical reports whether two keys are one in memory, so that their points need not be compared.
+// isIdentical reports whether two keys are the same pointer, which saves comparing their curve points.
 func isIdentical(a, b publicKey) bool {
 	_, pointer := a.(*ecdsa.PublicKey)
 	return pointer && a == b
@@ -220,23 +219,22 @@ func (p *policy) remembranceID(raw string) remembranceID {
 	return tokenID(p.id, raw)
 }
 
-// identified sets the policy's id.
+// identified sets the policy's id, and returns the policy.
 func (p *policy) identified() *policy {
 	p.id = policyID(p.name, p.issuer, p.audience, p.leeway.String())
 	return p
 }
 
-// oldToken is how old a token is whose key would be among those that were fetched last, had its issuer that key.
+// oldToken is the age from which a token's key must be in the fetched keys if the issuer ever published it.
 const oldToken = 10 * time.Second
 
-// verifyAnew is the whole verification apart from the revocation: first the header, then the signature, and only then the
-// claims.
+// verifyAnew verifies a token except for revocation: first the header, then the signature, and only then the claims.
 func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, error) {
 	header, err := p.header.check(raw)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
-	// Another issuer's kid must not have the keys fetched.
+	// The kid of another issuer must not trigger a fetch of this issuer's keys.
 	said, _ := readUnverified(raw) // the claims are checked below
 	if said.Issuer != "" && said.Issuer != p.issuer {
 		return nil, invalidToken(newClaimError("iss", said.Issuer, said.Issuer, p.issuer, errIssuer))
@@ -279,23 +277,23 @@ func (p *policy) key(ctx context.Context, header joseHeader) (publicKey, error) 
 	return key, nil
 }
 
-// DefaultMemorySize is the default size of a [Memory].
+// DefaultMemorySize is the default size of a [Memory] in tokens.
 const DefaultMemorySize = 20_000
 
-// Memory remembers verified tokens, so that the next request with the same token costs a hash instead of a signature
-// check or an introspection. All verifiers may share one: none sees the entries of another. It is safe for concurrent
-// use. A nil Memory remembers nothing.
+// Memory is a cache of verified tokens: for a cached token, a request costs a hash instead of a signature check or an
+// introspection. All verifiers may share one; none gets the entries of another. It is safe for concurrent use. A nil Memory
+// caches nothing.
 type Memory struct {
 	tokens boundedcache.Cache[remembranceID, lasting]
 }
 
-// lasting is what is known of a token, for a time.
+// lasting is a cache entry with its expiry.
 type lasting struct {
 	known any
 	until time.Time
 }
 
-// NewMemory makes a memory for at most size tokens of about 1 KiB each; below 2, size is [DefaultMemorySize].
+// NewMemory creates a cache for at most size tokens of about 1 KiB each. A size below 2 means [DefaultMemorySize].
 func NewMemory(size int) *Memory {
 	if size < 2 {
 		size = DefaultMemorySize
@@ -303,7 +301,8 @@ func NewMemory(size int) *Memory {
 	return &Memory{boundedcache.Cache[remembranceID, lasting]{MaxEntries: size}}
 }
 
-// policyID identifies a policy by its parts, whose lengths keep them apart.
+// policyID returns a hash of a policy's parts. Each part is preceded by its length, so that different parts have different
+// hashes.
 func policyID(parts ...string) [sha256.Size]byte {
 	hash := sha256.New()
 	var number [8]byte
@@ -315,13 +314,13 @@ func policyID(parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// remembranceID is the key of a token in memory.
+// remembranceID is the cache key of a token.
 type remembranceID [sha256.Size]byte
 
-// tokenID is a hash of the whole token, since a prefix or the jti could belong to others
-// too, and of the policy, so that no verifier accepts what another one has verified (CVE-2026-33496).
+// tokenID returns a hash of the policy and the whole token. A prefix or the jti could be shared by tokens. The policy
+// prevents a verifier from accepting a token that only another one verified (CVE-2026-33496).
 func tokenID(policy [sha256.Size]byte, raw string) remembranceID {
-	var buffer [2048]byte // most tokens fit, and need no memory of their own
+	var buffer [2048]byte // most tokens fit, which saves an allocation
 	return sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
 }
 
@@ -341,24 +340,24 @@ func (m *Memory) get(id remembranceID) (any, bool) {
 	return nil, false
 }
 
-// put remembers a value under id for a lifetime.
+// put caches a value under id for a lifetime.
 func (m *Memory) put(id remembranceID, known any, lifetime time.Duration) {
 	if m != nil && lifetime > 0 {
 		m.tokens.Put(id, lasting{known, time.Now().Add(lifetime)}, 1)
 	}
 }
 
-// Token is what a verified access token says.
+// Token contains the claims of a verified access token.
 //
-// An account is the pair of Issuer and Subject: alice of one issuer is not alice of another (OpenID Connect Core
-// §5.7). Before looking up a local user, check that the issuer is ours.
+// Issuer and Subject together identify an account: alice of one issuer is not alice of another (OpenID Connect Core §5.7).
+// Check that the issuer is ours before looking up a local user.
 type Token struct {
 	// Issuer is the issuer as configured in the [Verifier], [Trusted] or [Introspector].
 	Issuer string
-	// Subject is the sub claim: the user or, if there is none, the client. It is unique only within Issuer.
+	// Subject is the sub claim: the user or, for a token without a user, the client. It is unique only within Issuer.
 	Subject string
 	// ClientID is the client_id claim (RFC 9068 §2.2), or its equivalent of another issuer. It is unique only within
-	// Issuer, and empty only if an introspection response has none.
+	// Issuer, and empty only if an introspection response omits it.
 	ClientID string
 	// ID is the jti claim. Empty if another issuer omits it.
 	ID string
@@ -366,37 +365,37 @@ type Token struct {
 	Scope string
 	// Patient is the patient claim: the id of the patient in context (SMART App Launch), or empty.
 	Patient string
-	// Related is the related claim of our own tokens: the user, a RelatedPerson or a Person, may have Patient only as long
-	// as the FHIR server says that they act for them.
+	// Related is the related claim of our own tokens: the user is a RelatedPerson or a Person, and may access Patient only
+	// while the FHIR server confirms the relationship.
 	Related bool
 	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch), or empty.
 	FHIRUser string
-	// Session is the sid claim of our own tokens: the session that the token ends with, if any.
+	// Session is the sid claim of our own tokens: the session on which the token depends. Empty if it has none.
 	Session string
-	// CredentialHash is the credential_hash claim of our own tokens, if any.
+	// CredentialHash is the credential_hash claim of our own tokens. Empty if they have none.
 	CredentialHash string
-	// Provider and ProviderAccount are the idp and idp_account claims of our own tokens, if any: how the person signed
-	// in.
+	// Provider and ProviderAccount are the idp and idp_account claims of our own tokens: the identity provider and the
+	// account with which the person signed in. Empty if the token has none.
 	Provider, ProviderAccount string
-	// ACR is the acr claim: the class of the sign-in (RFC 9068 §2.2.1). Empty if the token does not say.
+	// ACR is the acr claim: the authentication context class of the sign-in (RFC 9068 §2.2.1). Empty if the token has none.
 	ACR string
-	// AuthTime is the auth_time claim: when the person signed in. Zero if the token does not say.
+	// AuthTime is the auth_time claim: the time of the sign-in. Zero if the token has none.
 	AuthTime time.Time
-	// Attributes are the person's groups, and further claims that the site names. Of our own tokens, the authorization
-	// server tells them. Requests share them: they must not be changed.
+	// Attributes are the person's groups and additional configured claims. For our own tokens, the authorization server
+	// sets them. Requests share them: they must not be changed.
 	tokenclaim.Attributes
 	// IssuedAt is the iat claim. Zero if another issuer omits it.
 	IssuedAt time.Time
-	// Expires is the exp claim. The leeway comes on top. Zero if an introspection response has none.
+	// Expires is the exp claim, without the leeway. Zero if an introspection response omits it.
 	Expires time.Time
-	// Memo keeps what is made of the token, as long as the token is remembered. Nil if it is not.
+	// Memo caches a value derived from the token, for as long as the token is cached. Nil if the token is not cached.
 	Memo *Memo
 }
 
-// Memo keeps one value for all requests with a token. It is safe for concurrent use. A nil Memo keeps nothing.
+// Memo caches one value for all requests with a token. It is safe for concurrent use. A nil Memo caches nothing.
 type Memo struct{ kept atomic.Value }
 
-// Load returns what is kept; nil if nothing is.
+// Load returns the cached value, or nil.
 func (m *Memo) Load() any {
 	if m == nil {
 		return nil
@@ -404,30 +403,30 @@ func (m *Memo) Load() any {
 	return m.kept.Load()
 }
 
-// Store keeps a value, which must be of the same type each time.
+// Store caches a value, which must have the same type each time.
 func (m *Memo) Store(value any) {
 	if m != nil {
 		m.kept.Store(value)
 	}
 }
 
-// tokenKey is the context key of the token of a request that this process makes itself. No client can set it.
+// tokenKey is the context key of the token of an internal request. No client can set it.
 type tokenKey struct{}
 
-// WithToken returns the context for a request that this process makes itself to its own server. The guard treats the request
-// as one with the access token.
+// WithToken returns the context for an internal request, which this process sends to its own handlers. The guard handles
+// the request like one with this access token.
 func WithToken(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, &t)
 }
 
-// TokenOf returns the token of a request that this process makes itself, or nil.
+// TokenOf returns the token of an internal request ([WithToken]), or nil.
 func TokenOf(ctx context.Context) *Token {
 	t, _ := ctx.Value(tokenKey{}).(*Token)
 	return t
 }
 
-// checkHeaderValues rejects a token with a claim that an HTTP header field would not carry unchanged. Sites send these
-// claims to the FHIR server, which must not read another name than the one that was verified.
+// checkHeaderValues rejects a token with a claim that an HTTP header field would not carry unchanged. Sites forward these
+// claims to the FHIR server in headers, so the server would receive a value other than the verified one.
 func (t *Token) checkHeaderValues() error {
 	for _, claim := range []struct {
 		name, value string
@@ -441,7 +440,7 @@ func (t *Token) checkHeaderValues() error {
 		{"fhirUser", t.FHIRUser, subject.CheckHeaderValue, "the address of a FHIR resource"},
 		{"iss", t.Issuer, subject.CheckHeaderValue, "an address"},
 	} {
-		if claim.value == "" { // whether it is required is checked before
+		if claim.value == "" { // required claims have been checked
 			continue
 		}
 		if err := claim.check(claim.value); err != nil {

@@ -25,71 +25,71 @@ import (
 )
 
 const (
-	// defaultTimeout is how long an introspection may take, with the wait for a turn, which may take half of it.
+	// defaultTimeout is the time limit of an introspection. Waiting for a free slot may take half of it.
 	defaultTimeout        = 10 * time.Second
-	defaultActiveLifetime = time.Minute // see Remember
-	// defaultRefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests.
+	defaultActiveLifetime = time.Minute // default of [Introspector.Remember]
+	// defaultRefusedLifetime is how long a rejected token is cached, so that retries with it send no requests.
 	defaultRefusedLifetime = 10 * time.Second
-	// defaultConcurrency is how many requests are under way at most, half of them for one network. Up to 1000 tokens wait
-	// for a turn, and others are refused with 503.
+	// defaultConcurrency is the maximum number of concurrent requests, half of them for one network. Up to 1000 tokens wait
+	// for a free slot; more are rejected with 503.
 	defaultConcurrency = 16
 )
 
-// refusalsSize is how many refused tokens are remembered, apart from the others, so that a flood of made-up tokens
-// evicts no valid one.
+// refusalsSize is the size of the cache of rejected tokens. It is separate from [Introspector.Memory], so that a flood of
+// forged tokens evicts no valid token.
 const refusalsSize = 2000
 
-// Introspector verifies opaque access tokens by asking the authorization server that issued them (RFC 7662). Anything
-// but a clear answer refuses the token. It is safe for concurrent use, and must be neither copied nor changed once in
-// use.
+// Introspector verifies opaque access tokens at the authorization server that issued them (RFC 7662). Any response but an
+// unambiguous one rejects the token. An Introspector is safe for concurrent use, and must be neither copied nor changed
+// once in use.
 //
-// Many servers report refresh tokens as active too. Where the response tells, they are refused.
+// Many servers report refresh tokens as active too. They are rejected if the response identifies them.
 type Introspector struct {
-	// Endpoint is the URL of the introspection endpoint: https, or http on loopback. Required: without it no token
-	// passes.
+	// Endpoint is the URL of the introspection endpoint: https, or http on loopback. Required: an empty Endpoint rejects
+	// every token.
 	Endpoint string
-	// ClientID is the client to authenticate as (RFC 7662 §2.1). Required: without it no token passes.
+	// ClientID is the client to authenticate as (RFC 7662 §2.1). Required: an empty ClientID rejects every token.
 	ClientID string
-	// ClientSecret is its secret. Required: without it no token passes.
+	// ClientSecret is the client's secret. Required: an empty ClientSecret rejects every token.
 	ClientSecret string
-	// Issuer is the issuer of the tokens. If set, the response must have exactly this iss. If empty, iss is ignored,
-	// and the [Token]'s Issuer is Endpoint: a server that is free to name the issuer could name ours.
+	// Issuer is the issuer of the tokens. If set, the response must contain exactly this iss. If empty, iss is ignored and
+	// the [Token]'s Issuer is Endpoint: otherwise the server could claim to be our own issuer.
 	Issuer string
-	// Audience is what the response's aud must contain: our FHIR base URL, or our name at the server. Required unless
-	// AnyAudience is set: without it no token passes.
+	// Audience is the value that the response's aud must contain: our FHIR base URL, or our name at the server. Required
+	// unless AnyAudience is set: an empty Audience rejects every token.
 	Audience string
-	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report as active only
-	// what is meant for us (RFC 7662 §4).
+	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report only tokens for us as
+	// active (RFC 7662 §4). Default: false.
 	AnyAudience bool
-	// All also asks about JWTs: about those of Issuer, whose signatures are then not checked here or, without one, of issuers
-	// that are not trusted. It is for tokens that say too little, and for revocations to count.
+	// All introspects JWTs too: those of Issuer, whose signatures are then not checked here, or, without Issuer, those of
+	// issuers that have no verifier. It is for JWTs with too few claims, and to respect revocations. Default: false.
 	All bool
-	// Remember is how long an active token is remembered at most, and never past its exp. A revocation goes unnoticed for that
-	// time. Default: a minute.
+	// Remember is the maximum time for which an active token is cached, never beyond its exp. A revocation takes effect
+	// after this time at the latest. Default: one minute.
 	Remember time.Duration
-	// Keys are those of Issuer, by which responses that are JWTs are verified (RFC 9701). Nil: such responses are refused.
+	// Keys are the keys of Issuer, to verify responses that are JWTs (RFC 9701). Default: such responses are rejected.
 	Keys KeySet
-	// Transport makes the requests. Default: [http.DefaultTransport].
+	// Transport sends the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Network tells a request's network by its context: an IPv4 address or the /64 of an IPv6 address, which is what
-	// one client has at least. Made-up tokens from one network then do not delay those of others. Nil treats all as
-	// one.
+	// Network returns the network of a request by its context: an IPv4 address, or the /64 of an IPv6 address because a
+	// single client controls a whole /64. Forged tokens from one network then do not delay other networks. Default: all
+	// requests share a network.
 	Network func(context.Context) string
-	// Claims are the claims to tell of besides. Nil: none, and no groups.
+	// Claims are the additional members to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Memory remembers active tokens. It may be shared by verifiers. Nil remembers none.
+	// Memory caches active tokens. Verifiers may share it. Default: no cache.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for the server's clock in exp, nbf and iat. Default: 30 s; negative: none.
+	// Leeway is the tolerance for clock skew in exp, nbf and iat. Default: 30 s; negative: none.
 	Leeway time.Duration
 
-	// Settings of tests; 0 means the default, and less nothing at all.
+	// Overrides for tests; 0 means the default, a negative value means zero.
 	timeout, refusedLifetime time.Duration
 	concurrency              int
 
 	setUp    sync.Once
-	fault    error // what is required and not set
+	fault    error // missing or insecure setting
 	flights  singleflight.Group
 	queue    *fairqueue.Queue
 	backOff  backOff
@@ -102,8 +102,8 @@ func (i *Introspector) prepare() {
 	i.refusals = NewMemory(refusalsSize)
 }
 
-// Verify returns what a valid access token says. Any error is an [*Error]: 401 invalid_token for a token that is not
-// active or not for us, 503 if the server gives no clear answer.
+// Verify verifies a token and returns its claims. Any error is an [*Error]: 401 invalid_token for a token that is inactive
+// or not for us, 503 if the server returns no unambiguous response.
 func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 	i.setUp.Do(i.prepare)
 	if i.fault != nil {
@@ -120,8 +120,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 			return nil, unavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
 		}
 	}
-	// Remembered or not: what has been found active has not been found to be for us, nor to be so for ever
-	// (GO-2022-0406).
+	// Check cached responses too: the cache only records that the token was active, not that its audience is ours or that
+	// it has not expired since (GO-2022-0406).
 	token, err := i.judge(response)
 	if err != nil {
 		return nil, invalidToken(err)
@@ -129,11 +129,11 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 	return &token, nil
 }
 
-// ask asks the server, once for all requests with the same token. They share the answer, but not the context of one of
-// them, whose client may go away.
+// ask sends one introspection request for all concurrent requests with the same token. They share the response but not a
+// context, because the client of any of them may disconnect.
 func (i *Introspector) ask(ctx context.Context, id remembranceID, raw string) (introspection, error) {
 	network := ""
-	if i.Network != nil { // asked here: the flight may outlive the request
+	if i.Network != nil { // read it now: the flight may outlive the request
 		network = i.Network(ctx)
 	}
 	flight := i.flights.DoChan(string(id[:]), func() (any, error) {
@@ -150,10 +150,10 @@ func (i *Introspector) ask(ctx context.Context, id remembranceID, raw string) (i
 	}
 }
 
-// fly waits for a turn, makes the request and remembers the response. It checks the pause again after the wait.
+// fly waits for a free slot, sends the request and caches the response. It checks the back-off before and after the wait.
 func (i *Introspector) fly(ctx context.Context, network string, id remembranceID, raw string) (introspection, error) {
 	if known, ok := i.recall(id); ok {
-		return known, nil // another flight ended since we looked
+		return known, nil // another flight has completed since the first look-up
 	}
 	if err := i.backOff.check(i.now()); err != nil {
 		return introspection{}, err
@@ -180,7 +180,7 @@ func (i *Introspector) fly(ctx context.Context, network string, id remembranceID
 	return response, nil
 }
 
-// request makes the introspection request (RFC 7662 §2.1), as a client that authenticates by HTTP Basic.
+// request sends the introspection request (RFC 7662 §2.1). The client authenticates with HTTP Basic.
 func (i *Introspector) request(ctx context.Context, raw string) (introspection, error) {
 	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Endpoint, strings.NewReader(form.Encode()))
@@ -190,8 +190,8 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	by := reader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), leewayOr(i.Leeway)}
 	r.Header.Set("Accept", by.accept())
-	// Asking twice does no harm: net/http may try again when the server has closed a connection that was kept. Without
-	// a value nothing is sent.
+	// Introspection is idempotent: the key lets net/http retry when the server has closed an idle connection. A nil value
+	// keeps the header off the wire.
 	r.Header["Idempotency-Key"] = nil
 	r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
 	return introspect(i.Transport, r, by)
@@ -210,7 +210,7 @@ func (i *Introspector) recall(id remembranceID) (introspection, bool) {
 	return recalled[introspection](i.refusals, id)
 }
 
-// remember remembers the response to a request that was made at a time.
+// remember caches the response to a request sent at the given time.
 func (i *Introspector) remember(id remembranceID, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
 		i.refusals.put(id, response, cmp.Or(i.refusedLifetime, defaultRefusedLifetime))
@@ -223,18 +223,18 @@ func (i *Introspector) remember(id remembranceID, response introspection, asked 
 	i.Memory.put(id, response, until.Sub(i.now()))
 }
 
-// remembranceID is the key of a token in memory and in flight: two tokens that shared it would share the answer
-// (CVE-2026-71326).
+// remembranceID returns the key of a token in the cache and among the flights. Tokens with the same key would share a
+// response (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) remembranceID {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
 		i.Claims.String(),
 		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.Remember.String()), raw)
 }
 
-// issuer is the issuer of the tokens.
+// issuer returns the issuer of the tokens.
 func (i *Introspector) issuer() string { return cmp.Or(i.Issuer, i.Endpoint) }
 
-// audience is what aud must contain; empty for any.
+// audience returns the value that aud must contain; empty for any.
 func (i *Introspector) audience() string {
 	if i.AnyAudience {
 		return ""
@@ -258,13 +258,13 @@ func (i *Introspector) check() error {
 	}
 	secure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
 	if !secure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
-		// Our secret, and somebody's token, would go over the wire in clear.
+		// The client secret and the access token would be sent in cleartext.
 		return fmt.Errorf("%w: introspection endpoint is neither https, nor http on loopback", ErrUnavailable)
 	}
 	return nil
 }
 
-// judge decides by a response whether the token is valid.
+// judge decides from a response whether the token is valid.
 func (i *Introspector) judge(response introspection) (Token, error) {
 	if !response.active {
 		return Token{}, errInactive
@@ -285,7 +285,7 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 	token := response.token(clientID)
 	token.Issuer, token.Memo = i.issuer(), response.memo
 	if token.Subject == "" {
-		// Where no user is behind the token, some servers leave sub out.
+		// Some servers omit sub for tokens without a user.
 		token.Subject = clientID
 	}
 	if token.Subject == "" {
@@ -303,18 +303,18 @@ const maxIntrospectionSize = 64 << 10
 // introspection is an introspection response (RFC 7662 §2.2).
 type introspection struct {
 	active bool
-	memo   *Memo // of the token, while the response is remembered
+	memo   *Memo // the token's memo while the response is cached
 	trustedClaims
 }
 
-// plainResponse is the media type of responses that are not signed ([signedResponse]).
+// plainResponse is the media type of unsigned responses. Signed ones are [signedResponse].
 const plainResponse = "application/json"
 
-// introspect makes an introspection request.
+// introspect sends an introspection request.
 func introspect(transport http.RoundTripper, r *http.Request, by reader) (introspection, error) {
 	client := http.Client{
 		Transport: transport,
-		// A redirect would take the token to another place, and to believe what that one says.
+		// Following a redirect would send the token to another server, and trust that server's response.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)
@@ -352,16 +352,16 @@ func readIntrospection(ctx context.Context, response *http.Response, by reader) 
 	return parseIntrospection(body, by.claims)
 }
 
-// reader is how responses are read.
+// reader contains the settings for reading a response.
 type reader struct {
-	claims           *tokenclaim.Names // that are kept
-	keys             KeySet            // of who signs them; nil: none that is signed is accepted
+	claims           *tokenclaim.Names // to copy from the response
+	keys             KeySet            // keys of the issuer; nil: signed responses are rejected
 	issuer, audience string
 	now              time.Time
 	leeway           time.Duration
 }
 
-// accept prefers a response that the issuer signed, if it can be verified.
+// accept returns the Accept header: it prefers a signed response if the signature can be verified.
 func (s reader) accept() string {
 	if s.keys == nil {
 		return plainResponse
@@ -369,8 +369,8 @@ func (s reader) accept() string {
 	return signedResponse + ", " + plainResponse + ";q=0.5"
 }
 
-// open verifies a response that is a JWT, and returns the response in it (RFC 9701 §5): the signature, typ, iss, aud and iat,
-// so that no other JWT of the issuer passes for one, nor a response to somebody else.
+// open verifies a response that is a JWT, and returns the introspection response in it (RFC 9701 §5). It checks the
+// signature, typ, iss, aud and iat, so that neither another JWT of the issuer nor a response to another client is accepted.
 func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
 	header, err := signedResponseHeader.check(raw)
 	if err != nil {
@@ -402,8 +402,8 @@ func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
 	return claims.Response, checkTimes(&claims.Claims, s.now, s.leeway)
 }
 
-// parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are
-// errors. Of an inactive token nothing else is read.
+// parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are errors.
+// The other members are read only if the token is active.
 func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
@@ -424,7 +424,7 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 	return response, nil
 }
 
-// read reads claims, and those that the site names besides.
+// read reads the claims, and the additional configured ones.
 func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error) {
 	if err = strictjson.Unmarshal(object, c); err == nil {
 		c.Named, err = names.Read(object)
@@ -432,30 +432,30 @@ func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error)
 	return err
 }
 
-// backOffTime is the pause after the introspection endpoint did not answer. Then one token is tried; the others follow
-// once it is answered.
+// backOffTime is the back-off after the introspection endpoint did not respond. After it, a single request probes the
+// endpoint; the others follow once that request succeeds.
 const backOffTime = 2 * time.Second
 
-// errNoAnswer says that an endpoint failed or timed out. An answer that cannot be understood is an answer: otherwise a
-// made-up token that the endpoint chokes on would lock out all others.
+// errNoAnswer means that an endpoint failed or timed out. An unintelligible response does not count: otherwise, a forged
+// token that the endpoint cannot process would block all others.
 var errNoAnswer = errors.New("no answer")
 
-// backOff pauses requests to an endpoint that does not answer, so that tokens are refused at once instead of after a
+// backOff pauses requests to an endpoint that does not respond, so that tokens are rejected at once instead of after a
 // timeout each.
 type backOff struct {
 	mu     sync.Mutex
-	until  time.Time // zero while the endpoint answers
-	trying bool      // one is asked about after that
+	until  time.Time // zero while the endpoint responds
+	trying bool      // a request probes the endpoint after the back-off
 }
 
-// check returns an error during the pause.
+// check returns an error during the back-off.
 func (b *backOff) check(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refuse(now)
 }
 
-// begin is check for a caller that then makes a request and calls end.
+// begin is check for a caller that then sends a request and calls end.
 func (b *backOff) begin(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -474,7 +474,7 @@ func (b *backOff) refuse(now time.Time) error {
 	return &WaitError{max(wait, time.Second), "the endpoint did not answer"}
 }
 
-// end takes the result of a request.
+// end records the result of a request.
 func (b *backOff) end(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,27 +23,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// defaultLeeway is the default tolerance for other clocks.
+// defaultLeeway is the default tolerance for clock skew.
 const defaultLeeway = 30 * time.Second
 
-// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. For
-// those of others there is [Trusted]. It is safe for concurrent use, and must not be changed once in use.
+// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. [Trusted]
+// verifies tokens of other issuers. A Verifier is safe for concurrent use, and must not be changed once in use.
 type Verifier struct {
-	// Issuer is what iss must be exactly. Required: without it no token passes.
+	// Issuer is the exact value of iss. Required: an empty Issuer rejects every token.
 	Issuer string
-	// Audience is what aud must contain: the FHIR base URL. Required: without it no token passes.
+	// Audience is the FHIR base URL, which aud must contain. Required: an empty Audience rejects every token.
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
-	// Revoked reports whether the token with this jti was revoked. It is called for each verification, also of
-	// remembered tokens; its error refuses the token with 503. Nil if tokens are not revoked.
+	// Revoked reports whether the token with this jti is revoked. It is called for each verification, also of cached
+	// tokens. If it returns an error, the token is rejected with 503. Default: no revocation check.
 	Revoked func(ctx context.Context, jti string) (bool, error)
-	// Memory remembers verified tokens. It may be shared by verifiers. Nil remembers none.
+	// Memory caches verified tokens. Verifiers may share it. Default: no cache.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few
-	// minutes"). Default: 30 s; negative: none.
+	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few minutes").
+	// Default: 30 s; negative: none.
 	Leeway time.Duration
 }
 
@@ -64,7 +64,7 @@ func clock(now func() time.Time) time.Time {
 	return now()
 }
 
-// leewayOr is the leeway in effect for a setting.
+// leewayOr returns the effective leeway of a configured one: 0 is [defaultLeeway], negative is none.
 func leewayOr(leeway time.Duration) time.Duration {
 	if leeway == 0 {
 		return defaultLeeway
@@ -72,8 +72,8 @@ func leewayOr(leeway time.Duration) time.Duration {
 	return max(leeway, 0)
 }
 
-// checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
-// the issuer and the audience are ours, and the token is valid now.
+// checkClaims checks the claims of a token with a valid signature: every claim required by RFC 9068 §2.2 is present, the
+// issuer and the audience are ours, and the token is currently valid.
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
@@ -108,7 +108,7 @@ type claims struct {
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
 
-	// By these our own server tells whether the token has ended.
+	// The authorization server checks these to detect ended sessions and changed credentials.
 	Session        string `json:"sid"`
 	CredentialHash string `json:"credential_hash"`
 
@@ -121,7 +121,7 @@ type claims struct {
 	AuthTime *jwt.NumericDate `json:"auth_time"`
 }
 
-// missing is the name of the first required claim that is missing or empty.
+// missing returns the name of the first required claim that is missing or empty.
 func (c *claims) missing() string {
 	for _, claim := range []struct {
 		name string
@@ -142,8 +142,8 @@ func (c *claims) missing() string {
 	return ""
 }
 
-// checkTimes checks exp, nbf and iat (RFC 7519 §4.1), as far as present. A token that was issued in the future, or
-// after it expired, comes from an issuer whose clock cannot be trusted with the expiry either.
+// checkTimes checks exp, nbf and iat (RFC 7519 §4.1) if present. A token issued in the future or after its expiry is
+// rejected: the issuer's clock is wrong, so its exp is unreliable too.
 func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	expires, issued := c.Expiry.Time(), c.IssuedAt.Time()
 	switch {
@@ -159,40 +159,38 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	return nil
 }
 
-// Trusted verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict
-// as [Verifier] about the signature, the issuer, the audience and the times, and makes concessions only where those
-// issuers deviate from RFC 9068:
+// Trusted verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict as
+// [Verifier] about the signature, the issuer, the audience and the times, and more lenient only where these issuers deviate
+// from RFC 9068:
 //
 //   - typ may be at+jwt, JWT or missing. Since the issuer signs other JWTs too, the claims must not be those of an ID
 //     token, a refresh token or a logout token;
-//   - alg is any asymmetric one that fits the key (never none, never HMAC);
-//   - kid may be missing, if the [KeySet] has a key for that;
-//   - the client is in client_id, azp, appid or cid, one of which is required: ID tokens mostly have none;
+//   - alg is any asymmetric algorithm that fits the key (never none, never HMAC);
+//   - kid may be missing if the [KeySet] returns a key for an empty kid;
+//   - the client is in client_id, azp, appid or cid, one of which is required: most ID tokens have none;
 //   - the scope is in scope or scp, as a string or a list;
 //   - jti, iat and nbf may be missing, and are checked if present.
 //
-// Everything the token says is believed, including patient and fhirUser: trust an issuer only if you would let it
-// choose them.
+// All claims are accepted, including patient and fhirUser: trust an issuer only if it may choose the patient of a token.
 //
 // A Trusted is safe for concurrent use, and must not be changed once in use.
 type Trusted struct {
-	// Issuer is what iss must be exactly: Auth0's ends in a slash, Entra ID's depends on the version of the tokens
-	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0).
-	// Required: without it no token passes.
+	// Issuer is the exact value of iss: Auth0's ends in a slash, Entra ID's depends on the token version
+	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0). Required: an
+	// empty Issuer rejects every token.
 	Issuer string
-	// Audience is what aud must contain: our FHIR base URL or, if the issuer has its own names for APIs, such as Entra
-	// ID's GUIDs, our name there. Required: without it no token passes.
+	// Audience is the value that aud must contain: our FHIR base URL or, if the issuer has its own names for APIs (Entra
+	// ID's are GUIDs), our name at that issuer. Required: an empty Audience rejects every token.
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
-	// Claims are the claims to tell of besides. Nil: none, and no groups.
+	// Claims are the additional claims to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Memory remembers verified tokens. It may be shared by verifiers. Nil remembers none.
+	// Memory caches verified tokens. Verifiers may share it. Default: no cache.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s;
-	// negative: none.
+	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s; negative: none.
 	Leeway time.Duration
 }
 
@@ -206,7 +204,7 @@ func (t *Trusted) policy() *policy {
 
 func (t *Trusted) now() time.Time { return clock(t.Now) }
 
-// checkClaims checks the claims of a token whose signature is valid.
+// checkClaims checks the claims of a token with a valid signature.
 func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
 	if err := c.read(payload, t.Claims); err != nil {
@@ -239,7 +237,7 @@ func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) 
 }
 
 // trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
-// §2.2), under all their names.
+// §2.2), under the names of all vendors.
 type trustedClaims struct {
 	jwt.Claims
 
@@ -249,7 +247,7 @@ type trustedClaims struct {
 	CID             string `json:"cid"`       // Okta
 
 	Scope *scopes `json:"scope"` // RFC 9068, Keycloak, Auth0
-	SCP   *scopes `json:"scp"`   // Entra ID (a text), Okta (a list)
+	SCP   *scopes `json:"scp"`   // Entra ID (a string), Okta (a list)
 
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
@@ -257,12 +255,12 @@ type trustedClaims struct {
 	ACR      claim[string]          `json:"acr"`
 	AuthTime claim[jwt.NumericDate] `json:"auth_time"`
 
-	// What the issuer itself calls the token.
+	// The issuer's designation of the kind of token.
 	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
 	TokenUse  string `json:"token_use"`  // Cognito, Hydra: access, access_token, id, refresh_token
 	TokenType string `json:"token_type"` // RFC 7662: Bearer; Duende: access_token
 
-	// What access tokens do not have.
+	// Claims that access tokens do not have.
 	Nonce           present `json:"nonce"`
 	AccessTokenHash present `json:"at_hash"`
 	CodeHash        present `json:"c_hash"`
@@ -270,10 +268,10 @@ type trustedClaims struct {
 	Events          present `json:"events"`
 	Confirmation    present `json:"cnf"`
 
-	Named tokenclaim.Attributes `json:"-"` // further claims, by our names
+	Named tokenclaim.Attributes `json:"-"` // additional configured claims
 }
 
-// present says that a claim is there, whatever its value.
+// present is true if a claim is present, whatever its value.
 type present bool
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -282,7 +280,7 @@ func (p *present) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// claim is one that not all issuers write as we read it. If it is of another type, it is as good as missing.
+// claim is a claim whose type differs between issuers. A value of another type counts as missing.
 type claim[T any] struct{ value *T }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -294,8 +292,8 @@ func (c *claim[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// clientID is the client under whichever name. Two different ones are an error: the next reader may take the other
-// one.
+// clientID returns the client from any of the claim names. Two different clients are an error, because the next server
+// could use the other claim.
 func (c *trustedClaims) clientID() (string, error) {
 	found := ""
 	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
@@ -307,7 +305,7 @@ func (c *trustedClaims) clientID() (string, error) {
 	return found, nil
 }
 
-// missing is the name of the first required claim that is missing or empty.
+// missing returns the name of the first required claim that is missing or empty.
 func (c *trustedClaims) missing(clientID string) string {
 	switch {
 	case c.Issuer == "":
@@ -324,7 +322,7 @@ func (c *trustedClaims) missing(clientID string) string {
 	return ""
 }
 
-// checkParties checks iss, and aud unless any will do.
+// checkParties checks iss and aud. An empty issuer or audience accepts any value.
 func (c *trustedClaims) checkParties(issuer, audience string) error {
 	if issuer != "" && c.Issuer != issuer {
 		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errIssuer)
@@ -335,9 +333,10 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkUse refuses a patient by reference, and what its issuer calls something other than an access token, such as refresh tokens, which
-// introspection reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4);
-// and tokens that are bound to a key of the client, which a mere bearer must not use (RFC 8705 §3, RFC 9449 §7.2).
+// checkUse rejects: a token whose claims designate another kind of token, such as a refresh token, which introspection
+// reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4); sender-constrained
+// tokens, which must not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and a patient claim that is a
+// reference.
 func (c *trustedClaims) checkUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
@@ -358,10 +357,10 @@ func (c *trustedClaims) checkUse() error {
 	return nil
 }
 
-// checkNoIDToken refuses what may be an ID token, which is signed with the same keys and, if an API and its client
-// share an audience, also meant for it. Only ID tokens have hashes of other tokens (OpenID Connect Core §3.3.2.11).
-// They have a nonce, but so have access tokens of Keycloak before 25, which it calls Bearer. And a token without a
-// scope whose audience is its own client says nothing that an ID token would not.
+// checkNoIDToken rejects a token that may be an ID token: the issuer signs ID tokens with the same keys, and their audience
+// is ours if an API and its client share one. Only ID tokens contain hashes of other tokens (OpenID Connect Core
+// §3.3.2.11). A nonce identifies an ID token unless typ is Bearer: access tokens of Keycloak before 25 have both. A token
+// without a scope whose audience is its own client is indistinguishable from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
 		return fmt.Errorf("%w: hash of another token", errType)
@@ -393,11 +392,11 @@ func (c *trustedClaims) token(clientID string) Token {
 	return token
 }
 
-// scopes are separated by single spaces, as in [Token].
+// scopes are scopes separated by single spaces, as in [Token].
 type scopes string
 
-// UnmarshalJSON reads scopes separated by spaces (RFC 6749 §3.3), or a list of scopes. An element of a list that is no
-// scope-token is an error: with a space in it, it would become two scopes, neither of which the issuer granted.
+// UnmarshalJSON reads scopes separated by spaces (RFC 6749 §3.3), or a list of scopes. A list element that is not a
+// scope-token is an error: an element with a space would become two scopes that the issuer did not grant.
 func (s *scopes) UnmarshalJSON(data []byte) error {
 	var list []string
 	if len(data) > 0 && data[0] == '"' {
@@ -420,11 +419,12 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 
 // refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
 var refusedParameters = []string{
-	"crit",                     // extensions that must be understood: we understand none
-	"jwk", "jku", "x5u", "x5c", // the token brings its own key: who can forge it can sign it (RFC 8725 §3.10)
+	"crit",                     // critical extensions: none is supported
+	"jwk", "jku", "x5u", "x5c", // key in the token: a forger could sign with their own key (RFC 8725 §3.10)
 }
 
-// joseHeader is the part of the header that is used. The decoder is strict, so there is only one reading of it.
+// joseHeader is the used part of the header. The strict decoder rejects duplicate members, so every reader sees the same
+// values.
 type joseHeader struct {
 	Type      string                  `json:"typ"`
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
@@ -439,15 +439,15 @@ func (h joseHeader) isAccessToken() bool {
 
 type headerRules struct {
 	algorithms []jose.SignatureAlgorithm
-	// untyped accepts a missing typ or JWT, so that the claims must identify an access token.
+	// untyped also accepts a missing typ or JWT. The claims must then identify an access token.
 	untyped bool
 	// unnamed accepts a missing kid.
 	unnamed bool
-	// signed wants an introspection response in place of an access token (RFC 9701 §5).
+	// signed requires an introspection response in place of an access token (RFC 9701 §5).
 	signed bool
 }
 
-// isOf reports whether typ is that of what is wanted.
+// isOf reports whether typ is that of the required kind of JWT.
 func (r headerRules) isOf(header joseHeader) bool {
 	if r.signed {
 		typ := strings.ToLower(header.Type)
@@ -460,8 +460,8 @@ func (r headerRules) isOf(header joseHeader) bool {
 // checks if the audiences were equal (RFC 9068 §4).
 var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
 
-// trustedHeader are the rules for other issuers. Of the common ones only Auth0 supports at+jwt, and not by default;
-// kid is optional in a JWS, and the [KeySet] decides about a missing one.
+// trustedHeader are the rules for other issuers. Of the common issuers only Auth0 supports at+jwt, and not by default. kid
+// is optional in a JWS; the [KeySet] decides whether a token without kid has a key.
 var trustedHeader = headerRules{algorithms: signaturealg.Asymmetric, untyped: true, unnamed: true}
 
 // signedResponse is the media type of introspection responses that are JWTs (RFC 9701 §5).
@@ -470,7 +470,7 @@ const signedResponse = "application/token-introspection+jwt"
 // signedResponseHeader are the rules for introspection responses.
 var signedResponseHeader = headerRules{algorithms: signaturealg.Asymmetric, signed: true, unnamed: true}
 
-// check checks the header. It is not trusted yet, and can only make the token fail.
+// check checks the header. The header is not yet authenticated, so it can only make verification fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
 	header, parameters, err := parseHeader(raw)
 	if err != nil {
@@ -515,8 +515,8 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	return header, parameters, nil
 }
 
-// checkCompact requires three parts in canonical base64url. A lenient decoder skips line breaks and ignores the spare
-// bits at the end, so that many spellings, such as a changed token, would count as one.
+// checkCompact requires three parts in canonical base64url. A lenient decoder skips line breaks and ignores the spare bits
+// at the end, so that many spellings, including modified tokens, would be equivalent.
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
@@ -531,8 +531,9 @@ func checkCompact(raw string) error {
 	return nil
 }
 
-// unverifiedClaims are those of a JWT that are looked at before its signature is checked. The iss only selects the verifier,
-// which then requires it: a forged one selects keys that the forger does not have. The iat only chooses between two refusals.
+// unverifiedClaims are the claims of a JWT that are read before its signature is checked. iss only selects the verifier,
+// which then requires this iss: a forged iss selects keys that the forger does not have. iat only selects the error of a
+// rejection.
 type unverifiedClaims struct {
 	Issuer   string           `json:"iss"`
 	IssuedAt *jwt.NumericDate `json:"iat"`
@@ -552,22 +553,22 @@ func readUnverified(raw string) (claims unverifiedClaims, err error) {
 	return claims, nil
 }
 
-// KeySet holds an issuer's public keys. The kid is from a token that nobody has verified yet, so an implementation
-// that fetches keys must limit how often an unknown kid makes it do so.
+// KeySet provides an issuer's public keys. The kid is from an unverified token, so an implementation that fetches keys must
+// rate-limit the fetches caused by unknown kids.
 type KeySet interface {
-	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if there is none; any other error means that
+	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if no key has this kid; any other error means that
 	// the keys are unavailable.
 	//
-	// For a [Verifier] the key must have an alg. For a [Trusted] it need not, as Microsoft omits it; the key's type
-	// then decides.
+	// For a [Verifier] the key must have an alg. For a [Trusted] it may lack one, as Microsoft's do; the key's type then
+	// determines the algorithms.
 	//
-	// The kid is empty for a token of a [Trusted] issuer without one (RFC 7515 §4.1.4). A set should return a key for
-	// it only if the issuer has a single signing key, so that none are tried out, and [ErrUnknownKey] otherwise.
+	// The kid is empty for a token of a [Trusted] issuer without kid (RFC 7515 §4.1.4). A set should return a key for it
+	// only if the issuer has a single signing key, and [ErrUnknownKey] otherwise: keys must not be tried in turn.
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// ownKey is the public part of a key for our only algorithm: a key serves the algorithm it was made for, whatever the
-// token says (RFC 8725 §3.1).
+// ownKey returns the public part of a key for [algorithm]. The key's alg must match, whatever the token's header contains
+// (RFC 8725 §3.1).
 func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
@@ -595,16 +596,16 @@ func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (pay
 	return payload, nil
 }
 
-// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1): none and HS256 are forgeries, and
-// RS256 signs ID tokens.
+// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1). Tokens with none or HS256 are forgeries,
+// and RS256 is for ID tokens.
 const algorithm = jose.ES256
 
 type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// trustedKey is the public part of another issuer's key if it may verify alg: by the key's own alg or, if it has none,
-// by its type and curve.
+// trustedKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without one, by
+// its type and curve.
 func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)

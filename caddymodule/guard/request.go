@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath refuses a request whose path the server behind us could read as another path, since the decision must be
-// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path
-// (R4 §3.1.0.1) needs:
+// CheckPath rejects a request whose path the FHIR server could interpret as another path, since the access decision must be
+// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path (R4
+// §3.1.0.1) needs:
 //
-//   - dot segments and empty ones, which some servers remove;
-//   - slashes, backslashes, percent signs and control characters, encoded or not, which some decode twice;
+//   - dot segments and empty segments, which some servers remove;
+//   - slashes, backslashes, percent signs and control characters, encoded or not, which some servers decode twice;
 //   - semicolons, after which Java servers see parameters;
-//   - anything but UTF-8;
-//   - the base in different case, which is the base to us and another path to a case-sensitive server.
+//   - invalid UTF-8;
+//   - the FHIR base in different case, which is another path on a case-sensitive server.
 //
-// TRACE and CONNECT are refused with 405: the former returns our own headers, the latter is for proxies.
+// TRACE and CONNECT are rejected with 405: TRACE returns our own headers, CONNECT is for proxies.
 func CheckPath(r *http.Request, base string) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
 		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrPath, r.Method)}
@@ -37,8 +37,8 @@ func CheckPath(r *http.Request, base string) error {
 	return nil
 }
 
-// ambiguous reports whether a decoded path holds such a character. A percent sign in it was encoded, and would begin
-// an escape if it were decoded again.
+// ambiguous reports whether a decoded path contains one of these characters. A percent sign was encoded, and would begin an
+// escape if the path were decoded again.
 func ambiguous(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
@@ -48,16 +48,16 @@ func ambiguous(path string) bool {
 	return false
 }
 
-// encodedSlash reports whether a slash was written as %2F: part of a segment to some, a separator to others. Without
-// escapes there is no RawPath.
+// encodedSlash reports whether the path contains %2F: some servers treat it as part of a segment, others as a separator. A
+// URL without escapes has no RawPath.
 func encodedSlash(u *url.URL) bool {
 	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
-// hasEmptyOrDots reports whether a segment is a dot segment, or empty other than the first and the last.
+// hasEmptyOrDots reports whether a segment is a dot segment, or is empty and neither the first nor the last.
 func hasEmptyOrDots(path string) bool {
 	if path != "" && path[0] == '/' && !strings.Contains(path, "/.") {
-		return strings.Contains(path, "//") // few paths have a segment that begins with a dot
+		return strings.Contains(path, "//") // fast path: segments rarely begin with a dot
 	}
 	for segment := range strings.SplitSeq(path, "/") {
 		if segment == "." || segment == ".." {
@@ -67,21 +67,21 @@ func hasEmptyOrDots(path string) bool {
 	return strings.Contains(path, "//")
 }
 
-// hopByHopTargets are other headers that backends rely on. A client that names one in Connection makes a proxy remove
-// it on the way (CVE-2024-45410).
+// hopByHopTargets are further headers that backends rely on. A client that names one of them in Connection makes a proxy
+// remove it (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
 
-// forwardFHIR stands for the headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
+// forwardFHIR stands for all headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
 const forwardFHIR = "fhir"
 
-// IdentityHeaders knows the request headers that a client must not send. It ignores case and reads _ and . as -, since
-// CGI and its successors make one variable of X-User and X_User (CVE-2025-64484).
+// IdentityHeaders contains the rules for request headers that a client must not send. Names are case-insensitive, with _
+// and . equal to -, since CGI and its successors map X-User and X_User to the same variable (CVE-2025-64484).
 type IdentityHeaders struct {
 	removed   headerNames
 	usual     headerNames
 	forwarded headerNames
 	hopByHop  headerNames
-	known     map[string]headerRule // of names that come often, in canonical form, by the rest
+	known     map[string]headerRule // cached rules of common headers by canonical name
 }
 
 type headerRule uint8
@@ -92,10 +92,10 @@ const (
 	headerIsRemoved
 )
 
-// NewIdentityHeaders knows the usual identity headers, and further ones to remove, such as those in which the caller
-// tells the next server who is asking. Only forwarded ones pass, those of FHIR's REST API by default, and those that
-// describe the body or connection, or the request's origin; a usual identity header is forwarded only if it is named in
-// full. A * at the beginning or end of a name matches any rest.
+// NewIdentityHeaders returns the rules that remove the usual identity headers and the given ones, such as those in which
+// the caller passes the user to the FHIR server. Only forwarded headers pass (default: those of FHIR's REST API), besides
+// those that describe the body, the connection or the request's origin. A usual identity header passes only if forwarded
+// contains its full name. A * at the beginning or end of a name matches any rest.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	if len(forwarded) == 0 {
 		forwarded = []string{forwardFHIR}
@@ -118,7 +118,7 @@ func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	return h
 }
 
-// rule says what happens to a header with this folded name.
+// rule returns the rule for a header with this folded name.
 func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	switch {
 	case i.removed.hasFolded(folded):
@@ -135,9 +135,9 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	return headerPasses
 }
 
-// Strip removes the identity headers from h, in any number and spelling. It also removes the headers in which proxies
-// tell where a request came from, unless a trusted proxy sent it: a client could forge the address in the backend's
-// audit events, or the links in its answers (RFC 7239 §8.1).
+// Strip removes the identity headers from h, in any number and spelling. It also removes the headers with the client's
+// address, unless a trusted proxy sent them: a client could forge the address in the FHIR server's audit events, or the
+// links in its responses (RFC 7239 §8.1).
 func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	var buffer [64]byte
 	for name := range h {
@@ -151,8 +151,8 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	}
 }
 
-// Check refuses a request whose Connection header names an identity header, Authorization, or another header that
-// backends rely on: a proxy would remove it after us. The [*Error] has status 400.
+// Check rejects a request whose Connection header names an identity header, Authorization, or another header that backends
+// rely on: the next proxy would remove it. The [*Error] has status 400.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
@@ -171,7 +171,7 @@ type headerNames struct {
 	prefixes, suffixes, anyPart []string
 }
 
-// newHeaderNames makes a set of names. A * at the beginning or end of a name matches any rest.
+// newHeaderNames creates a set of names. A * at the beginning or end of a name matches any rest.
 func newHeaderNames(names []string) headerNames {
 	set := headerNames{exact: make(map[string]struct{}, len(names))}
 	for _, name := range names {
@@ -191,8 +191,8 @@ func newHeaderNames(names []string) headerNames {
 	return set
 }
 
-// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end.
-// Any other pattern would match no header.
+// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end. Any
+// other pattern would match no header.
 func CheckHeaderPattern(text string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
 	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
@@ -201,19 +201,19 @@ func CheckHeaderPattern(text string) error {
 	return nil
 }
 
-// has reports whether the set has a name in any spelling.
+// has reports whether the set contains a name in any spelling.
 func (n headerNames) has(name string) bool {
 	var buffer [64]byte
 	return n.hasFolded(appendFolded(buffer[:0], name))
 }
 
-// hasExactly reports whether the set has a folded name in full.
+// hasExactly reports whether the set contains a folded name in full.
 func (n headerNames) hasExactly(folded []byte) bool {
 	_, ok := n.exact[string(folded)]
 	return ok
 }
 
-// hasFolded reports whether the set has a folded name.
+// hasFolded reports whether the set contains a folded name or a pattern that matches it.
 func (n headerNames) hasFolded(folded []byte) bool {
 	if n.hasExactly(folded) {
 		return true
@@ -236,7 +236,7 @@ func (n headerNames) hasFolded(folded []byte) bool {
 	return false
 }
 
-// appendFolded appends a name in lower case, with _ and . as -.
+// appendFolded appends a name in lower case, with _ and . replaced by -.
 func appendFolded(dst []byte, name string) []byte {
 	for i := range len(name) {
 		c := name[i]
@@ -251,13 +251,13 @@ func appendFolded(dst []byte, name string) []byte {
 	return dst
 }
 
-// defaultIdentityHeaders are the request headers in which proxies tell backends who is asking, or what was requested.
-// From a client they are forgeries.
+// defaultIdentityHeaders are the request headers in which proxies pass the user or the original request to backends.
+// Clients could forge them.
 var defaultIdentityHeaders = []string{
-	// Authelia; what CGI's REMOTE_USER became; front proxies as Kubernetes knows them.
+	// Authelia; successors of CGI's REMOTE_USER; Kubernetes front proxies.
 	"Remote-*", "X-Remote-*", "Impersonate-*",
-	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells the address, which
-	// [IdentityHeaders.Strip] sees to, all that proxies forward.
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; all forwarding headers of proxies, except for
+	// addresses, which [IdentityHeaders.Strip] handles.
 	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
 	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
 	"X-Auth*", "Auth-*", "X-Token-*",
@@ -267,7 +267,7 @@ var defaultIdentityHeaders = []string{
 	"Cf-Access-*", "Tailscale-*",
 	// Apache: mod_auth_openidc, mod_auth_mellon, Shibboleth, CAS.
 	"OIDC-*", "X-OIDC-*", "Mellon-*", "Shib-*", "X-Shib-*", "X-SAML-*", "CAS-*",
-	// Shibboleth's attributes, by its attribute-map.xml.
+	// Shibboleth's attributes, from its attribute-map.xml.
 	"EPPN", "EduPerson*", "Affiliation", "Unscoped-Affiliation", "Primary-Affiliation", "Entitlement", "Persistent-ID", "Targeted-ID",
 	"Pairwise-ID", "Subject-ID", "UID", "Mail", "MemberOf", "Assurance",
 	// SiteMinder, Oracle Access Manager, IBM WebSEAL.
@@ -275,7 +275,7 @@ var defaultIdentityHeaders = []string{
 	// Kong, APISIX, Apigee; Istio and Envoy.
 	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
 	"X-Refresh-Token", "X-Apigee-*", "X-JWT*", "Sec-Istio-*", "X-Istio-*", "X-Envoy-*", "X-Ext-Authz*",
-	// What Google, Azure and Amazon set in front of what they host.
+	// Google, Azure and Amazon, in front of hosted services.
 	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
 	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
 	"X-Amzn-Apigateway-*", "X-Amzn-Request-Context", "X-Amzn-RequestContext", "X-Amzn-Lambda-Context", "X-Amz-Cognito-*", "X-Cognito-*",
@@ -283,10 +283,10 @@ var defaultIdentityHeaders = []string{
 	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
 	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
 	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
-	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx, HAProxy and Traefik; Azure.
+	// Client certificates: Envoy; RFC 9440 §4, which requires their removal; guides for nginx, HAProxy and Traefik; Azure.
 	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
 	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
-	// Grafana's auth proxy, and those that are made by hand.
+	// Grafana's auth proxy, and custom proxies.
 	"X-WebAuth-*", "X-User*", "X-Role*", "X-Group*", "X-Email*", "X-Scope*", "X-Permission*", "X-Subject*",
 	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth*", "X-OpenID*", "X-Proxy-User*", "*On-Behalf-Of",
 	"*-User", "*-UserID", "*-User-ID", "*-Username", "*-User-Name", "*-User-Email", "*-User-Groups", "*-User-Roles", "*-Groups", "*-Role", "*-Roles",
@@ -294,33 +294,33 @@ var defaultIdentityHeaders = []string{
 	"Role", "Roles", "Permissions", "X-Sub", "X-UID", "X-Login*", "X-Actor*", "X-Account*", "X-Admin*", "X-Is-Admin", "X-Superuser", "X-Sudo",
 	"Sudo", "X-Run-As", "RunAs", "X-Act-As", "X-Assume-*", "X-Delegat*", "X-Caller*", "X-Requester*", "X-Internal-*", "X-Service-Account*",
 	"X-Gateway-*", "X-Client-ID",
-	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom (Aidbox, Epic, Google's consent).
+	// FHIR servers and gateways: tenant (HAPI, Smile CDR, IBM), and impersonated user (Aidbox, Epic, Google's consent).
 	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
 	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
-	// Decided upon as GET, carried out as DELETE.
+	// Method overrides: the guard would check a GET, and the server would process a DELETE.
 	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
-	// Decided upon for one path, carried out for another (CVE-2026-40575).
+	// Path overrides: the guard would check one path, and the server would process another (CVE-2026-40575).
 	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
 }
 
-// addressHeaders are those in which proxies tell the address of the client, and the address it used.
+// addressHeaders are the headers in which proxies pass the client's address, and the address that the client requested.
 var addressHeaders = newHeaderNames([]string{
 	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
 	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 	"X-Original-Forwarded-For", "X-Original-Host",
 })
 
-// caddyHeaders are address headers that Caddy itself takes care of.
+// caddyHeaders are the address headers that Caddy itself handles.
 var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
 
-// messageHeaders describe the body and the connection, without which the request means something else. Authorization
-// is removed elsewhere.
+// messageHeaders describe the body and the connection; a request without them has another meaning. Authorization is removed
+// separately.
 var messageHeaders = newHeaderNames([]string{
 	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
 })
 
-// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of CORS and tracing. X-Provenance
-// is not among them: it has the server write what no scope was asked for.
+// fhirHeaders are the request headers of FHIR's REST API (FHIR R4 §3.1.0.1), of CORS and of tracing. X-Provenance is
+// excluded: it makes the server write a resource that no scope was checked for.
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
@@ -334,15 +334,14 @@ var browserHeaders = []string{
 	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",
 }
 
-// StripBody removes the body of a request that needs none. A server that leaves it unread on a kept connection would
-// take it for the next request, unseen by any guard (request smuggling).
+// StripBody removes the body of a request that needs none. A server that does not read it from a persistent connection
+// would interpret it as the next request, which no guard has checked (request smuggling).
 func StripBody(r *http.Request) {
 	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
 	r.Header.Del("Content-Length")
 }
 
-// StripCredentials removes the credentials of a request that needs none: nobody has verified them, and the backend
-// might use them.
+// StripCredentials removes the credentials of a request that needs none: the backend could accept unverified credentials.
 func StripCredentials(h http.Header) {
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
 		h.Del(name)
@@ -350,12 +349,12 @@ func StripCredentials(h http.Header) {
 }
 
 // StripTrailers removes the trailers: they arrive after [IdentityHeaders.Strip], and some servers merge them into the
-// headers (RFC 9110 §6.5.1). Filtering announced names would not help, since HTTP/1.1 clients can then send any. FHIR
-// does not use them.
+// headers (RFC 9110 §6.5.1). Filtering the announced names would not help, because HTTP/1.1 clients can send unannounced
+// trailers. FHIR does not use trailers.
 func StripTrailers(r *http.Request) { r.Trailer = nil }
 
-// StripCookies removes the cookies with a prefix, those of our own sign-in: a backend that reads them could sign in
-// with them.
+// StripCookies removes the cookies with a prefix, which are those of our own sign-in: a backend that reads them could
+// impersonate the user.
 func StripCookies(h http.Header, prefix string) {
 	lines := h["Cookie"]
 	if len(lines) == 0 {
@@ -375,11 +374,11 @@ func StripCookies(h http.Header, prefix string) {
 	}
 }
 
-// StripUpgrade removes the client's wish for another protocol, which a server may ignore (RFC 9110 §7.8): what is sent
-// after the switch passes no guard, and with cleartext HTTP/2 (h2c) that would be any request. WebSocket, which FHIR
-// subscriptions use and which carries no requests, may stay if a token was verified.
+// StripUpgrade removes the request for another protocol, which a server may ignore (RFC 9110 §7.8): data after the switch
+// bypasses the guard, and with cleartext HTTP/2 (h2c) that includes whole requests. WebSocket, which FHIR subscriptions use
+// and which carries no requests, may stay if a token was verified.
 func StripUpgrade(h http.Header, webSocket bool) {
-	asked := h["Upgrade"] // as net/http spells it: to make that of a name takes longer than all else here
+	asked := h["Upgrade"] // canonical spelling of net/http; Header.Get would canonicalize at a cost
 	if webSocket && len(asked) == 1 && strings.EqualFold(asked[0], "websocket") {
 		return
 	}
@@ -394,7 +393,7 @@ const maxTokenSize = 8 << 10
 // accepted. Any error is an [*Error]:
 //
 //   - 401 and [ErrNoToken] without the header, or with another scheme;
-//   - 400 if the header is repeated or holds anything but one token, or if the query has an
+//   - 400 if the header is repeated or is not a single token, or if the query has an
 //     access_token (§2.3), which would appear in logs, histories and Referer headers.
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
@@ -406,7 +405,7 @@ func Bearer(r *http.Request) (string, error) {
 		return "", noToken(ErrNoToken)
 	}
 	if len(credentials) > 1 {
-		// The next reader may take the other one.
+		// The next server could use the other header.
 		return "", badRequest("The Authorization header must be sent once.",
 			fmt.Errorf("%w: %d Authorization headers", errRequest, len(credentials)))
 	}
@@ -427,7 +426,7 @@ func Bearer(r *http.Request) (string, error) {
 //	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
-	var foreign byte // without a branch for each character: tokens are long
+	var foreign byte // no branch per character: tokens are long
 	for i := range len(s) {
 		foreign |= notB64[s[i]]
 	}

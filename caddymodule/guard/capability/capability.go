@@ -1,6 +1,5 @@
-// Package capability changes what a FHIR server says of itself to what holds once it is guarded.
-// [Metadata] answers GET metadata, which needs no token. [Capabilities] changes what is different and says how apps get a
-// token; all else stays as it is, byte for byte.
+// Package capability adapts the CapabilityStatement of a FHIR server to the guard. [Metadata] answers GET metadata, which needs
+// no token. [Capabilities] changes what differs and adds the OAuth endpoints; the rest stays unchanged, byte for byte.
 //
 // References: FHIR R4, CapabilityStatement; SMART App Launch 2.2.0, "Conformance".
 package capability
@@ -28,41 +27,40 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement as it is when the
-// server is guarded. It is safe for concurrent use, and must not be changed or copied once in use.
-//
-// The statement is in JSON, and says of no other format. The mode terminology passes as it is.
+// Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement, adapted to the guard. The
+// statement is in JSON, and lists no other format. The mode terminology is forwarded unchanged. Metadata is safe for concurrent
+// use, and must not be changed or copied once in use.
 type Metadata struct {
 	// Base is the path of the FHIR API. Required.
 	Base string
-	// Changes are made to the statement.
+	// Changes are the changes to the statement.
 	Changes Changes
-	// Answered are the operations that were answered on the way to the server, as the request tells once it was
-	// answered: they come on top of those of Changes. Nil: none.
+	// Answered returns the operations that handlers in front of the FHIR server answer, once the request was handled. They are
+	// added to those of Changes. Default: none.
 	Answered func(r *http.Request) []AnsweredOperation
-	// Limit is the size up to which a statement is changed, in bytes. A longer one fails. Default: 16 MiB.
+	// Limit is the maximum size in bytes of a statement that is changed; a larger one is an error. Default: 16 MiB.
 	Limit int64
-	// Memory bounds what all requests hold together. Nil: nothing does.
+	// Memory limits the memory of all requests. Default: unlimited.
 	Memory *fairmemory.Memory
-	// Network returns the network of a request, which has a part of the memory, since the request has no token. Nil: all
-	// requests share that part.
+	// Network returns the network of a request, which determines its share of the memory, because the request has no token.
+	// Default: all requests have one share.
 	Network func(r *http.Request) string
 
 	mu   sync.Mutex
-	kept []keptStatement // the latest last
+	kept []keptStatement // latest last
 }
 
-// keptStatement is a statement that was changed before. Servers make the same one for minutes, of more than a megabyte.
+// keptStatement is a cached result. Statements can exceed a megabyte, and FHIR servers return the same one for minutes.
 type keptStatement struct {
-	of   [sha256.Size]byte // the server's, and how many operations were answered before it
+	of   [sha256.Size]byte // hash of the FHIR server's statement and the number of answered operations
 	text []byte
 	etag string
 }
 
-// maxStatements is how many are kept: there are some for each _summary and _elements.
+// maxStatements is the size of the cache. Each value of _summary and _elements has its own statement.
 const maxStatements = 4
 
-// ServeHTTP answers a request. Any error is a *guard.Error or the next handler's.
+// ServeHTTP answers a request. Any error is a *guard.Error or an error of the next handler.
 func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next message.NextHandler) error {
 	parameters, err := readMetadata(r.URL.RawQuery)
 	if err != nil {
@@ -93,7 +91,7 @@ func (m *Metadata) share(r *http.Request) *fairmemory.Share {
 	return m.Memory.Share(fairmemory.Network(network))
 }
 
-// readMetadata reads the parameters of a request for metadata.
+// readMetadata parses the parameters of a request for metadata.
 func readMetadata(query string) ([]smart.Parameter, error) {
 	parameters, err := smart.ParseParameters(query)
 	if err != nil {
@@ -105,7 +103,7 @@ func readMetadata(query string) ([]smart.Parameter, error) {
 	return parameters, message.CheckNames("metadata", parameters, metadataParameters)
 }
 
-// Answer is the statement that the server gives, changed.
+// Answer returns the FHIR server's statement with the changes.
 func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Answer, error) {
 	if _, err := readMetadata(c.Query); err != nil {
 		return nil, err
@@ -114,7 +112,7 @@ func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"Location", "Content-Location"} { // the server's address of what was requested here
+	for _, name := range []string{"Location", "Content-Location"} { // the FHIR server's own address
 		a.Header.Del(name)
 	}
 	if a.Status == http.StatusOK && a.IsJSON() {
@@ -123,12 +121,12 @@ func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request)
 	return a, err
 }
 
-// metadataParameters are those of R4 (http.html#capabilities, #parameters). Others could have a server that knows no
-// metadata search for something.
+// metadataParameters are the parameters of R4 (http.html#capabilities, #parameters). With other parameters, a server without
+// metadata could execute a search.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// change changes a statement, or takes it from those that were changed before. What is none stays if it says as little of
-// anybody; else it is withheld, since it goes to whoever asks.
+// change changes a statement, or takes the result from the cache. A response that is not a statement is kept if it certainly
+// contains no patient data, and otherwise withheld, because no token is required.
 func (m *Metadata) change(a *message.Answer, r *http.Request) error {
 	changes := m.Changes
 	if m.Answered != nil {
@@ -154,8 +152,8 @@ func (m *Metadata) change(a *message.Answer, r *http.Request) error {
 	return nil
 }
 
-// isNobodys reports whether a text is what else a server may say of itself, or no FHIR at all: an object without
-// resourceType is nobody's record.
+// isNobodys reports whether a text is TerminologyCapabilities or not FHIR at all: an object without resourceType is no
+// resource.
 func isNobodys(text []byte) bool {
 	if res, err := resource.Parse(text); err == nil {
 		return res.Type == "TerminologyCapabilities"
@@ -185,18 +183,17 @@ func (m *Metadata) keep(s keptStatement) {
 	m.kept = append(m.kept[max(0, len(m.kept)+1-maxStatements):], s)
 }
 
-// Changes are what the CapabilityStatement of a FHIR server has to say once the server is guarded.
+// Changes are the changes to the CapabilityStatement of a guarded FHIR server.
 type Changes struct {
-	// BaseURL is the URL that clients know the API by, and takes the place of the server's own. Empty: that stays.
+	// BaseURL is the public URL of the API, which replaces the FHIR server's. Default: the FHIR server's.
 	BaseURL string
-	// OAuth are the endpoints of the authorization server. Without Token none is told.
+	// OAuth are the endpoints of the authorization server. Default, or without Token: not listed.
 	OAuth smart.OAuthURIs
-	// CORS says that browsers may call the API from other origins.
+	// CORS reports that browsers may call the API from other origins.
 	CORS bool
-	// Operations are those that may be called. Those of the server that may not are not told. Nil: those of
-	// [NewOperations].
+	// Operations are the permitted operations. Others are removed from the statement. Default: those of [NewOperations].
 	Operations operation.Operations
-	// Answered are operations that are answered before the server is asked.
+	// Answered are operations that are answered in front of the FHIR server.
 	Answered []AnsweredOperation
 }
 
@@ -206,14 +203,14 @@ type AnsweredOperation struct {
 	Type string
 	// Name is the name without the dollar sign.
 	Name string
-	// Definition is the canonical URL of its OperationDefinition.
+	// Definition is the canonical URL of the OperationDefinition.
 	Definition string
 }
 
-// ErrCapabilities says that a text is no CapabilityStatement that can be changed.
+// ErrCapabilities means that a text is not a CapabilityStatement that can be changed.
 var ErrCapabilities = errors.New("no CapabilityStatement")
 
-// Capabilities returns a CapabilityStatement with the changes. What they do not concern stays, byte for byte.
+// Capabilities returns a CapabilityStatement with the changes. Unaffected parts stay unchanged, byte for byte.
 func Capabilities(statement []byte, changes Changes) ([]byte, error) {
 	res, err := resource.Parse(statement)
 	if err != nil || res.Type != "CapabilityStatement" {
@@ -233,13 +230,12 @@ func Capabilities(statement []byte, changes Changes) ([]byte, error) {
 	}.apply(statement)
 }
 
-// capabilityEditor changes a CapabilityStatement.
 type capabilityEditor struct {
 	Changes
-	from string // the server's address of itself
+	from string // the FHIR server's own URL
 }
 
-// address is an address of the server's as clients know it.
+// address replaces the FHIR server's own URL by the public one.
 func (e capabilityEditor) address(value []byte) ([]byte, error) {
 	text := resource.Text(value)
 	rest, ok := strings.CutPrefix(text, e.from)
@@ -249,7 +245,7 @@ func (e capabilityEditor) address(value []byte) ([]byte, error) {
 	return json.Marshal(strings.TrimSuffix(e.BaseURL+rest, "/"))
 }
 
-// messaging leaves out what a server says of messages, unless they may be sent.
+// messaging removes the messaging element, unless messages are permitted.
 func (e capabilityEditor) messaging(value []byte) ([]byte, error) {
 	if _, ok := e.Operations.Find(interaction.Interaction{Operation: "$process-message"}); !ok {
 		return nil, nil
@@ -257,7 +253,7 @@ func (e capabilityEditor) messaging(value []byte) ([]byte, error) {
 	return value, nil
 }
 
-// formats leaves of the formats those that every token can have: what is judged is in JSON.
+// formats keeps only JSON, because judged responses are JSON.
 func formats(value []byte) ([]byte, error) {
 	kept, err := each(onlyJSON)(value)
 	if kept == nil && err == nil {
@@ -289,7 +285,7 @@ func (e capabilityEditor) rest(rest []byte) ([]byte, error) {
 	return e.addResources(rest)
 }
 
-// operations leaves of the operations on a type, or on the system, those that may be called.
+// operations keeps the permitted operations of a type, or of the system.
 func (e capabilityEditor) operations(resourceType string) edit {
 	return each(func(operation []byte) ([]byte, error) {
 		name, _ := resource.Field(operation, "name")
@@ -312,7 +308,7 @@ func (e capabilityEditor) resource(of []byte) ([]byte, error) {
 	return e.addOperations(of, resourceType)
 }
 
-// addOperations adds those that are answered before the server, unless it has them too.
+// addOperations adds the operations that are answered in front of the FHIR server, unless they are listed already.
 func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte, error) {
 	listed, _ := resource.Field(of, "operation")
 	operations := slices.Collect(elements(listed))
@@ -339,7 +335,7 @@ func (o AnsweredOperation) isNamed(operation []byte) bool {
 	return strings.TrimPrefix(resource.Text(name), "$") == o.Name
 }
 
-// addResources adds the types of which only operations are answered.
+// addResources adds the types that are missing and have answered operations.
 func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 	listed, _ := resource.Field(rest, "resource")
 	resources := slices.Collect(elements(listed))
@@ -366,7 +362,8 @@ func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 	return rawjson.With(rest, "resource", array(resources))
 }
 
-// TerminologyOperations are those that a terminology service before the FHIR server answers: $expand alone, or all.
+// TerminologyOperations returns the operations that a terminology service in front of the FHIR server answers: all, or only
+// $expand.
 func TerminologyOperations(all bool) []AnsweredOperation {
 	answered := []AnsweredOperation{answeredOn("ValueSet", "expand")}
 	if !all {
@@ -381,17 +378,17 @@ func answeredOn(resourceType, name string) AnsweredOperation {
 	return AnsweredOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
 }
 
-// oauthURIs is the extension that tells apps the endpoints (SMART App Launch 1, still read by many).
+// oauthURIs is the extension for the OAuth endpoints (SMART App Launch 1, which many clients still use).
 const oauthURIs = "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
 
-// extension is an Extension with a URI, or with more of its kind.
+// extension is an Extension with a URI or with nested extensions.
 type extension struct {
 	URL       string      `json:"url"`
 	ValueURI  string      `json:"valueUri,omitempty"`
 	Extension []extension `json:"extension,omitempty"`
 }
 
-// security is CapabilityStatement.rest.security. What the server says of its own security is about others than clients.
+// security returns CapabilityStatement.rest.security. It replaces the FHIR server's, which does not apply to clients.
 func security(o smart.OAuthURIs, cors bool) []byte {
 	security := struct {
 		Extension []extension `json:"extension,omitempty"`
@@ -410,7 +407,7 @@ func security(o smart.OAuthURIs, cors bool) []byte {
 	return text
 }
 
-// extensions is the extension oauth-uris, which must have a token endpoint.
+// extensionsOf returns the extension oauth-uris, which requires a token endpoint.
 func extensionsOf(o smart.OAuthURIs) []extension {
 	if o.Token == "" {
 		return nil
@@ -427,7 +424,7 @@ func extensionsOf(o smart.OAuthURIs) []extension {
 	return []extension{{URL: oauthURIs, Extension: uris}}
 }
 
-// edit is what becomes of a JSON value: the value itself if it stays, nil if it is to be left out.
+// edit returns the new JSON value: the given value to keep it, nil to remove it.
 type edit func(value []byte) ([]byte, error)
 
 // edits are edits of an object's members.
@@ -436,7 +433,7 @@ type edits []struct {
 	edit   edit
 }
 
-// apply edits those of the members that there are. All else stays, byte for byte.
+// apply edits the existing members. Other members stay unchanged, byte for byte.
 func (list edits) apply(object []byte) ([]byte, error) {
 	for _, e := range list {
 		value, ok := resource.Field(object, e.member)
@@ -458,7 +455,7 @@ func (list edits) apply(object []byte) ([]byte, error) {
 	return object, nil
 }
 
-// each edits the elements of an array. One without any is left out, since FHIR has none.
+// each edits the elements of an array. An empty result is removed, since FHIR has no empty arrays.
 func each(change edit) edit {
 	return func(value []byte) ([]byte, error) {
 		var kept [][]byte
@@ -483,7 +480,7 @@ func each(change edit) edit {
 	}
 }
 
-// elements are those of an array; none of anything else.
+// elements returns the elements of an array; none for another value.
 func elements(value []byte) iter.Seq[[]byte] {
 	if len(value) == 0 || value[0] != '[' {
 		return func(func([]byte) bool) {}
@@ -491,7 +488,6 @@ func elements(value []byte) iter.Seq[[]byte] {
 	return resource.Elements(value)
 }
 
-// array writes an array.
 func array(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 }

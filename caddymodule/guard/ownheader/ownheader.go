@@ -1,13 +1,13 @@
-// Package ownheader lets handlers behind the guard mark their own responses. It imports nothing of the guard, so that a build
-// with fhir_expand alone does not link the guard.
+// Package ownheader lets handlers behind the guard mark their own responses. It does not import the guard, so that a build
+// with only fhir_expand does not link it.
 package ownheader
 
 import "net/http"
 
-// Write writes the header of a response that this process made from definitions, such as an expansion. It marks
-// the header in the guard's writer, if there is one below w: no link in the response needs to be sealed, so the response
-// passes unbuffered. This applies only to the header written now: responses of a FHIR server, and responses that a handler
-// in between holds back, are rewritten.
+// Write writes the header of a response that this process generated from definitions, such as an expansion. It marks the
+// header in the guard's writer if w wraps that writer: the response has no links to seal, so it passes unbuffered. The mark
+// applies only to the header written now: responses of a FHIR server, and responses that a handler in between buffers, are
+// still rewritten.
 func Write(w http.ResponseWriter, status int) {
 	for at := w; at != nil; {
 		if guarded, ok := at.(interface{ BeginOwn() (end func()) }); ok {

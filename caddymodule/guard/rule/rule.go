@@ -1,9 +1,9 @@
-// Package rule is the extension point for policies that judge FHIR requests beyond SMART scopes: a site's own rules,
-// treatment relationships. A [Policy] allows or denies a request; where that depends on the resources, it judges each
-// resource of the request and of its response.
+// Package rule is the extension point for policies that decide about FHIR requests beyond SMART scopes, such as a site's
+// own rules or treatment relationships. A [Policy] allows or denies a request. If the decision depends on resources, the
+// policy judges each resource of the request and of its response.
 //
-// Policies combine: if one denies, the request or resource is denied, and otherwise one that allows suffices. Where none
-// decides, scopes do.
+// Policies combine: a single deny denies the request or resource; otherwise a single allow suffices. If no policy decides,
+// the scopes do.
 package rule
 
 import (
@@ -18,35 +18,36 @@ import (
 // Effect is the effect of a decision. Any value but [Allow] and the empty one denies.
 type Effect string
 
-// The effects. Deny wins over Allow, and over what scopes allow.
+// Effects. Deny overrides Allow and the scopes.
 const (
 	Allow Effect = "allow"
 	Deny  Effect = "deny"
 )
 
-// Decision is the decision of a policy about a request or a resource. The zero value leaves it to scopes.
+// Decision is the decision of a policy about a request or a resource. With the zero value, the scopes decide.
 type Decision struct {
-	// Effect is [Allow], [Deny], or empty if scopes decide.
+	// Effect is [Allow], [Deny], or empty if the scopes decide.
 	Effect Effect
-	// Rule names the rule that decided, in the description of a rejection and in the audit trail.
+	// Rule is the name of the deciding rule, for the description of a rejection and for the audit trail.
 	Rule string
-	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if the
-	// rule would deny, it must return [Deny]. The error may contain patient data, so clients do not get it.
+	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if
+	// the rule would deny, the policy must return [Deny]. The error may contain patient data, so clients do not get it.
 	Err error
 }
 
 // Policy judges requests. It is safe for concurrent use.
 type Policy interface {
-	// Judge judges a request of a client, or an entry of its batch.
+	// Judge judges a client's request, or an entry of its batch.
 	Judge(ctx context.Context, r Request) Judgement
 
-	// Failed is called with each [Decision.Err] of the policy, and the request of the client, so that operators get to know.
+	// Failed is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or count
+	// it.
 	Failed(r *http.Request, err error)
 }
 
 // Request is the request that a policy judges.
 type Request struct {
-	// Client is the request of the client, which may be a batch with this request as an entry.
+	// Client is the client's request, which may be a batch that contains this request as an entry.
 	Client *http.Request
 	// Token is the verified access token; nil in some uses without one.
 	Token *guard.Token
