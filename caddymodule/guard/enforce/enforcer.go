@@ -28,144 +28,144 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Enforcer lets a token's requests reach a FHIR server as far as its scopes allow. It is safe for concurrent use, and
-// must not be changed once in use.
+// Enforcer restricts requests to a FHIR server, and their responses, to the scopes of the token. It is safe for concurrent
+// use, and must not be changed once in use.
 type Enforcer struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
-	// BaseURL is the URL that clients know the API by. It stands before relative links. Empty: links are relative.
+	// BaseURL is the public URL of the FHIR API, a prefix for relative links. Default: links stay relative.
 	BaseURL string
 	// Shared are the rules for types outside of compartments.
 	Shared Shared
-	// Sealing seals links to pages and jobs. Required.
+	// Sealing seals page links and links to export jobs. Required.
 	Sealing Sealing
-	// PageStates stores the states of pages that are too long for a link. Nil: links have any length.
+	// PageStates stores page states that are too long for a link. Default: links of unlimited length.
 	PageStates PageStates
-	// Parameters are the search parameters that are known: a site's own beside those of R4. Zero: those of R4.
+	// Parameters are the supported search parameters: a site's own in addition to those of R4. Default: those of R4.
 	Parameters searchparam.Set
-	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
-	// they are found by one search for each membership parameter, whose results are joined.
+	// CompartmentSearch reports that the FHIR server supports searches by Patient/id/Type (FHIR R4 §3.1.1.4). Default: one
+	// search per membership parameter, with merged results.
 	CompartmentSearch bool
-	// Operations are those that may be called. Nil: those of [NewOperations].
+	// Operations are the permitted operations. Default: those of [NewOperations].
 	Operations operation.Operations
-	// ExpandScopes are scopes of which a token must have one for operations on terminology. Empty: any token may call
-	// them.
+	// ExpandScopes are alternative scopes for terminology operations; a token needs one of them. Default: any token
+	// suffices.
 	ExpandScopes []string
-	// Policies judge requests and resources besides scopes.
+	// Policies judge requests and resources in addition to scopes.
 	Policies []rule.Policy
-	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
-	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
+	// Upsert permits an update to create a resource even if the scopes do not cover all resources of the type. This reveals
+	// to the client which ids exist. Default: 404, as for a resource that the scopes do not cover.
 	Upsert bool
-	// Metadata answers GET metadata in batches. Nil: with the server's statement, of which only the address is changed.
+	// Metadata answers GET metadata in batches. Default: the FHIR server's statement with the addresses replaced.
 	Metadata *capability.Metadata
-	// Limits bound what one request may cost.
+	// Limits are the limits of a single request.
 	Limits Limits
-	// Memory bounds what all requests hold together that is judged: bodies and answers. Each client and each person has a
-	// part of it. Nil: nothing bounds it.
+	// Memory limits the total size of the bodies and responses that are buffered for judging. Each client and each person
+	// has a share. Default: unlimited.
 	Memory *fairmemory.Memory
-	// Judging is called before a call is judged, and gives the context for it; what it returns is called after that. Nil if
-	// nobody wants to know.
+	// Judging is called before a call is judged, and returns the context for judging it and a function that is called
+	// afterwards. Default: none.
 	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
-	// Logger gets what administrators must know of responses: headers that were removed, and responses that were aborted.
-	// Nil: nobody.
+	// Logger logs responses that operators should investigate: removed headers and aborted responses. Default: no log.
 	Logger *slog.Logger
-	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
+	// Decided is called with each decision, after the response. Default: none.
 	Decided func(r *http.Request, b Bearer, d Decision)
 
 	conditionalDeletes write.ConditionalDeletes
-	bases              address.Bases // of the FHIR server, as its responses show them
+	bases              address.Bases // base URLs of the FHIR server, learned from its responses
 }
 
-// Bearer is who asks.
+// Bearer is the bearer of the request's access token.
 type Bearer struct {
-	// Rights are what the token may do. Required.
+	// Rights are the permissions of the token. Required.
 	Rights *Rights
-	// Binding names all that a page link is bound to: subject, client, patient and scopes.
+	// Binding identifies everything that a page link is bound to: subject, client, patient and scopes.
 	Binding string
-	// Token is the token, for rules and decisions. May be nil.
+	// Token is the token, for policies and decisions. May be nil.
 	Token *guard.Token
 }
 
 type (
-	// Sealing seals links so that nobody but us can make or read them.
+	// Sealing seals links so that only this server can create and read them.
 	Sealing = paging.Sealing
 
-	// PageStates stores the states of pages that are too long for a link.
+	// PageStates stores page states that are too long for a link.
 	PageStates = paging.PageStates
 
-	// Operation is an operation that may be called.
+	// Operation is a permitted operation.
 	Operation = operation.Operation
 
-	// Limits bound what one request may cost. The zero value means the defaults.
+	// Limits are the limits of a single request. The zero value means the defaults.
 	Limits = fhirserver.Limits
 )
 
-// ErrNoPageState says that the state of a page has expired or was discarded.
+// ErrNoPageState means that a page state has expired or was discarded.
 var ErrNoPageState = paging.ErrNoState
 
-// NewOperations returns the default operations with a site's own: what it says of a name takes the place of the default.
+// NewOperations returns the default operations and a site's own, which replace defaults of the same name.
 func NewOperations(own ...Operation) operation.Operations { return operation.NewOperations(own...) }
 
-// ParseOperation reads the words that say how an operation is judged: its name, what it does, and for which types.
+// ParseOperation parses the definition of an operation: its name, its effect and its types.
 func ParseOperation(words ...string) (Operation, error) { return operation.ParseOperation(words...) }
 
-// AnswerOf is how long an answer may be that is judged in memory of a size.
+// AnswerOf returns the maximum size of a response that can be judged with a given amount of memory, in bytes.
 func AnswerOf(memory int64) int64 { return fhirserver.AnswerOf(memory) }
 
-// NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
+// NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit
+// requires it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	return fhirserver.NewMemory(size, l)
 }
 
 type (
-	// Holder is who holds a token.
+	// Holder is the holder of a token.
 	Holder = access.Holder
 
-	// Rights are what a token may do.
+	// Rights are the permissions of a token.
 	Rights = access.Rights
 
 	// Shared are the rules for types outside of compartments.
 	Shared = access.Shared
 )
 
-// NewRights returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose
-// constraint cannot be checked grant nothing.
+// NewRights returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a
+// constraint that cannot be checked grants nothing.
 func NewRights(h Holder, shared Shared) *Rights { return access.New(h, shared) }
 
-// Terminology are the grants of any valid token: to read and search definitions, which [Rights.Add] adds.
+// Terminology returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
 func Terminology() []access.Grant { return access.Terminology() }
 
-// NewShared returns the default rules, changed by a site's own.
+// NewShared returns the default rules with a site's changes.
 func NewShared(own Shared) Shared { return access.NewShared(own) }
 
-// SharedRule returns the rule with a name; nil if there is none.
+// SharedRule returns the rule with a name; nil if it does not exist.
 func SharedRule(name string) *access.Rule { return access.RuleNamed(name) }
 
-// SharedRules are the names of the rules that a site can give to types.
+// SharedRules returns the names of the rules that a site can assign to types.
 func SharedRules() []string { return access.RuleNames() }
 
-// Decision is what was decided about a request, and why.
+// Decision is the decision about a request.
 type Decision struct {
-	// Interaction is what was asked for. Its Kind is 0 if it is no interaction of FHIR's.
+	// Interaction is the requested interaction. Its Kind is 0 if the request is not a FHIR interaction.
 	Interaction interaction.Interaction
-	// Changes says that the interaction may change something.
+	// Changes reports whether the interaction may change data.
 	Changes bool
-	// Err is why it was refused, or why it failed; nil if it was answered.
+	// Err is the cause of a rejection or failure; nil if the request succeeded.
 	Err error
 
 	rights *access.Rights
 }
 
-// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
+// Scope returns the scope that allows the interaction: the first, if several do. Empty if none does, or none is needed.
 func (d Decision) Scope() string { return allowing(d.rights, d.Interaction) }
 
-// Refused reports whether the request was refused, rather than answered or not possible at present.
+// Refused reports whether the request was rejected, as opposed to answered or failed (5xx).
 func (d Decision) Refused() bool {
 	refusal, ok := errors.AsType[*guard.Error](d.Err)
 	return ok && refusal.Status < 500
 }
 
-// allowing is the scope that allows an interaction.
+// allowing returns the first scope that allows an interaction.
 func allowing(rights *access.Rights, i interaction.Interaction) string {
 	permission := i.Permission()
 	if permission == 0 {
@@ -177,8 +177,8 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 	return ""
 }
 
-// RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it. The
-// memory counts for the client and the person of the token.
+// RelatedPatients returns the ids of the patients for whom a RelatedPerson or a Person currently acts, according to the
+// FHIR server. The buffered response counts toward the memory of the token's client and person.
 func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference, t *guard.Token) ([]string, error) {
 	x, at := fhirserver.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
@@ -193,7 +193,7 @@ func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, us
 	return relationship.Patients(res, time.Now()), nil
 }
 
-// share returns a share of the memory that counts for the token's client and person. The token of a client itself has no
+// share returns a share of the memory that counts toward the token's client and person. A client's token for itself has no
 // person.
 func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
 	if t == nil {
@@ -206,7 +206,8 @@ func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
 	return e.Memory.Share(fairmemory.Person(t.Issuer, t.Subject), client)
 }
 
-// Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
+// Serve answers a request as far as the bearer's rights permit. Any error is a *guard.Error or an error of the next
+// handler.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
 	x := &exchange{e: e, bearer: b, r: r, server: fhirserver.New(e.Base, e.Limits, e.share(b.Token), next, r)}
@@ -238,7 +239,7 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	return err
 }
 
-// sealedLinks are the paths below the FHIR base that lead to what was sealed for the token.
+// sealedLinks are the paths below the FHIR base of sealed links.
 var sealedLinks = []struct {
 	path  string
 	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error)
@@ -253,7 +254,7 @@ var sealedLinks = []struct {
 	}},
 }
 
-// serve answers the client's request, and tells which interaction it is. Without an answer it has written one itself.
+// serve answers the client's request, and returns its interaction. A nil answer means that the response is already written.
 func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Answer, err error) {
 	c, err := x.call()
 	if err != nil {
@@ -292,7 +293,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	return i, a, err
 }
 
-// isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
+// isHopeless reports whether no scope allows the interaction with any body, so that the body need not be read.
 func (x *exchange) isHopeless(i interaction.Interaction) bool {
 	if i.Type == "" || i.Type == smart.AnyType || len(x.e.Policies) > 0 {
 		return false
@@ -305,7 +306,7 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 	return false
 }
 
-// judging tells that a call is about to be judged.
+// judging calls [Enforcer.Judging] if it is set.
 func (x *exchange) judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
 	if x.e.Judging == nil {
 		return ctx, func(error) {}
@@ -313,7 +314,7 @@ func (x *exchange) judging(ctx context.Context, i interaction.Interaction) (cont
 	return x.e.Judging(ctx, i)
 }
 
-// passes reports whether a request goes to the next handler as it is, and its answer to the client.
+// passes reports whether a request is forwarded to the next handler unjudged, and its response to the client.
 func (x *exchange) passes(i interaction.Interaction) bool {
 	row := interactions[i.Kind]
 	return row.passes != nil && row.passes(x, i) && paging.RefusePaging(i.Parameters) == nil
@@ -348,11 +349,11 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 	return i, a, err
 }
 
-// answerer answers calls of an exchange, and the entries of a bundle among them: see [bundle.Bundles.Entries].
+// answerer answers the calls of an exchange, including the entries of a bundle: see [bundle.Bundles.Entries].
 type answerer struct {
 	*exchange
-	judge   *judge.Judge    // of the call, in place of that of the client's request
-	collect write.Collector // of what a write comes to in a transaction; nil: it is sent
+	judge   *judge.Judge    // of the call; replaces that of the exchange
+	collect write.Collector // collects the writes of a transaction; nil: writes are sent
 }
 
 // beforePolicies returns the answerer of the client's request, which policies have not judged yet.
@@ -364,12 +365,12 @@ func (x answerer) forCall(ctx context.Context, c message.Call, i interaction.Int
 	return answerer{exchange: x.exchange, judge: of}, err
 }
 
-// Answer answers a call, the client's or an entry of its batch.
+// Answer answers a call, which is the client's or an entry of its batch.
 func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	return x.Collect(ctx, c, i, nil)
 }
 
-// Collect is Answer for a write that is not sent yet, unless the collector is nil.
+// Collect is Answer for a write that the collector defers. With a nil collector, the write is sent.
 func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
@@ -388,7 +389,7 @@ func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Int
 	return a, err
 }
 
-// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
+// CheckSearch returns the rejection of a search without executing the search.
 func (x answerer) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	of, err := x.forCall(ctx, c, i)
 	if err != nil {
@@ -397,24 +398,24 @@ func (x answerer) CheckSearch(ctx context.Context, c message.Call, i interaction
 	return of.searches().Check(ctx, c, i)
 }
 
-// PassesSingle reports whether an entry about one resource needs no judging.
+// PassesSingle reports whether an entry about a single resource needs no judging.
 func (x *exchange) PassesSingle(c message.Call, i interaction.Interaction) bool {
 	return interactions[i.Kind].single && x.passes(i) && x.judge.LeavesPassing(c, i)
 }
 
-// Decided tells of the decision about an entry.
+// Decided reports the decision about an entry.
 func (x *exchange) Decided(i interaction.Interaction, err error) {
 	if x.e.Decided != nil {
 		x.e.Decided(x.r, x.bearer, x.decision(i, err))
 	}
 }
 
-// decision is the decision about an interaction.
+// decision returns the decision about an interaction.
 func (x *exchange) decision(i interaction.Interaction, err error) Decision {
 	return Decision{Interaction: i, rights: x.judge.Rights(), Changes: x.changes(i), Err: err}
 }
 
-// changes reports whether an interaction may change something.
+// changes reports whether an interaction may change data.
 func (x *exchange) changes(i interaction.Interaction) bool {
 	if i.Kind == interaction.Operation {
 		op, ok := x.e.Operations.Find(i)

@@ -22,20 +22,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// exchange is a client's request on its way: what asks the FHIR server, what judges, and the interactions over both.
+// exchange is a client's request with everything needed to answer it.
 type exchange struct {
 	e         *Enforcer
 	bearer    Bearer
-	r         *http.Request // the client's
+	r         *http.Request // client's request
 	server    fhirserver.Server
 	judge     judge.Judge // of the request, before policies
 	pages     paging.Pages
 	rewriting rewriting // of the response, if it is judged
-	isContent bool      // the response is the content of a Binary, which stays as it is
-	aborted   bool      // a part of the response was sent, and the rest cannot be
+	isContent bool      // the response is the unmodified content of a Binary
+	aborted   bool      // the response is incomplete and cannot be finished
 }
 
-// call is the request without its body.
+// call returns the request without its body.
 func (x *exchange) call() (message.Call, error) {
 	path, ok := strings.CutPrefix(x.r.URL.Path, x.e.Base)
 	if !ok || path != "" && path[0] != '/' {
@@ -44,8 +44,8 @@ func (x *exchange) call() (message.Call, error) {
 	return message.Call{Method: x.r.Method, Path: strings.TrimPrefix(path, "/"), Query: x.r.URL.RawQuery, Header: x.r.Header}, nil
 }
 
-// withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
-// one.
+// withBody returns a call with the client's body. The form of a search becomes part of the parameters, and the content of a
+// Binary becomes a Binary resource.
 func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
 		return c, i, nil
@@ -61,7 +61,7 @@ func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ messag
 	return c, i, err
 }
 
-// readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
+// readBody reads the client's body up to the limit: JSON, a form, or the content of a Binary.
 func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
@@ -83,7 +83,7 @@ func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, 
 	return body, nil
 }
 
-// isReadable reports whether we can read a body of its media type.
+// isReadable reports whether a body has a media type that the gateway can parse.
 func isReadable(c message.Call) bool {
 	media, parameters, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -95,7 +95,7 @@ func isReadable(c message.Call) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// takesContent reports whether a Binary may be answered in its own format: the client asks for none of FHIR's.
+// takesContent reports whether a Binary may be returned in its own format: the client requests none of FHIR's formats.
 func takesContent(header http.Header, i interaction.Interaction) bool {
 	format := message.FormatOf(i.Parameters)
 	return isBinary(i) && (format == "" && message.ParseAccept(header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format))
@@ -106,8 +106,8 @@ func isBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
-// format of FHIR's, or likes that type better (R4 binary.html#rest).
+// wantsContent reports whether a response is a Binary whose content the client prefers in its own format: the client names
+// no FHIR format, or gives it a lower weight (R4 binary.html#rest).
 func wantsContent(header http.Header, i interaction.Interaction, a *message.Answer) bool {
 	if a.Status != http.StatusOK {
 		return false
@@ -121,7 +121,7 @@ func wantsContent(header http.Header, i interaction.Interaction, a *message.Answ
 	return wanted == 0 || accepted[own] > wanted
 }
 
-// contentType is what a Binary says that its content is.
+// contentType returns the contentType of a Binary.
 func contentType(a *message.Answer) string {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
@@ -131,13 +131,13 @@ func contentType(a *message.Answer) string {
 	return resource.Text(value)
 }
 
-// mediaOf is a media type without parameters; empty if it is none.
+// mediaOf returns a media type without parameters; empty if it is invalid.
 func mediaOf(contentType string) string {
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media
 }
 
-// content is the answer with what the Binary holds.
+// content returns the response with the decoded data of the Binary as its body.
 func content(a *message.Answer) (*message.Answer, error) {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
@@ -153,7 +153,8 @@ func content(a *message.Answer) (*message.Answer, error) {
 	return &message.Answer{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
-// setContent describes the content of a Binary. It may be of any type, so no browser may run it here.
+// setContent sets the headers for the content of a Binary. The content may have any type, so browsers must not execute it
+// in this origin.
 func setContent(header http.Header, kind string) {
 	if mediaOf(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
 		kind = "application/octet-stream"
@@ -164,7 +165,7 @@ func setContent(header http.Header, kind string) {
 	header.Add("Vary", "Accept")
 }
 
-// isContent reports whether a body is the content of a Binary: of any type but FHIR's.
+// isContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
 func isContent(header http.Header, i interaction.Interaction) bool {
 	media := mediaOf(header.Get("Content-Type"))
 	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FhirMedia[media] && slices.Contains(contentKinds, i.Kind)
@@ -174,8 +175,8 @@ var contentKinds = []interaction.Kind{interaction.Create, interaction.Conditiona
 
 var errContext = errors.New("several security contexts")
 
-// binary makes the Binary that a content stands for, with the header X-Security-Context as its securityContext (R4
-// binary.html#rest). It is judged as if it had been sent so.
+// binary wraps a content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
+// Binary is then judged as if the client had sent it.
 func binary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
 	contexts := c.Header.Values("X-Security-Context")
 	switch {
@@ -202,9 +203,9 @@ func binary(c message.Call, i interaction.Interaction, limit int64) (message.Cal
 	return c, nil
 }
 
-// answerContent answers the read of a Binary with its content. The Binary is judged without its data; then the content
-// passes from the FHIR server as it comes, whatever its length. A server that does not send the content of the version that
-// was judged is asked for the Binary in FHIR JSON, which is judged as a whole.
+// answerContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
+// content from the FHIR server, whatever its length. If the FHIR server does not return the content of the judged version,
+// answerContent reads the Binary in FHIR JSON and judges it as a whole.
 func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
@@ -233,7 +234,7 @@ func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c m
 	switch {
 	case hash == "":
 		return content(a)
-	case of.judge.LooksAtData(): // and has not seen it
+	case of.judge.LooksAtData(): // the data has not been judged
 		return nil, message.NotFound()
 	}
 	p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
@@ -244,8 +245,8 @@ func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c m
 	return nil, err
 }
 
-// externalHash is the SHA-256 hash of a content that HAPI stores outside of its Binary, and sends by the operation
-// $binary-access-read only, because it is longer than 10 MB. Empty if the Binary has its content.
+// externalHash returns the SHA-256 hash of a content that HAPI stores outside of its Binary because it exceeds 10 MB, and
+// returns only from the operation $binary-access-read. Empty if the Binary contains its content.
 func externalHash(a *message.Answer) string {
 	res, err := resource.Parse(a.Body)
 	if _, inside := res.Member("data"); err != nil || inside {
@@ -262,23 +263,23 @@ func externalHash(a *message.Answer) string {
 	return ""
 }
 
-// contextOf is the reference in the securityContext of a Binary.
+// contextOf returns the reference in the securityContext of a Binary.
 func contextOf(res resource.Resource) string {
 	element, _ := res.Member("securityContext")
 	reference, _ := resource.Field(element, "reference")
 	return resource.Text(reference)
 }
 
-// contentWriter passes the content of a Binary to the client, if it is that of the version that was judged.
+// contentWriter forwards the content of a Binary to the client if it belongs to the judged version.
 type contentWriter struct {
-	http.ResponseWriter             // the client's
-	header              http.Header // the FHIR server's
-	etag                string      // of the version that was judged; empty if it is not known
-	content             string      // the ETag with which the FHIR server sends the content of that version
+	http.ResponseWriter             // of the client
+	header              http.Header // of the FHIR server's response
+	etag                string      // of the judged version; empty if unknown
+	content             string      // expected ETag of that version's content
 	contentType         string      // of that version
-	context             string      // the reference in its securityContext
-	began               bool        // the client gets the content
-	refused             error       // the response is something else
+	context             string      // reference in its securityContext
+	began               bool        // the header was sent to the client
+	refused             error       // cause if the response is not the expected content
 }
 
 // contentRequestHeaders are the client's headers that select a part of the content (RFC 9110 §14.2).
@@ -289,10 +290,9 @@ var contentHeaders = []string{
 	"Accept-Ranges", "Cache-Control", "Content-Disposition", "Content-Length", "Content-Range", "Last-Modified", "X-Security-Context",
 }
 
-// pass asks the FHIR server for the content. Without a version nothing would tie the content to what was judged, and a
-// content that has a format of FHIR's could not be told from the Binary itself: both are not asked for.
-//
-// It reports whether the client gets the content.
+// pass requests the content from the FHIR server, and reports whether the client gets it. It sends no request without a
+// version, because the content could not be matched with the judged Binary, nor for a content in a FHIR format, because it
+// would be indistinguishable from the Binary resource itself.
 func (p contentWriter) pass(ctx context.Context, x *exchange, c message.Call) (began bool, err error) {
 	if p.etag == "" || p.content == "" || message.FhirMedia[mediaOf(p.contentType)] {
 		return false, nil
@@ -314,8 +314,8 @@ func (p contentWriter) pass(ctx context.Context, x *exchange, c message.Call) (b
 	return p.began, err
 }
 
-// contentAccept asks for the content of a Binary, whatever its type. It names no type that a server could take for a format
-// of FHIR's, as HAPI takes application/xml.
+// contentAccept requests the content of a Binary of any type. It names no type that a FHIR server could interpret as a FHIR
+// format, as HAPI does with application/xml.
 const contentAccept = "application/octet-stream, */*;q=0.1"
 
 var errContent = errors.New("not the content of the version that was judged")
@@ -344,7 +344,7 @@ func (p *contentWriter) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// isContent reports whether a response is the content of the version that was judged.
+// isContent reports whether a response is the content of the judged version.
 func (p *contentWriter) isContent(status int) bool {
 	a := message.Answer{Status: status, Header: p.header}
 	media := mediaOf(p.header.Get("Content-Type"))
@@ -355,7 +355,7 @@ func (p *contentWriter) isContent(status int) bool {
 		(context == "" || context == p.context || strings.HasSuffix(context, "/"+p.context) && p.context != "")
 }
 
-// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the server.
+// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
 func (p *contentWriter) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
 	if p.refused != nil {
@@ -364,7 +364,7 @@ func (p *contentWriter) Write(b []byte) (int, error) {
 	return p.ResponseWriter.Write(b)
 }
 
-// FlushError lets the content be flushed.
+// FlushError flushes the content.
 func (p *contentWriter) FlushError() error {
 	if !p.began {
 		return nil

@@ -17,22 +17,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// row says what is done for an interaction. What it leaves out is refused.
+// row is the handling of an interaction. An empty field denies.
 type row struct {
 	// answer answers a call.
 	answer func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error)
-	// passes reports whether some scope is about every resource that request and answer can hold, so that they pass.
+	// passes reports whether the scopes cover every resource that the request and response can contain, so that both pass
+	// unjudged.
 	passes func(x *exchange, i interaction.Interaction) bool
-	// page answers a link to a page from a position on.
+	// page answers a page link from a position on.
 	page func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error)
-	// single: it is about one resource, which its path names or its body is.
+	// single is true for interactions with a single resource, named by the path or sent as the body.
 	single bool
 }
 
-// interactions is the one list of what is done, by [interaction.Kind].
+// interactions is the dispatch table by [interaction.Kind].
 var interactions [1 << 8]row
 
-func init() { // not above, since entries of a bundle are answered by the list again
+func init() { // in init, because entries of a bundle are dispatched by the same table
 	instanceHistory := answering(answerer.reads, (*read.Reads).InstanceHistory)
 	history := answering(answerer.reads, (*read.Reads).History)
 	pageOfHistory := paged(answerer.reads, (*read.Reads).HistoryPage)
@@ -66,14 +67,14 @@ func init() { // not above, since entries of a bundle are answered by the list a
 	}
 }
 
-// answering answers a call by one of those who answer, made for the exchange.
+// answering returns a function that answers a call with the answerer for its interaction.
 func answering[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction) (*message.Answer, error) {
 	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 		return answer(by(x), ctx, c, i)
 	}
 }
 
-// paged is answering for a link to a page.
+// paged is answering for a page link.
 func paged[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
 	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
 		return answer(by(x), ctx, c, i, at, self)
@@ -120,7 +121,7 @@ func passesRead(x *exchange, i interaction.Interaction) bool {
 	return x.judge.Rights().Whole(i.Type, smart.Read)
 }
 
-// passesAll reports whether a scope is about all resources of all types.
+// passesAll reports whether a scope covers all resources of all types.
 func passesAll(x *exchange, _ interaction.Interaction) bool {
 	return x.judge.Rights().Whole(smart.AnyType, smart.Search)
 }
@@ -133,7 +134,7 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 	return x.e.CompartmentSearch && passesSearch(x, i)
 }
 
-// passesWrite reports whether a write passes. Its body may hold conditional references, which are searches of any type.
+// passesWrite reports whether a write passes. Its body may contain conditional references, which search any type.
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
 	return !write.MayAct(rights, i.Type) && len(rights.Opening(i.Type)) == 0 && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
@@ -145,7 +146,7 @@ func passesDelete(x *exchange, i interaction.Interaction) bool {
 	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.r.Header, i)
 }
 
-// passesOperation decides without what it takes to answer, since most operations pass.
+// passesOperation decides without building the whole answerer, because most operations pass.
 func passesOperation(x *exchange, i interaction.Interaction) bool {
 	deciding := operation.Calls{Judge: &x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
 	return deciding.Passes(x.r.Method, i)

@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// pass has the next handler answer the client's request as it is. Of the response, only links and addresses are
-// rewritten. If that fails before the first byte was sent, the error takes the place of the response; afterwards, the
-// connection is aborted, so that no client takes the part that was sent for all of it.
+// pass forwards the client's request unmodified to the next handler, and rewrites only links and addresses in the response.
+// If rewriting fails before the first byte is sent, the error replaces the response. After that, the connection is aborted,
+// so that no client mistakes a partial response for a complete one.
 func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Interaction) (err error) {
 	p := &passing{to: w, x: x, i: i, raw: takesContent(x.r.Header, i), header: w.Header().Clone(), asked: strings.TrimPrefix(strings.TrimPrefix(x.r.URL.Path, x.e.Base), "/")}
 	p.rewriting, p.trusts = x.newRewriting(), findsResources(i)
@@ -48,8 +48,8 @@ func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Int
 
 var errFormatOut = errors.New("only FHIR JSON and XML can be rewritten")
 
-// prepare makes the request one whose response can be rewritten: in JSON or XML, without compression, in one piece. The
-// content of a Binary, and what an operation returns, may be anything.
+// prepare changes the request so that its response can be rewritten: JSON or XML, uncompressed, no ranges. The content of a
+// Binary and the result of an operation may have any format.
 func (p *passing) prepare(i interaction.Interaction) error {
 	header := p.x.r.Header
 	if i.Async {
@@ -74,28 +74,28 @@ func (p *passing) prepare(i interaction.Interaction) error {
 	return nil
 }
 
-// passing is a response on its way to the client. Its beginning is held back, so that a failure there is a complete
-// response with a status of its own.
+// passing is a response that is being forwarded to the client. Its beginning is buffered, so that a failure there becomes
+// an error response with its own status.
 type passing struct {
 	rewriting
 	to      http.ResponseWriter
 	x       *exchange
 	i       interaction.Interaction
-	asked   string      // the path below the FHIR base
-	raw     bool        // content of a Binary, of which nothing is rewritten
-	own     bool        // the header that is being written is of a response of this process: see [passing.BeginOwn]
+	asked   string      // path below the FHIR base
+	raw     bool        // content of a Binary, which is not rewritten
+	own     bool        // the header being written is of a response of this process: see [passing.BeginOwn]
 	header  http.Header // until it is sent
 	status  int         // 0 before WriteHeader
 	rewrite bool        // the body is FHIR JSON or XML
 	sent    bool        // the header was sent
 	held    *bytes.Buffer
-	out     *bytes.Buffer // for each piece, rewritten; nil before
+	out     *bytes.Buffer // for each rewritten piece; nil before the first
 	failed  error
 
 	isClientGone bool // writing to the client has failed
 }
 
-// holdback is how much of a response is held back, in bytes. Most servers send links first.
+// holdback is the number of bytes of a response that are buffered. Most FHIR servers send links first.
 const holdback = 1 << 20
 
 // Header implements http.ResponseWriter. Values set after the header was sent, such as trailers, are dropped.
@@ -137,7 +137,7 @@ func (p *passing) WriteHeader(status int) {
 	}
 }
 
-// send sends the header, in place of what was set before.
+// send sends the header, and replaces all values set on the client's writer.
 func (p *passing) send() {
 	to := p.to.Header()
 	clear(to)
@@ -176,7 +176,7 @@ func (p *passing) write(b []byte) error {
 	case p.held == nil:
 		return p.pieces(b, false)
 	case p.held.Len()+len(b) > holdback:
-		return p.pieces(b, false) // with what is held
+		return p.pieces(b, false) // together with the buffered part
 	}
 	if err := p.x.server.Reserve(p.x.r.Context(), len(b), holdback-int64(p.held.Len())); err != nil {
 		return err
@@ -185,13 +185,12 @@ func (p *passing) write(b []byte) error {
 	return err
 }
 
-// otherMedia are formats of FHIR resources in which nothing can be rewritten.
+// otherMedia are formats of FHIR resources that cannot be rewritten.
 var otherMedia = message.SetOf("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
 
-// checkMedia decides about content whose Content-Type is no format of FHIR resources that can be rewritten, by its
-// beginning. Text that begins as JSON does is taken for a resource and rewritten, whatever the FHIR server calls it; other
-// text and files pass. Formats in which nothing can be rewritten are rejected. An error page of another server is
-// replaced by an error of the same status.
+// checkMedia decides by its beginning about content whose Content-Type is neither FHIR JSON nor XML. Text that begins like
+// JSON is rewritten as a resource, whatever its Content-Type; other text and files pass. FHIR formats that cannot be
+// rewritten are rejected. An error page of another server is replaced by an error with the same status.
 func (p *passing) checkMedia(first []byte) error {
 	if p.own || p.raw {
 		return nil
@@ -212,14 +211,14 @@ func (p *passing) checkMedia(first []byte) error {
 	return nil
 }
 
-// pieces sends what was held and a piece behind it, rewritten.
+// pieces rewrites and sends the buffered part, followed by a piece.
 func (p *passing) pieces(b []byte, last bool) error {
 	defer p.x.server.Share.ShrinkTo(0)
 	if p.held != nil {
 		held := p.held
 		defer message.GiveBack(held)
 		p.held = nil
-		_, _ = held.Write(b) // it never fails
+		_, _ = held.Write(b) // never fails
 		b = held.Bytes()
 	}
 	if p.out == nil {
@@ -247,7 +246,7 @@ func (p *passing) toClient(b []byte) error {
 	return err
 }
 
-// finish sends the rest.
+// finish sends the rest of the response.
 func (p *passing) finish() error {
 	switch {
 	case p.failed != nil:
@@ -262,7 +261,7 @@ func (p *passing) finish() error {
 	return nil
 }
 
-// release gives the buffers back.
+// release returns the buffers to their pool.
 func (p *passing) release() {
 	for _, b := range []**bytes.Buffer{&p.held, &p.out, &p.scratch} {
 		if *b != nil {
@@ -272,7 +271,7 @@ func (p *passing) release() {
 	}
 }
 
-// FlushError flushes what was sent. What is held waits.
+// FlushError flushes the sent part. The buffered part is not sent.
 func (p *passing) FlushError() error {
 	if !p.sent {
 		return nil
@@ -280,11 +279,11 @@ func (p *passing) FlushError() error {
 	return http.NewResponseController(p.to).Flush()
 }
 
-// Unwrap lets http.ResponseController find what else the writer can do.
+// Unwrap gives http.ResponseController access to other features of the writer.
 func (p *passing) Unwrap() http.ResponseWriter { return p.to }
 
-// withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to
-// any other could be followed by whoever has it.
+// withoutAsync removes respond-async from the Prefer header (RFC 7240 §4.1). Only $export may create jobs, because the link
+// to any other job would not be bound to the token.
 func withoutAsync(header http.Header) {
 	var kept []string
 	for _, line := range header["Prefer"] {
@@ -299,36 +298,36 @@ func withoutAsync(header http.Header) {
 	}
 }
 
-// BeginOwn marks the header that is written until end is called as one of a response that this process made from
-// definitions, which has no link to seal. The mark has no effect for interactions that do not ask for definitions.
+// BeginOwn marks the header written before end is called as that of a response that this process generated from
+// definitions, which has no links to seal. The mark has no effect for interactions that do not request definitions.
 func (p *passing) BeginOwn() (end func()) {
 	p.own = operation.AsksDefinitions(p.i)
 	return func() { p.own = false }
 }
 
-// rewriting rewrites the links and addresses of one response, whether it passes or was judged. The FHIR server's base URL
-// is learned from addresses that the server writes itself.
+// rewriting rewrites the links and addresses of one response, forwarded or judged. It learns the FHIR server's base URL
+// from addresses that the FHIR server generates.
 type rewriting struct {
 	e      *Enforcer
 	at     message.Addresses
-	key    string            // of the bases in the enforcer
-	bases  []string          // that this response, or those it was made of, have shown
+	key    string            // key of the base URLs in [Enforcer.bases]
+	bases  []string          // base URLs found in this response or its sources
 	format message.Format    // of the body
-	seal   address.SealLinks // nil: Bundle.link is made by the gateway, or none of a search
-	trusts bool              // the FHIR server makes the Bundle of what it finds: fullUrl is its own
+	seal   address.SealLinks // nil: the gateway writes Bundle.link itself, or the response is not a page
+	trusts bool              // the FHIR server builds the Bundle from stored resources, so it generates fullUrl
 
 	begun    bool
 	links    *address.LinkFinder
 	replacer *address.Replacer
-	scratch  *bytes.Buffer // for the text whose links were replaced; nil before
+	scratch  *bytes.Buffer // text with replaced links; nil before the first
 }
 
 func (x *exchange) newRewriting() rewriting {
 	return rewriting{e: x.e, at: x.pages.At, key: address.Key(x.r), format: message.JSON}
 }
 
-// findsResources reports whether the response to an interaction is a Bundle of what the FHIR server finds. What an
-// operation returns may repeat what a client has sent.
+// findsResources reports whether the response to an interaction is a Bundle of resources that the FHIR server finds. The
+// result of an operation may repeat input of a client.
 func findsResources(i interaction.Interaction) bool {
 	return interactions[i.Kind].page != nil && i.Kind != interaction.Operation
 }
@@ -341,7 +340,7 @@ func (e *Enforcer) logger() *slog.Logger {
 	return e.Logger
 }
 
-// learn adds a base URL of the FHIR server's, which is remembered for other responses if it is certainly the server's.
+// learn adds a base URL of the FHIR server. If the FHIR server certainly generated it, it is also kept for other responses.
 func (w *rewriting) learn(base string, certain bool) {
 	if base == "" || base == w.at.URL("", "") {
 		return
@@ -352,8 +351,8 @@ func (w *rewriting) learn(base string, certain bool) {
 	}
 }
 
-// headers replaces the addresses in headers of the response to a call. A header with an address that clients cannot
-// request is removed, which is logged.
+// headers replaces the addresses in response headers. A header with an address that clients cannot request is removed and
+// logged.
 func (w *rewriting) headers(header http.Header, asked string) {
 	for _, name := range []string{"Location", "Content-Location"} {
 		text := header.Get(name)
@@ -375,7 +374,7 @@ func (w *rewriting) headers(header http.Header, asked string) {
 	}
 }
 
-// observe learns the FHIR server's base URL from its response to a call, before it is judged.
+// observe learns the FHIR server's base URL from its response to a call, before the response is judged.
 func (w *rewriting) observe(c message.Call, a *message.Answer) {
 	for _, name := range []string{"Location", "Content-Location"} {
 		if text := a.Header.Get(name); text != "" {
@@ -394,22 +393,22 @@ func (w *rewriting) observe(c message.Call, a *message.Answer) {
 			w.learn(address.BaseOf(links.To("self"), c.Path), findsResources(i))
 			return links, nil
 		}}
-		_, _ = finder.Append(nil, head) // what cannot be read is rejected by the judge
+		_, _ = finder.Append(nil, head) // the judge rejects malformed responses
 		w.learnFromEntries(head, findsResources(i))
 	} else if err == nil && i.Kind == interaction.Bundle {
 		w.learnFromEntries(head, false)
 	}
 }
 
-// observed is how much of a response is searched for the FHIR server's base URL, in bytes.
+// observed is the number of bytes of a response that are searched for the FHIR server's base URL.
 const observed = 64 << 10
 
-// learnFromEntries learns the base URL in the first address of an entry's. Resources in entries may have anything.
+// learnFromEntries learns the base URL from the first fullUrl of an entry. The resources in entries may contain any URL.
 func (w *rewriting) learnFromEntries(text []byte, certain bool) {
 	w.learn(address.BaseOfResource(address.OfEntry(w.format, text[:min(len(text), observed)])), certain)
 }
 
-// append appends a piece of the response to out, rewritten. The first piece should be as long as possible: the FHIR
+// append appends a rewritten piece of the response to out. The first piece should be as long as possible, because the FHIR
 // server's base URL is learned from it.
 func (w *rewriting) append(out, piece []byte, last bool) (_ []byte, err error) {
 	if len(piece) == 0 && !w.begun {
@@ -446,14 +445,14 @@ func (w *rewriting) append(out, piece []byte, last bool) (_ []byte, err error) {
 	return w.replacer.Append(out, piece, last), nil
 }
 
-// emptied is a buffer without content, with room for a rewritten text of about a size.
+// emptied returns an empty slice of a buffer with capacity for a rewritten text of about this size.
 func emptied(b *bytes.Buffer, size int) []byte {
 	b.Reset()
 	b.Grow(size + size/8 + 4096)
 	return b.AvailableBuffer()
 }
 
-// judged rewrites the body of a response that was judged.
+// judged rewrites the body of a judged response.
 func (w *rewriting) judged(a *message.Answer) error {
 	if !a.IsJSON() || len(a.Body) == 0 {
 		return nil
@@ -463,7 +462,7 @@ func (w *rewriting) judged(a *message.Answer) error {
 	if err != nil {
 		return message.NotRewritten(err)
 	}
-	_, _ = buffer.Write(out) // it never fails
+	_, _ = buffer.Write(out) // never fails
 	if a.Buffer != nil {
 		message.GiveBack(a.Buffer)
 	}
