@@ -1,21 +1,20 @@
-// Package access says what a token may do: it turns scopes into grants, and knows which grants cover an interaction
-// with a resource. It asks nobody and writes nothing.
+// Package access turns the scopes of a token into grants, and decides which grants cover an interaction with a resource.
+// It sends no requests and writes nothing.
 //
 //	the token's scopes, patient and fhirUser
 //	   │ [New]                 one grant for each scope, with its context and its constraint
 //	   ▼
 //	[Rights]                   rights.go
 //	   │ [Rights.For]          the grants for a type and a permission. None: 403
-//	   │ [Rights.Whole]        one of them is about all resources of the type: nothing more to judge
+//	   │ [Rights.Whole]        one of them covers all resources of the type: nothing more to judge
 //	   ▼
-//	[Rights.Covers]            verdict.go: is this resource among those that the grant is about?
-//	                           A document is, if each of its entries is
-//	                           rule.go: the rules, as one table: what each says to all that is asked
-//	[Shared.Confine]           rule.go: searches that find what a grant is about
-//	[EffectOf]                 rule.go: what a server may do because a resource of the type is stored
+//	[Rights.Covers]            verdict.go: whether a grant covers a resource;
+//	                           a document is covered if each of its entries is
+//	                           rule.go: the rules by type, as one table
+//	[Shared.Confine]           rule.go: searches that find the resources that a grant covers
+//	[EffectOf]                 rule.go: side effects of storing a resource of a type
 //
-// Grants are never mixed: what one allows in its context, under its constraint, is allowed; the context of one with
-// the constraint of another is nobody's.
+// The context of one grant is never combined with the constraint of another.
 //
 // References: SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources"; FHIR R4, CompartmentDefinition.
 package access

@@ -10,26 +10,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Rights are what a token may do.
+// Rights are the permissions of a token.
 type Rights struct {
-	// Grants are those of the scopes, in their order.
+	// Grants are the grants of the scopes, in the order of the scopes.
 	Grants []Grant
-	// Scopes are all that the token has, those that grant nothing too.
+	// Scopes are all scopes of the token, including those that grant nothing.
 	Scopes []string
-	// Shared are the types that belong to no patient.
+	// Shared are the rules for types outside of compartments.
 	Shared Shared
-	// Missing says why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if none does.
+	// Missing is the reason why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if all scopes grant
+	// something.
 	Missing string
 
-	parameters searchparam.Set // of constraints
+	parameters searchparam.Set // for constraints
 	holder     Holder
 
-	whole  map[string]smart.Permission // on all resources, by type
-	judged bool                        // see Judged
+	whole  map[string]smart.Permission // on all resources of a type
+	judged bool                        // see [Rights.Judged]
 }
 
-// New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
-// cannot be checked grant nothing.
+// New returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a constraint that
+// cannot be checked grants nothing.
 func New(h Holder, shared Shared) *Rights {
 	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing(), parameters: h.Parameters, holder: h}
 	for _, scope := range r.Scopes {
@@ -52,7 +53,7 @@ func (r *Rights) Add(grants ...Grant) {
 	}
 }
 
-// With are the rights with one more grant.
+// With returns the rights with an additional grant.
 func (r *Rights) With(g Grant) *Rights {
 	more := *r
 	more.Grants, more.whole = slices.Clip(r.Grants), maps.Clone(r.whole)
@@ -60,15 +61,15 @@ func (r *Rights) With(g Grant) *Rights {
 	return &more
 }
 
-// Judged are the rights where policies judge each resource: what grants are about in whole, is not so any more.
+// Judged returns the rights for calls whose resources policies must judge: no type is covered as a whole.
 func (r *Rights) Judged() *Rights {
 	judged := *r
 	judged.judged = true
 	return &judged
 }
 
-// Whole reports whether each of the permissions is given on all resources of a type, or of all types. Grants that have neither context
-// nor constraint have nothing to be mixed up, so one may give what another does not.
+// Whole reports whether each of the permissions is granted on all resources of a type, or of all types. Grants without context
+// and constraint may be combined for this.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 	return !r.judged && (r.whole[smart.AnyType]|r.whole[resourceType])&p == p
 }
@@ -79,16 +80,16 @@ type WholeTypes struct {
 	Names []string
 	// All reports whether every type is covered.
 	All bool
-	// Judged reports whether site policies may deny some of the resources: each resource must be judged, and nothing may
-	// depend on those that are denied.
+	// Judged reports whether policies may deny some of the resources. Each resource must then be judged, and no response may
+	// depend on denied ones.
 	Judged bool
 }
 
 // Has reports whether the types include a type.
 func (t WholeTypes) Has(name string) bool { return t.All || slices.Contains(t.Names, name) }
 
-// WholeTypes returns the types over which the scopes of a level, such as "system", together have all the permissions. An
-// empty level means every level.
+// WholeTypes returns the types on which the scopes of a level, such as "system", together grant all the permissions. An empty
+// level means every level.
 func (r *Rights) WholeTypes(level string, p smart.Permission) WholeTypes {
 	whole := map[string]smart.Permission{}
 	for _, g := range r.Grants {
@@ -106,9 +107,9 @@ func (r *Rights) WholeTypes(level string, p smart.Permission) WholeTypes {
 	return t
 }
 
-// For returns the grants that give all the permissions on a type: each alone, or several for the same patient and with the
-// same constraint together, as .r and .s are as good as .rs. Types that are shared between patients may be read and
-// searched, and are not changed, under a grant that is bound to a patient.
+// For returns the grants that give all the permissions on a type: single grants, or several together with the same patient and
+// constraint, since .r and .s equal .rs. Under a grant that is bound to a patient, types that are shared between patients can
+// be read and searched, but not changed.
 func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	var found []Grant
 	for n := range r.Grants {
@@ -122,8 +123,8 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// Opening are the patients whose records would show a Binary to the client if it writes a DocumentReference that names the
-// Binary: it may read those of these patients, and not all. None for other types.
+// Opening returns the patients whose DocumentReferences open Binaries: the client may read a Binary that it names in a
+// DocumentReference of such a patient, but not every Binary. None for other types.
 func (r *Rights) Opening(resourceType string) []string {
 	if resourceType != "DocumentReference" || r.Whole("Binary", smart.Read) {
 		return nil
@@ -137,7 +138,7 @@ func (r *Rights) Opening(resourceType string) []string {
 	return patients
 }
 
-// joined are grants that give all the permissions on a type together.
+// joined returns grants that together give all the permissions on a type.
 func (r *Rights) joined(resourceType string, p smart.Permission) []Grant {
 	var all []Grant
 	for n := range r.Grants {
@@ -156,7 +157,7 @@ func (r *Rights) joined(resourceType string, p smart.Permission) []Grant {
 	return slices.DeleteFunc(all, func(g Grant) bool { return g.Permission != p })
 }
 
-// isBeside reports whether two grants differ in nothing but their permissions.
+// isBeside reports whether two grants differ only in their permissions.
 func (g Grant) isBeside(other Grant) bool {
 	return g.Type == other.Type && g.Patient == other.Patient && g.Only == other.Only && slices.Equal(g.Constraint, other.Constraint)
 }
@@ -172,14 +173,14 @@ func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool
 	return rule.covers != nil && rule.fits != nil && rule.fits(resourceType) && p&^rule.permits == 0
 }
 
-// isSearched reports whether there is a search that finds what a grant bound to a patient covers of a type. There is none
-// for Binary and Bundle: FHIR has no parameter that says whose they are.
+// isSearched reports whether a search exists for the resources of a type that a bound grant covers. Binary and Bundle have
+// none, because FHIR has no search parameter for their patient.
 func (r *Rights) isSearched(resourceType string) bool {
 	return resourceType == smart.AnyType || len(r.Shared.Confine(Search{Type: resourceType, Patient: "x"})) > 0
 }
 
-// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot give them: a
-// grant without a patient would have to.
+// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type that only grants without a
+// patient can give.
 func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
 	if len(r.For(resourceType, p)) > 0 {
 		return p&smart.Search != 0 && !r.isSearched(resourceType)
@@ -190,7 +191,7 @@ func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
 	})
 }
 
-// Types are the types that some grant names with the permissions; any reports whether one is over all types.
+// Types returns the types of grants with the permissions; anyType reports whether one is for all types.
 func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	seen := map[string]bool{}
 	for _, g := range r.Grants {
@@ -207,50 +208,48 @@ func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	return types, anyType
 }
 
-// Grant is what one scope allows. Two grants are never combined.
+// Grant is the permission of one scope. Grants are not combined, except as in [Rights.Whole] and [Rights.For].
 type Grant struct {
 	// Type is the resource type, or [smart.AnyType].
 	Type string
 	// Permission is the set of permitted interactions.
 	Permission smart.Permission
-	// Patient is the id of the patient to whose compartment the grant is bound. Empty if it is bound to none.
+	// Patient is the id of the patient to whose record the grant is bound. Empty: not bound.
 	Patient string
-	// Only is the one resource that the grant is about. Zero for all but the person's own record.
+	// Only is the single resource of a grant for the user's own resource. Zero for all other grants.
 	Only interaction.Reference
-	// Constraint is what a resource must match, as a search for it would say. Empty if nothing.
+	// Constraint contains the search parameters that a resource must match. Empty: no constraint.
 	Constraint []smart.Parameter
-	// ByRule says that the grant is about the decision of policies about each resource, which the caller asks them. By itself
-	// it covers nothing.
+	// ByRule is true for a grant that depends on the policies' decision about each resource. The grant itself covers nothing.
 	ByRule bool
-	// Scope is the scope as the token has it, for the audit trail.
+	// Scope is the scope in the token, for the audit trail.
 	Scope string
 }
 
-// isWhole reports whether the grant is over all resources of its type. Site policies may still deny some of them, so only
-// [Rights.Whole] says that access is unrestricted.
+// isWhole reports whether the grant covers all resources of its type. Policies may still deny some of them, which only
+// [Rights.Whole] takes into account.
 func (g Grant) isWhole() bool {
 	return !g.ByRule && g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
 }
 
-// Holder is who holds a token.
+// Holder is the holder of a token.
 type Holder struct {
 	// Scope are the granted scopes, separated by spaces.
 	Scope string
-	// Patient is the id of the patient in context (launch context). May be empty.
+	// Patient is the id of the patient in the launch context. May be empty.
 	Patient string
-	// User is the person's own record, from fhirUser. Zero if unknown, or if it is on another server.
+	// User is the user's own resource, from fhirUser. Zero if unknown, or on another server.
 	User interaction.Reference
-	// UserPatient is the id of the patient whose data the person may see, where User is a Patient or a RelatedPerson.
-	// May be empty.
+	// UserPatient is the id of the patient whose data the user may see, if User is a Patient or a RelatedPerson. May be empty.
 	UserPatient string
-	// Ended says that the User acts no longer for the patient whom the token names, so that Patient is empty.
+	// Ended is true if User no longer acts for the patient in the token. Patient is then empty.
 	Ended bool
-	// Parameters are the search parameters that constraints may have. Zero: those of R4.
+	// Parameters are the search parameters for constraints. Zero: those of R4.
 	Parameters searchparam.Set
 }
 
-// grants are what one scope allows to the holder; none if it is no resource scope, or lacks its context. A scope
-// over all types is narrowed to a type's own when it is asked about, so that it stays one grant.
+// grants returns the grant of one scope for the holder; none if it is not a resource scope, or lacks its context. A scope for
+// all types remains a single grant, which is narrowed to a type when that type is checked.
 func (h Holder) grants(scope string) []Grant {
 	if scope == "fhirUser" && h.User != (interaction.Reference{}) {
 		return []Grant{{Type: h.User.Type, Permission: smart.Read, Only: h.User, Scope: scope}}
@@ -272,13 +271,13 @@ func (h Holder) grants(scope string) []Grant {
 	return []Grant{g}
 }
 
-// isPractitioner reports whether user/ scopes are about all records: SMART leaves to the server what a person may
-// see, and who treats patients may see theirs. Which patients those are, a policy can say.
+// isPractitioner reports whether user/ scopes cover all records. SMART leaves this to the server; practitioners may see the
+// records of their patients, and a policy can restrict which ones.
 func (h Holder) isPractitioner() bool {
 	return h.User.Type == "Practitioner" || h.User.Type == "PractitionerRole"
 }
 
-// Missing says what the holder's scopes lack, for the error's text; empty if nothing.
+// Missing describes why a scope of the holder grants nothing, for errors; empty if all grant something.
 func (h Holder) Missing() string {
 	for scope := range strings.FieldsSeq(h.Scope) {
 		s, ok := smart.ParseResourceScope(scope)
@@ -294,8 +293,8 @@ func (h Holder) Missing() string {
 	return ""
 }
 
-// evaluable reports whether a grant's constraint can be checked on a resource. For a grant over all types that is told
-// of each resource.
+// evaluable reports whether a grant's constraint can be checked on a resource. For a grant on all types, this is decided per
+// resource.
 func evaluable(g Grant, parameters searchparam.Set) bool {
 	if g.Type == smart.AnyType {
 		return true
@@ -306,9 +305,9 @@ func evaluable(g Grant, parameters searchparam.Set) bool {
 	})
 }
 
-// Lacking are the scopes of which each would give the permissions on a type (empty: all types), the smallest at each
-// level that the token has, separated by spaces; with whole on all its resources. Empty if no scope would: for this
-// holder those of the level grant nothing, or not this. It depends on the token alone, and on nothing that is stored.
+// Lacking returns scopes, separated by spaces, of which any single one would give the permissions on a type (empty: all types):
+// the smallest scope of each level that the token has, for all resources if whole is true. Empty if no scope of these levels
+// would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
 func (r *Rights) Lacking(resourceType string, p smart.Permission, whole bool) string {
 	if resourceType == "" {
 		resourceType = smart.AnyType
@@ -327,22 +326,22 @@ func (r *Rights) Lacking(resourceType string, p smart.Permission, whole bool) st
 	return strings.Join(lacking, " ")
 }
 
-// suffices reports whether a grant that names a type and permissions would be one for them.
+// suffices reports whether a grant would give its permissions on its type.
 func (r *Rights) suffices(g *Grant, whole bool) bool {
 	return g.Patient == "" || !whole && (g.Type == smart.AnyType || r.isAbout(g, g.Type, g.Permission)) &&
 		(g.Permission&smart.Search == 0 || r.isSearched(g.Type))
 }
 
-// WithoutHeld are the scopes of a challenge, separated by spaces, without those that the token has, alone or in several
-// scopes: a client that asked for them again would be refused again.
+// WithoutHeld removes the scopes that the token already has, alone or through several scopes, from the scopes of a challenge:
+// requesting them again would not help the client.
 func (r *Rights) WithoutHeld(scopes string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(scopes), func(scope string) bool { return r.HasOne([]string{scope}) }), " ")
 }
 
-// terminologyTypes are the types of definitions, which are about nobody.
+// terminologyTypes are the types of definitions, which contain no patient data.
 var terminologyTypes = []string{"CodeSystem", "ConceptMap", "NamingSystem", "ValueSet"}
 
-// Terminology are the grants of any valid token: to read and search definitions, which [Rights.Add] adds.
+// Terminology returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
 func Terminology() []Grant {
 	grants := make([]Grant, 0, len(terminologyTypes))
 	for _, t := range terminologyTypes {
@@ -351,7 +350,7 @@ func Terminology() []Grant {
 	return grants
 }
 
-// HasOne reports whether the token's scopes cover one of the given ones whole.
+// HasOne reports whether the token's scopes fully cover at least one of the given scopes.
 func (r *Rights) HasOne(scopes []string) bool {
 	return slices.ContainsFunc(scopes, func(scope string) bool {
 		granted, err := smart.Grant([]string{scope}, r.Scopes)

@@ -11,81 +11,78 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Rule says which resources of a type a grant that is bound to a patient is about, where the Patient compartment of
-// FHIR R4 does not say so, or says more than a patient may see. It has a field for each question that the guard asks.
-// What a rule leaves out is refused: an empty one allows nothing.
+// Rule determines which resources of a type a patient-bound grant covers, for types that FHIR R4's Patient compartment does not
+// contain or covers too broadly. An empty field denies.
 type Rule struct {
 	name string
-	// fits reports whether a type can have the rule. Nil: none can.
+	// fits reports whether a type can have the rule. Nil: no type.
 	fits func(resourceType string) bool
 	// permits are the permissions that a bound grant may have on the type.
 	permits smart.Permission
-	// covers judges a resource that is read or found. Nil: none is covered.
+	// covers judges a resource that is read or found. Nil: no resource is covered.
 	covers func(c record, res resource.Resource) Verdict
-	// writes judges a covered resource that a client writes, before and after; read is what covers has said of it. Nil:
-	// none is written.
+	// writes judges a covered resource that a client writes, before and after the write; read is the verdict of covers. Nil: no
+	// resource.
 	writes func(c record, res resource.Resource, read Verdict) Verdict
-	// confine are searches that together find what is covered, and as little else as the FHIR server can. Nil: none is
-	// made.
+	// confine returns searches that together find all covered resources, and as few others as possible. Nil: no search.
 	confine func(q Search) []Confinement
-	// counted says that these searches find nothing but what is covered, so that the FHIR server's total is right.
+	// counted is true if the searches find only covered resources, so that the FHIR server's total is correct.
 	counted bool
-	// own says that what is covered is the patient's own, and nobody else's.
+	// own is true if covered resources belong to the patient alone.
 	own bool
-	// everyones says that all resources of the type are covered for every patient, so that they may come along with a
-	// record that names them.
+	// everyones is true if all resources of the type are covered for every patient, so that a record may include them.
 	everyones bool
-	// named reports whether records may refer to a resource of the type that nobody has looked at. Nil: none may.
+	// named reports whether records may refer to a resource of the type without a lookup. Nil: no.
 	named func(resourceType string) bool
-	// byItself reports whether a resource tells by itself whether it is covered. Nil: others have to be asked for.
+	// byItself reports whether a resource can be judged without looking up others. Nil: no.
 	byItself func(resourceType string) bool
 }
 
-// The rules. A new one is a row here, its name in the list of those that a site can give, and rows in the test of them. What
-// it covers is in verdict.go, and the searches are below.
+// The rules. A new rule needs an entry here, in the list of rules for sites, and in the test. verdict.go judges the resources;
+// the searches are below.
 var (
-	// everyone: all may be read and searched, and none changed: they describe the world that records refer to.
+	// everyone: readable and searchable for every patient, never writable: the context that records refer to.
 	everyone = &Rule{
 		name: "everyone", fits: anyType, permits: smart.Read | smart.Search, covers: record.all,
 		confine: unconfined, counted: true, everyones: true, named: anyType, byItself: anyType,
 	}
-	// unassigned: the patient's own, and those of no patient. Only the patient's own may be changed.
+	// unassigned: resources of the patient and those of no patient. Only the patient's may be written.
 	unassigned = &Rule{
 		name: "unassigned", fits: anyType, permits: allPermissions, covers: record.ownOrUnassigned, writes: record.assigned,
 		confine: byPatientOrNone, counted: true, byItself: anyType,
 	}
-	// securityContext: by Binary.securityContext: the patient, or a resource that the grant covers.
+	// securityContext: Binary.securityContext refers to the patient, or to a resource that the grant covers.
 	securityContext = &Rule{
 		name: "security_context", fits: anyType, permits: allPermissions, covers: record.inContext, writes: record.ofOwn,
 		confine: byCompartment, own: true,
 	}
-	// about: all that the resource is about is the patient or is covered: each Provenance.target, or each entry of a
-	// document or collection. Of other types: the patient's compartment.
+	// about: every Provenance.target, or every entry of a document or collection, is the patient or is covered. Other types:
+	// the patient's compartment.
 	about = &Rule{
 		name: "about", fits: anyType, permits: allPermissions, covers: record.about, writes: record.aboutOwn,
 		confine: byCompartment, own: true, byItself: isAboutItself,
 	}
-	// alone: in the compartment, and of no other patient: a Group of several names the others.
+	// alone: in the compartment of this patient only. A Group of several patients would reveal the others.
 	alone = &Rule{
 		name: "alone", fits: anyType, permits: allPermissions, covers: record.alone, writes: record.asRead,
 		confine: byCompartment, own: true, byItself: anyType,
 	}
-	// ownPatient: by the type's search parameter patient: it names the patient, and no other.
+	// ownPatient: the search parameter patient finds the resource for this patient only.
 	ownPatient = &Rule{
 		name: "patient", fits: hasPatient, permits: allPermissions, covers: record.ofPatient, writes: record.asRead,
 		confine: byPatient, own: true, byItself: anyType,
 	}
-	// closed: nothing.
+	// closed: no resource.
 	closed = &Rule{name: "closed", fits: anyType}
-	// compartmental is the rule of types without one: R4's Patient compartment. What is in no compartment is nobody's: a
-	// definition, to which records may refer.
+	// compartmental is the default rule: R4's Patient compartment. Types outside of every compartment are definitions, to which
+	// records may refer.
 	compartmental = &Rule{
 		fits: isMember, permits: allPermissions, covers: record.inCompartment, writes: record.namingNoOther,
 		confine: byCompartment, counted: true, own: true, named: isNoMember, byItself: anyType,
 	}
 )
 
-// rules are those that a site can give to types.
+// rules are the rules that a site can assign to types.
 var rules = []*Rule{everyone, unassigned, securityContext, about, alone, ownPatient, closed}
 
 const allPermissions = smart.Create | smart.Read | smart.Update | smart.Delete | smart.Search
@@ -100,12 +97,12 @@ func hasPatient(resourceType string) bool {
 	return ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
 }
 
-// isAboutItself reports whether resources of a type are judged by their own compartment under the rule about.
+// isAboutItself reports whether the rule about judges resources of a type by their own compartment.
 func isAboutItself(resourceType string) bool {
 	return resourceType != "Provenance" && resourceType != "Bundle"
 }
 
-// RuleNames are the names of the rules that a site can give to types.
+// RuleNames returns the names of the rules that a site can assign to types.
 func RuleNames() []string {
 	names := make([]string, 0, len(rules))
 	for _, r := range rules {
@@ -114,7 +111,7 @@ func RuleNames() []string {
 	return names
 }
 
-// RuleNamed returns the rule with a name; nil if there is none.
+// RuleNamed returns the rule with a name; nil if it does not exist.
 func RuleNamed(name string) *Rule {
 	if i := slices.IndexFunc(rules, func(r *Rule) bool { return r.name == name }); i >= 0 {
 		return rules[i]
@@ -125,8 +122,8 @@ func RuleNamed(name string) *Rule {
 // Fits reports whether a type can have the rule.
 func (r *Rule) Fits(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
 
-// Shared are the types' rules. A type without one is ruled by the Patient compartment; a type that is not in it either
-// is closed to bound grants.
+// Shared are the rules by type. A type without an entry follows the Patient compartment; outside of the compartment it is
+// closed to bound grants.
 type Shared map[string]*Rule
 
 // defaultShared are the rules of types that a site does not set.
@@ -141,14 +138,14 @@ var defaultShared = Shared{
 	"Group":         alone,
 }
 
-// NewShared returns the default rules, changed by a site's own.
+// NewShared returns the default rules with a site's changes.
 func NewShared(own Shared) Shared {
 	s := maps.Clone(defaultShared)
 	maps.Copy(s, own)
 	return s
 }
 
-// rule is the one of a type; one that is nil allows nothing.
+// rule returns the rule of a type. A nil entry denies.
 func (s Shared) rule(resourceType string) *Rule {
 	r, ok := s[resourceType]
 	switch {
@@ -160,7 +157,7 @@ func (s Shared) rule(resourceType string) *Rule {
 	return r
 }
 
-// inside reports whether a resource is the patient's, or one that every patient's records need.
+// inside reports whether a resource belongs to the patient, or is readable for every patient.
 func (c record) inside(res resource.Resource) Verdict {
 	if r := c.rules.rule(res.Type); r.covers != nil {
 		return r.covers(c, res)
@@ -176,7 +173,8 @@ func (c record) written(res resource.Resource, read Verdict) Verdict {
 	return outside
 }
 
-// Confine returns searches that together find what a bound grant covers of a type. None: nothing is searched for.
+// Confine returns searches that together find the resources of a type that a bound grant covers; none if the type cannot be
+// searched.
 func (s Shared) Confine(q Search) []Confinement {
 	r := s.rule(q.Type)
 	if r.confine == nil {
@@ -189,15 +187,15 @@ func (s Shared) Confine(q Search) []Confinement {
 	return all
 }
 
-// IsCounted reports whether the searches of [Shared.Confine] find nothing but what is covered, so that the number of
-// matches tells of nothing else.
+// IsCounted reports whether the searches of [Shared.Confine] find only covered resources, so that the number of matches reveals
+// nothing else.
 func (s Shared) IsCounted(resourceType string) bool { return s.rule(resourceType).counted }
 
-// IsOwn reports whether all that a bound grant covers of a type is the patient's own, and nobody else's.
+// IsOwn reports whether the covered resources of a type belong to the patient alone.
 func (s Shared) IsOwn(resourceType string) bool { return s.rule(resourceType).own }
 
-// isOwn reports whether a covered resource is the patient's own: of an unassigned one that depends on whether it names a
-// patient.
+// isOwn reports whether a covered resource belongs to the patient. Under the rule unassigned, this depends on whether it names
+// a patient.
 func (s Shared) isOwn(res resource.Resource) bool {
 	return s.IsOwn(res.Type) || !s.IsEveryones(res.Type) && OfPatients(res)
 }
@@ -205,7 +203,7 @@ func (s Shared) isOwn(res resource.Resource) bool {
 // IsEveryones reports whether all resources of a type are covered for every patient.
 func (s Shared) IsEveryones(resourceType string) bool { return s.rule(resourceType).everyones }
 
-// IsNamed reports whether a patient's records may refer to a resource of a type that nobody has looked at.
+// IsNamed reports whether a patient's records may refer to a resource of a type without a lookup.
 func (s Shared) IsNamed(resourceType string) bool {
 	r := s.rule(resourceType)
 	return r.named != nil && r.named(resourceType)
@@ -214,13 +212,13 @@ func (s Shared) IsNamed(resourceType string) bool {
 // IsSecured reports whether resources of a type are judged by their securityContext.
 func (s Shared) IsSecured(resourceType string) bool { return s.rule(resourceType) == securityContext }
 
-// Depends reports whether a resource of a type may be the patient's because others are, about which one must be asked.
+// Depends reports whether judging a resource of a type may require looking up others.
 func (s Shared) Depends(resourceType string) bool {
 	r := s.rule(resourceType)
 	return r.byItself == nil || !r.byItself(resourceType)
 }
 
-// Search is a search of a client's for a type, under a grant that is bound to a patient.
+// Search is a client's search of a type under a grant that is bound to a patient.
 type Search struct {
 	// Type is the resource type.
 	Type string
@@ -228,35 +226,35 @@ type Search struct {
 	Patient string
 	// Asked are the client's parameters.
 	Asked []smart.Parameter
-	// InCompartment says that the FHIR server can search in the compartment of a patient.
+	// InCompartment is true if the FHIR server supports searches in a patient's compartment.
 	InCompartment bool
 }
 
-// Confinement is what comes on top of the client's parameters, so that a search finds what a grant covers.
+// Confinement confines a search to the resources that a grant covers.
 type Confinement struct {
-	// InCompartment says that it is a search in the patient's compartment.
+	// InCompartment is true for a search in the patient's compartment.
 	InCompartment bool
-	// IsOwn says that all that is covered of the type is the patient's own, and nobody else's.
+	// IsOwn is true if the covered resources of the type belong to the patient alone.
 	IsOwn bool
-	// Parameters are further parameters.
+	// Parameters are additional parameters.
 	Parameters []smart.Parameter
 }
 
-// missingPatient finds what is of no patient.
+// missingPatient is the parameter that finds resources without a patient.
 const missingPatient = "patient:missing"
 
-// by is a confinement by one parameter.
+// by returns a confinement by a single parameter.
 func by(name, value string) Confinement {
 	return Confinement{Parameters: []smart.Parameter{{Name: name, Value: value}}}
 }
 
-// unconfined are searches that need no confinement.
+// unconfined returns a search without confinement.
 func unconfined(Search) []Confinement { return []Confinement{{}} }
 
 // byPatient confines by the search parameter patient.
 func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Patient/"+q.Patient)} }
 
-// byPatientOrNone confines to what is the patient's or nobody's.
+// byPatientOrNone confines to resources of the patient or of no patient.
 func byPatientOrNone(q Search) []Confinement {
 	if slices.ContainsFunc(q.Asked, func(p smart.Parameter) bool {
 		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
@@ -266,8 +264,8 @@ func byPatientOrNone(q Search) []Confinement {
 	return append(byPatient(q), by(missingPatient, "true"))
 }
 
-// byCompartment confines to the patient's compartment: by the FHIR server's own search of it where there is one, else by
-// one search for each parameter of membership.
+// byCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and otherwise by
+// one search for each membership parameter.
 func byCompartment(q Search) []Confinement {
 	if q.Type == "Patient" {
 		return []Confinement{by("_id", q.Patient)}
@@ -288,9 +286,9 @@ func byCompartment(q Search) []Confinement {
 	return all
 }
 
-// Criteria are search parameters that find a resource only as long as a grant covers it: those of the grant's constraint,
-// and of its patient. Empty if there are none, or if they do not find the resource now: a policy may allow what no grant
-// covers.
+// Criteria returns search parameters that find a resource only as long as a grant covers it: those of the grant's constraint
+// and of its patient. Empty if no parameters can express the grant, or if they do not currently find the resource, for example
+// because only a policy allows it.
 func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
 	finds := func(p smart.Parameter) bool { return r.FoundBy(p, res) }
 	criteria := slices.Clone(g.Constraint)
@@ -310,8 +308,8 @@ func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
 	return criteria
 }
 
-// isOf reports whether all that a parameter of the client's finds is in the compartment of the patient, such as
-// patient=Patient/a, so that nothing more need confine the search.
+// isOf reports whether a client's parameter, such as patient=Patient/a, already confines the search to the patient's
+// compartment.
 func (q Search) isOf(p smart.Parameter) bool {
 	isID := p.Value == q.Patient
 	if !isID && p.Value != "Patient/"+q.Patient {
@@ -325,32 +323,32 @@ func (q Search) isOf(p smart.Parameter) bool {
 	return !isID || modifier != "" || isToPatients(by)
 }
 
-// isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the
-// name patient are, whatever the parameter's targets.
+// isToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this holds for
+// every element with the name patient, whatever the parameter's targets.
 func isToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
 	})
 }
 
-// Effect is what a FHIR server may do because a resource of a type is stored, beyond storing it. What it sends or asks
-// then goes around the scopes of whoever wrote the resource, so the write is judged by it.
+// Effect is a side effect of storing a resource of a type. What the FHIR server sends or requests afterwards bypasses the
+// scopes of the client, so the write itself must be judged by it.
 type Effect string
 
 const (
-	// Inert is nothing: a server reads it when it is asked to, and that request is judged.
+	// Inert: no side effect.
 	Inert Effect = "inert"
-	// Sends is that it sends what a search finds, as the resources change (Subscription).
+	// Sends: the FHIR server sends matches of a search whenever resources change (Subscription).
 	Sends Effect = "sends"
-	// Asks is that it may be carried out, with the searches that its texts hold (Task, CommunicationRequest).
+	// Asks: the FHIR server may execute searches in its text (Task, CommunicationRequest).
 	Asks Effect = "asks"
-	// Steers is that it changes what searches find, where messages go, or what is done at an event.
+	// Steers: it changes the results of searches, the routing of messages, or the reaction to events.
 	Steers Effect = "steers"
-	// Carries is that it may be one of those in another form: a Bundle of requests or a message, a topic in a Basic.
+	// Carries: it may contain one of the above in another form: a Bundle of requests or a message, a topic in a Basic.
 	Carries Effect = "carries"
 )
 
-// effects are those of R4's types. A type without a row is written by those alone who may read and search everything.
+// effects are the effects of R4's types. Types without an entry require scopes to read and search everything.
 var effects = effectsByType(map[Effect]string{
 	Sends:   `Subscription`,
 	Asks:    `CommunicationRequest Task`,
@@ -388,5 +386,5 @@ func effectsByType(types map[Effect]string) map[string]Effect {
 	return byType
 }
 
-// EffectOf is what a server may do because a resource of the type is stored; empty if that has not been decided.
+// EffectOf returns the side effect of storing a resource of a type; empty if undefined.
 func EffectOf(resourceType string) Effect { return effects[resourceType] }

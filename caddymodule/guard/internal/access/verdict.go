@@ -11,20 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Covers reports whether a grant lets a client read a resource: the grant selects it, and the resource is in the record
-// of the grant's patient. Grants that are not bound to a patient cover a resource with all that it carries.
+// Covers reports whether a grant lets a client read a resource: the grant selects it, and it is in the record of the grant's
+// patient. Grants without a patient also cover everything that the resource carries.
 func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, smart.Read)
 }
 
-// CoversStored is Covers for the stored version of a resource that a client changes: of what it carries, any permission
+// CoversStored is Covers for the stored version of a resource that a client changes. On carried resources, any permission
 // suffices.
 func (r *Rights) CoversStored(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, allPermissions)
 }
 
-// CoversNew is Covers for a resource that a client writes, before and after. Under a grant that is bound to a patient it
-// must be that patient's and no other's: what is written into one record must not show in another's.
+// CoversNew is Covers for both versions of a resource that a client writes. Under a grant that is bound to a patient, the
+// resource must belong to that patient alone: a write to one record must not be visible in another.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	v := r.covers(&g, res, allPermissions)
 	if g.Patient == "" || g.Only != (interaction.Reference{}) {
@@ -43,7 +43,7 @@ func (r *Rights) covers(g *Grant, res resource.Resource, by smart.Permission) Ve
 	return r.recordOf(g.Patient, by).judge(res)
 }
 
-// selects reports whether a resource is of the type that a grant names, and matches its constraint.
+// selects reports whether a resource has the grant's type, and matches its constraint.
 func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	switch {
 	case g.ByRule, g.Type != smart.AnyType && g.Type != res.Type:
@@ -54,18 +54,18 @@ func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
 
-// Standing is what a token may do with a resource on which others depend.
+// Standing contains a token's permissions on a resource that others depend on.
 type Standing struct {
-	// InRecord says that the resource is in the patient's record, or in everyone's. It need not be covered by a scope.
+	// InRecord is true if the resource is in the patient's record or in every record, even if no scope covers it.
 	InRecord bool
-	// Own says that it is the patient's own.
+	// Own is true if the resource belongs to the patient.
 	Own bool
-	// Permissions are those of the scopes that cover it. 0: no scope does.
+	// Permissions are the permissions of the scopes that cover the resource. 0: no scope does.
 	Permissions smart.Permission
 }
 
-// Standing returns what the token may do with a resource in the record of a patient; without a patient, in all records.
-// Resources that depend on others in turn have no standing.
+// Standing returns the token's permissions on a resource in a patient's record; without a patient, in all records. A resource
+// that depends on others has none.
 func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
 	if patient != "" && !isCertain(record{rules: r.Shared, patient: patient}.judge(res)) {
 		return s
@@ -86,16 +86,16 @@ func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
 
 func isCertain(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }
 
-// IsFor reports whether a grant applies to the record of a patient. The grant of one patient is never used for another.
+// IsFor reports whether a grant applies to the record of a patient. A grant for one patient never applies to another.
 func (g Grant) IsFor(patient string) bool { return g.Patient == "" || g.Patient == patient }
 
-// Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated
-// matches nothing.
+// Matches reports whether a search with the parameter would find the resource. It is false if the parameter cannot be
+// evaluated.
 func (r *Rights) Matches(p smart.Parameter, res resource.Resource) bool {
 	return matches(r.parameters, p, res)
 }
 
-// FoundBy reports whether a search with a parameter of a [Confinement], or of a grant's constraint, finds a resource.
+// FoundBy reports whether a search with a parameter of a [Confinement] or constraint finds a resource.
 func (r *Rights) FoundBy(p smart.Parameter, res resource.Resource) bool {
 	if p.Name == missingPatient {
 		return !OfPatients(res)
@@ -103,15 +103,15 @@ func (r *Rights) FoundBy(p smart.Parameter, res resource.Resource) bool {
 	return r.Matches(p, res)
 }
 
-// Verdict says whether a grant covers a resource.
+// Verdict is the result of judging a resource by a grant.
 type Verdict struct {
-	// Covered says that it does, if all of Needed are covered too.
+	// Covered is true if the grant covers the resource, provided that all of Needed are covered too.
 	Covered bool
-	// Needed are other resources on which it depends. Empty if the resource says all by itself.
+	// Needed are the resources on which the resource depends. Empty if it depends on none.
 	Needed []interaction.Reference
-	// By are the permissions of which the token's scopes must give at least one on each of Needed.
+	// By are alternative permissions; the token's scopes must give at least one of them on each of Needed.
 	By smart.Permission
-	// OneOwn says that one of Needed at least must be the patient's own, rather than everyone's.
+	// OneOwn is true if at least one of Needed must belong to the patient rather than be in every record.
 	OneOwn bool
 }
 
@@ -121,7 +121,7 @@ var (
 	byItself = func(ok bool) Verdict { return Verdict{Covered: ok} }
 )
 
-// and is the verdict where something else must hold, too.
+// and returns the verdict with an additional condition.
 func (v Verdict) and(ok bool) Verdict {
 	if !ok {
 		return outside
@@ -129,17 +129,17 @@ func (v Verdict) and(ok bool) Verdict {
 	return v
 }
 
-// record is what a resource is judged against: the record of one patient, as far as a token's scopes cover it.
+// record is the record of one patient, as far as a token's scopes cover it.
 //
-// A resource may carry others: contained ones, the entries of a Bundle, the targets of a Provenance, and the resource by
-// which a Binary is secured. A client must not learn more by the carrier than by the resources themselves, so the scopes
-// must cover these too. Contained resources of the types that everyone may see are exempt, since they have no existence
-// of their own and are about no patient.
+// A resource may carry others: contained resources, the entries of a Bundle, the targets of a Provenance, and the
+// securityContext of a Binary. The carrier must not reveal more than the resources themselves, so the scopes must cover these
+// too. Contained resources of types that every patient may read are exempt: they exist only within the carrier and have no
+// patient.
 type record struct {
 	rules   Shared
 	patient string
-	rights  *Rights          // nil: any scope would do for what a resource carries
-	by      smart.Permission // the scopes must give one of these on what a resource carries
+	rights  *Rights          // nil: carried resources need no scope
+	by      smart.Permission // permissions, one of which the scopes must give on carried resources
 }
 
 func (r *Rights) recordOf(patient string, by smart.Permission) record {
@@ -154,15 +154,15 @@ func (c record) judge(res resource.Resource) Verdict {
 	return c.inside(res)
 }
 
-// allows reports whether a scope covers a resource that another one carries, apart from whose it is.
+// allows reports whether a scope covers a carried resource, regardless of its patient.
 func (c record) allows(res resource.Resource) bool {
 	return c.rights == nil || slices.ContainsFunc(c.rights.Grants, func(g Grant) bool {
 		return g.Permission&c.by != 0 && g.IsFor(c.patient) && c.rights.selects(&g, res)
 	})
 }
 
-// allowsSome reports whether a scope could cover a resource of a type that another one carries; all reports whether one
-// covers every resource of the type in the record.
+// allowsSome reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource of
+// the type in the record.
 func (c record) allowsSome(resourceType string) (some, all bool) {
 	if c.rights == nil {
 		return true, true
@@ -176,8 +176,8 @@ func (c record) allowsSome(resourceType string) (some, all bool) {
 	return some, all
 }
 
-// containsOnly reports whether everything contained in a resource names no other patient, and is covered by the scopes. A
-// contained resource that names nobody belongs to what contains it.
+// containsOnly reports whether all contained resources name no other patient and are covered by the scopes. A contained
+// resource that names no patient belongs to its container.
 func (c record) containsOnly(res resource.Resource) bool {
 	if _, ok := res.Member("contained"); !ok {
 		return true
@@ -191,7 +191,7 @@ func (c record) containsOnly(res resource.Resource) bool {
 	return true
 }
 
-// mayContain reports whether the scopes cover a contained resource that carries no others.
+// mayContain reports whether the scopes cover a contained resource, and it carries no others.
 func (c record) mayContain(contained resource.Resource) bool {
 	if c.carries(contained) {
 		return false
@@ -199,9 +199,8 @@ func (c record) mayContain(contained resource.Resource) bool {
 	return c.rules.IsEveryones(contained.Type) || c.allows(contained)
 }
 
-// carries reports whether a contained resource carries others in turn, which are not judged: FHIR has no contained resources
-// in contained ones (R4 references.html#contained). No resource tells by itself that it is covered if the site has closed its
-// type, so one counts as carrying.
+// carries reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and which
+// are not judged. A resource of a type that the site has closed cannot be judged by itself, so it counts as carrying.
 func (c record) carries(contained resource.Resource) bool {
 	_, nested := contained.Member("contained")
 	_, secured := contained.Member("securityContext")
@@ -214,9 +213,9 @@ func (c record) carries(contained resource.Resource) bool {
 	return c.rules.Depends(contained.Type)
 }
 
-// namesNoOther reports whether a contained resource names no other patient: by the references that put it into
-// compartments, and by its search parameter patient, which types outside of compartments have too. A contained Patient is
-// another patient wherever one is named.
+// namesNoOther reports whether a contained resource names no other patient: by the references of compartment membership, and by
+// the search parameter patient, which types outside of compartments have too. A reference to a contained Patient counts as
+// another patient.
 func (c record) namesNoOther(contained, container resource.Resource) bool {
 	if contained.Type == "Patient" {
 		return true
@@ -243,7 +242,7 @@ func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resourc
 	return ok && err == nil
 }
 
-// maxNeeded bounds what one resource may depend on.
+// maxNeeded is the maximum number of dependencies of a resource.
 const maxNeeded = 20
 
 // Rules for a resource that is read.
@@ -252,7 +251,7 @@ func (c record) all(resource.Resource) Verdict { return covered }
 
 func (c record) ownOrUnassigned(res resource.Resource) Verdict {
 	own := smart.Parameter{Name: "patient", Value: "Patient/" + c.patient}
-	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's, whatever a site defines
+	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's parameter, whatever a site defines
 }
 
 func (c record) inContext(res resource.Resource) Verdict {
@@ -260,8 +259,8 @@ func (c record) inContext(res resource.Resource) Verdict {
 	return v
 }
 
-// about judges a resource by all that it is about: one that names another patient's too is nobody's, since reading it
-// would tell of both.
+// about judges a resource by everything that it is about. A resource that also names another patient is not covered, because it
+// would reveal both.
 func (c record) about(res resource.Resource) Verdict {
 	return c.aboutAll(res, false)
 }
@@ -274,22 +273,22 @@ func (c record) ofPatient(res resource.Resource) Verdict {
 	return byItself(isOfPatient(res, c.patient))
 }
 
-// inCompartment judges by R4's compartment. One reference to the patient suffices, unless another one is to a contained
-// Patient: a contained Patient is somebody who has no record here, and whose record this is cannot be told.
+// inCompartment judges by R4's compartment. A single reference to the patient suffices, unless another one is to a contained
+// Patient: that person has no record on this server, so the owner of the resource is unknown.
 func (c record) inCompartment(res resource.Resource) Verdict {
 	return byItself(compartment.InPatient(res, c.patient) && !compartment.NamesContained(res, res))
 }
 
-// Rules for a resource that a client writes, and may read.
+// Rules for a resource that a client writes and may read.
 
 func (c record) asRead(_ resource.Resource, read Verdict) Verdict { return read }
 
-// assigned is for what must be of a patient, and of no other.
+// assigned requires that a resource belongs to this patient alone.
 func (c record) assigned(res resource.Resource, read Verdict) Verdict {
 	return read.and(OfPatients(res) && (!isMember(res.Type) || c.namesOnly(res)))
 }
 
-// ofOwn is for what depends on others: nothing of these may be what others see too.
+// ofOwn is for resources that depend on others: none of these may be shared with other patients.
 func (c record) ofOwn(_ resource.Resource, read Verdict) Verdict {
 	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !c.rules.IsOwn(of.Type) }))
 }
@@ -316,7 +315,8 @@ func (c record) aboutAll(res resource.Resource, writing bool) Verdict {
 	return v
 }
 
-// aboutTargets judges a Provenance. One whose targets are all everyone's is nobody's, as no search would find it.
+// aboutTargets judges a Provenance. At least one target must belong to the patient, or else no search would find the
+// Provenance.
 func (c record) aboutTargets(res resource.Resource) Verdict {
 	v, namesPatient := c.dependent(res, "target")
 	v.OneOwn = v.Covered && !namesPatient
@@ -335,7 +335,7 @@ func (c record) namesOnly(res resource.Resource) bool {
 	return named > 0
 }
 
-// OfPatients reports whether a resource outside of compartments says whose it is.
+// OfPatients reports whether a resource outside of compartments names a patient. True for types without the parameter patient.
 func OfPatients(res resource.Resource) bool {
 	parameter, _ := searchparam.Lookup(res.Type, "patient")
 	for _, path := range parameter.Paths {
@@ -364,8 +364,8 @@ func isOfPatient(res resource.Resource, patient string) bool {
 	return named
 }
 
-// dependent judges a resource by the references in one element: the scopes must cover each. The patient needs no look at
-// its resource unless a constraint decides.
+// dependent judges a resource by the references in one element, which the scopes must all cover. The Patient itself is looked
+// up only if a constraint applies to it.
 func (c record) dependent(res resource.Resource, element string) (v Verdict, namesPatient bool) {
 	v = Verdict{Covered: true, By: c.by}
 	n := 0
@@ -386,8 +386,8 @@ func (c record) dependent(res resource.Resource, element string) (v Verdict, nam
 	return v.and(n > 0), namesPatient
 }
 
-// MayBeReferred reports whether a Binary may be the patient's because a document names it: it does not say itself whose it
-// is, and a scope for the patient lets it be read.
+// MayBeReferred reports whether a Binary may belong to the patient because a document names it: it has no securityContext, and
+// a scope for the patient covers reading it.
 func (r *Rights) MayBeReferred(res resource.Resource, patient string) bool {
 	if _, says := res.Member("securityContext"); says || !r.Shared.IsSecured(res.Type) {
 		return false
@@ -395,7 +395,7 @@ func (r *Rights) MayBeReferred(res resource.Resource, patient string) bool {
 	return slices.ContainsFunc(r.For(res.Type, smart.Read), func(g Grant) bool { return g.Patient == patient && r.selects(&g, res) })
 }
 
-// Attachments are the URLs that a DocumentReference names as its contents.
+// Attachments returns the URLs of a DocumentReference's contents.
 func Attachments(res resource.Resource) []string {
 	var all []string
 	for value := range res.Values(resource.Path{Elements: []string{"content", "attachment", "url"}}) {
@@ -404,34 +404,34 @@ func Attachments(res resource.Resource) []string {
 	return all
 }
 
-// NamesOnly reports whether the references that put a resource into compartments name a patient and no other.
+// NamesOnly reports whether the references of compartment membership name a patient and no other.
 func NamesOnly(res resource.Resource, patient string) bool {
 	return record{patient: patient}.namesOnly(res)
 }
 
-// isMember reports whether resources of a type are in compartments of patients.
+// isMember reports whether resources of a type are in the compartments of patients.
 func isMember(resourceType string) bool {
 	_, ok := compartment.Patient(resourceType)
 	return ok
 }
 
-// maxEntries bounds how many entries of a stored Bundle are judged.
+// maxEntries is the maximum number of entries of a stored Bundle that is judged.
 const maxEntries = 500
 
-// document is a stored Bundle, which is about a patient if each of its entries is.
+// document is a stored Bundle, judged by its entries.
 type document struct {
 	record
 	bundle   resource.Resource
 	writing  bool // a client writes it: its entries may name no other patient
-	own      bool // some entry is the patient's, rather than everybody's
+	own      bool // an entry belongs to the patient
 	needed   []interaction.Reference
 	included map[interaction.Reference]bool
 }
 
-// inDocument judges a document or collection by its entries: each must be the patient's or everybody's and covered by the
-// scopes, and one at least the patient's. What has no resource or is a Bundle in turn is neither. A document begins with a Composition that is
-// the patient's (R4 documents.html). Bundles of other types are requests and answers, which say more than their
-// resources do.
+// inDocument judges a document or collection by its entries. Each entry must be covered by the scopes and belong to the patient
+// or be readable for every patient; at least one must belong to the patient. An entry without a resource or with a Bundle is
+// rejected. A document begins with a Composition of the patient (R4 documents.html). Bundles of other types are requests and
+// responses, which reveal more than their resources.
 func (c record) inDocument(bundle resource.Resource, writing bool) Verdict {
 	d := document{record: c, bundle: bundle, writing: writing, included: map[interaction.Reference]bool{}}
 	if kind := d.kind(); kind != "document" && kind != "collection" {
@@ -458,7 +458,6 @@ func (c record) inDocument(bundle resource.Resource, writing bool) Verdict {
 	return v
 }
 
-// add judges an entry.
 func (d *document) add(entry []byte, first bool) bool {
 	text, ok := resource.Field(entry, "resource")
 	if !ok || isExchanged(entry) {
@@ -474,7 +473,7 @@ func (d *document) add(entry []byte, first bool) bool {
 	return d.rules.IsEveryones(res.Type) || d.addOwn(entry, res)
 }
 
-// addOwn judges an entry that must be the patient's.
+// addOwn judges an entry that must belong to the patient.
 func (d *document) addOwn(entry []byte, res resource.Resource) bool {
 	here, ok := d.isHere(entry, res)
 	if !ok || res.Type == "Bundle" || res.Type == "Patient" && !here || d.writing && !d.namesNobodyElse(res) {
@@ -492,7 +491,7 @@ func (d *document) kind() string {
 	return resource.Text(kind)
 }
 
-// isExchanged reports whether an entry is part of a request or an answer.
+// isExchanged reports whether an entry is part of a request or a response.
 func isExchanged(entry []byte) bool {
 	return slices.ContainsFunc([]string{"search", "request", "response"}, func(name string) bool {
 		_, ok := resource.Field(entry, name)
@@ -500,7 +499,7 @@ func isExchanged(entry []byte) bool {
 	})
 }
 
-// namesNobodyElse reports whether an entry names no other patient where membership is named.
+// namesNobodyElse reports whether the membership parameters of an entry name no other patient.
 func (d *document) namesNobodyElse(res resource.Resource) bool {
 	for id := range compartment.Patients(res) {
 		if id != d.patient {
@@ -510,9 +509,9 @@ func (d *document) namesNobodyElse(res resource.Resource) bool {
 	return true
 }
 
-// isHere reports whether an entry's resource is, by its fullUrl, that of this server with its type and id, of which the
-// entry is a copy. It is ok to be none: a URN says that nobody else has it. But one of another server is not, since its
-// relative references are to resources of that server, whatever their ids (R4 bundle.html#references).
+// isHere reports whether an entry is, by its fullUrl, a copy of the resource of this server with its type and id. ok is also
+// true for a URN, which identifies a resource on no server. It is false for a URL of another server, to which the entry's
+// relative references would refer (R4 bundle.html#references).
 func (d *document) isHere(entry []byte, res resource.Resource) (here, ok bool) {
 	value, given := resource.Field(entry, "fullUrl")
 	if !given {

@@ -1,20 +1,20 @@
-// Package fairmemory bounds the memory that all requests take together, and gives each client and each person a part of it.
-// Requests that began earlier get it first.
+// Package fairmemory limits the memory that all requests use together, and gives each client and each person a share. Older
+// requests have priority.
 //
-//	Share.Grow ── more than there is in all ──► ErrTooMuch
-//	   │ at once, if there is room for the person, the client and all, and nobody older waits for the same
+//	Share.Grow ── larger than the whole memory ──► ErrTooMuch
+//	   │ at once, if there is room for the person, the client and all, and no older request waits for the same
 //	   ▼
-//	waits for the most it may need ── too long, or as the youngest of requests that all wait for each other ──► ErrBusy
-//	   │ until others release some
+//	waits for the maximum it may need ── timeout, or the youngest request of a deadlock ──► ErrBusy
+//	   │ until others release memory
 //	   ▼
 //	more bytes ──► Share.ShrinkTo, Share.Release
 //
-// A reader learns the length of an answer only while reading it, and so holds one part while waiting for the next. With
-// golang.org/x/sync/semaphore all end up waiting for each other: of 20 readers of 16 MiB, in steps of 64 KiB of 128 MiB, all
-// failed after their 10 s of patience. Here the youngest gives way to the oldest: 18 succeeded, all within 1.2 s.
+// A reader learns the length of a response only while reading it, so it holds one part while it waits for the next. With
+// golang.org/x/sync/semaphore, readers deadlock: of 20 readers of 16 MiB in steps of 64 KiB of 128 MiB, all failed after
+// their patience of 10 s. Here the youngest is rejected for the oldest: 18 succeeded, all within 1.2 s.
 //
-// A client that reads its answers slowly holds them until it has them. It uses up its own part only: requests that wait for
-// one owner's part are overtaken by those of others, and take no more than their part of the places.
+// A client that reads its responses slowly holds their memory for that time, but only its own share: requests that wait for
+// one owner's share are overtaken by those of others, and occupy only their share of the places.
 package fairmemory
 
 import (
@@ -26,36 +26,35 @@ import (
 	"time"
 )
 
-// Places is how many shares may wait for their first bytes.
+// Places is the maximum number of shares that wait for their first bytes.
 const Places = 1000
 
 var (
-	// ErrBusy is returned if others hold the memory, and may give it back later.
+	// ErrBusy is returned if others use the memory. A retry may succeed.
 	ErrBusy = errors.New("too much memory is in use")
 	// ErrTooMuch is returned if a share would be larger than the whole memory.
 	ErrTooMuch = errors.New("more memory than there is")
 )
 
-// Memory is a number of bytes that shares are taken of. Make one with [New]. It is safe for concurrent use. Of a nil
-// Memory, shares may grow without end.
+// Memory is an amount of memory for shares. Create one with [New]. It is safe for concurrent use. A nil Memory is unlimited.
 type Memory struct {
 	patience time.Duration
 
 	mu      sync.Mutex
 	all     pool
 	owned   map[Owner]*pool // of owners with shares that have grown
-	begun   uint64          // shares, so far
-	waiting []*waiter       // shares that hold bytes first, and of these the oldest
+	begun   uint64          // number of shares that have grown so far; the age of the latest
+	waiting []*waiter       // shares that hold bytes first, then by age
 }
 
-// pool is memory that a group of shares has in common: all of it, or an owner's part.
+// pool is the memory of a group of shares: the whole memory, or an owner's part.
 type pool struct {
 	size, held int64
-	holders    int // shares that hold some bytes
+	holders    int // shares with bytes
 	shares     int // shares that have grown and are not released
 }
 
-// hasRoom reports whether a share may have more bytes. An owner's only holder may exceed the owner's part, so that a small
+// hasRoom reports whether a share may have more bytes. The only holder of an owner may exceed the owner's part, so that a small
 // memory suffices for any single request.
 func (p *pool) hasRoom(s *Share, bytes int64) bool {
 	return p.held == s.held || bytes <= p.size-p.held
@@ -65,27 +64,27 @@ func (p *pool) hasRoom(s *Share, bytes int64) bool {
 type waiter struct {
 	share *Share
 	bytes int64
-	ahead int64      // of these: needed only later
-	lacks *pool      // without room for it, or with an earlier waiter
-	done  chan error // takes the one result without blocking
+	ahead int64      // part of bytes that is needed later
+	lacks *pool      // pool without room, or with an earlier waiter
+	done  chan error // receives the single result without blocking
 }
 
-// New returns a memory of a size in bytes. A share waits for more of it as long as the patience goes, in all.
+// New returns a memory of a size in bytes. Patience is the maximum total time for which a share waits.
 func New(size int64, patience time.Duration) *Memory {
 	return &Memory{patience: patience, all: pool{size: size}, owned: map[Owner]*pool{}}
 }
 
-// Held is how many bytes all shares hold.
+// Held returns the number of bytes that all shares hold.
 func (m *Memory) Held() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.all.held
 }
 
-// Size is the size in bytes.
+// Size returns the size in bytes.
 func (m *Memory) Size() int64 { return m.all.size }
 
-// take gives a share more bytes, or has it wait for the most that it may need.
+// take gives a share more bytes, or makes it wait for the maximum that it may need.
 func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +111,7 @@ func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
 	return m.wait(&waiter{share: s, bytes: missing + ahead, ahead: ahead, done: make(chan error, 1)}), nil
 }
 
-// begin gives a share its age and its pools.
+// begin sets the age and the pools of a share.
 func (m *Memory) begin(s *Share) {
 	m.begun++
 	s.age = m.begun
@@ -128,7 +127,7 @@ func (m *Memory) begin(s *Share) {
 	s.pools = append(s.pools, &m.all)
 }
 
-// mayGrow reports whether all pools of a share have room, and no waiter that precedes the share lacks one of them.
+// mayGrow reports whether all pools of a share have room, and no preceding waiter lacks one of them.
 func (m *Memory) mayGrow(s *Share, bytes int64) bool {
 	for _, w := range m.waiting {
 		if s.compare(w.share) < 0 {
@@ -141,8 +140,8 @@ func (m *Memory) mayGrow(s *Share, bytes int64) bool {
 	return s.lacks(bytes, nil) == nil
 }
 
-// isCrowded reports whether a share without bytes may not wait. A client's shares may take as many places as they leave
-// free, and a person's half as many.
+// isCrowded reports whether a share without bytes may not wait. The waiting shares of a client may occupy as many places as
+// remain free, those of a person half as many.
 func (m *Memory) isCrowded(s *Share) bool {
 	free := Places - len(m.waiting)
 	for i, owner := range s.owners {
@@ -162,7 +161,7 @@ func (m *Memory) waitersOf(p *pool) (n int) {
 	return n
 }
 
-// wait has a share wait behind those that precede it.
+// wait inserts a waiter after the shares that precede it.
 func (m *Memory) wait(w *waiter) *waiter {
 	at, _ := slices.BinarySearchFunc(m.waiting, w.share, func(w *waiter, s *Share) int { return w.share.compare(s) })
 	m.waiting = slices.Insert(m.waiting, at, w)
@@ -170,7 +169,7 @@ func (m *Memory) wait(w *waiter) *waiter {
 	return w
 }
 
-// give gives a share bytes, some of which it will need only later.
+// give gives a share bytes, of which ahead are needed later.
 func (m *Memory) give(s *Share, bytes, ahead int64) {
 	for _, p := range s.pools {
 		if s.held == 0 && bytes > 0 {
@@ -182,7 +181,7 @@ func (m *Memory) give(s *Share, bytes, ahead int64) {
 	s.ahead = ahead
 }
 
-// shrink takes back what a share holds beyond a size, or does not use.
+// shrink takes back the bytes of a share beyond a size, and its unused bytes.
 func (m *Memory) shrink(s *Share, to int64) {
 	if to = min(to, s.held-s.ahead); to == s.held {
 		return
@@ -196,9 +195,9 @@ func (m *Memory) shrink(s *Share, to int64) {
 	m.settle()
 }
 
-// settle grants waiting shares, in order, as long as their pools have room. A share does not overtake one that waits for the
-// same pool, or large shares would starve. Shares of other owners overtake one whose owner's part is used up. If holders wait
-// for each other, so that none would release memory, the youngest is rejected.
+// settle grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the same
+// pool, to prevent starvation of large shares. Shares of other owners overtake one whose owner's part is exhausted. In a
+// deadlock of holders, the youngest is rejected.
 func (m *Memory) settle() {
 	if len(m.waiting) == 0 {
 		return
@@ -218,8 +217,8 @@ func (m *Memory) settle() {
 	}
 }
 
-// deadlocked returns the youngest of the holders that wait for each other; nil if there are none. A waiter can go on if a
-// holder of the pool that it lacks does not wait, or can go on.
+// deadlocked returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks is
+// not waiting, or can itself continue.
 func (m *Memory) deadlocked() *waiter {
 	stuck, idle := slices.Clone(m.waiting), map[*pool]int{}
 	for _, w := range stuck {
@@ -243,7 +242,7 @@ func (m *Memory) deadlocked() *waiter {
 	return nil
 }
 
-// count adds n to the number of holders in each pool that a waiter holds bytes of.
+// count adds n to the number of holders in each pool of which a waiter holds bytes.
 func (w *waiter) count(holders map[*pool]int, n int) {
 	if w.share.held > 0 {
 		for _, p := range w.share.pools {
@@ -252,13 +251,13 @@ func (w *waiter) count(holders map[*pool]int, n int) {
 	}
 }
 
-// dismiss ends the waiting of one.
+// dismiss removes a waiter and sends it a result.
 func (m *Memory) dismiss(at int, result error) {
 	m.waiting[at].done <- result
 	m.waiting = slices.Delete(m.waiting, at, at+1)
 }
 
-// abandon ends the waiting of one that will not wait any longer, unless it has just ended.
+// abandon removes a waiter that gives up, unless it already has a result.
 func (m *Memory) abandon(w *waiter, cause error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,7 +268,7 @@ func (m *Memory) abandon(w *waiter, cause error) error {
 	return <-w.done
 }
 
-// release takes back all that a share holds, and ends its waiting.
+// release takes back all bytes of a share, and ends its wait.
 func (m *Memory) release(s *Share) {
 	s.released = true
 	if at := slices.IndexFunc(m.waiting, func(w *waiter) bool { return w.share == s }); at >= 0 {
@@ -285,22 +284,22 @@ func (m *Memory) release(s *Share) {
 	s.pools = nil
 }
 
-// Share is what one request holds of a [Memory]. Make one with [Memory.Share], and release it. Only Release may be called
-// while it grows.
+// Share is the part of a [Memory] that one request uses. Create one with [Memory.Share], and release it. While it grows, only
+// Release may be called.
 type Share struct {
-	of       *Memory       // nil: there is no bound
-	patience time.Duration // left
+	of       *Memory       // nil: unlimited
+	patience time.Duration // remaining
 	owners   []Owner
 
-	// The memory's mutex guards what follows.
+	// Guarded by the memory's mutex.
 	pools    []*pool // of the owners, then of all; nil before it grows
-	age      uint64  // 1 for the first that grew
+	age      uint64  // 1 for the first share that grew
 	held     int64
-	ahead    int64 // of what is held: not in use yet
+	ahead    int64 // part of held that is not in use yet
 	released bool
 }
 
-// Share returns an empty share that counts for its owners. Without owners, only the size of the memory bounds it.
+// Share returns an empty share that counts toward its owners' parts. Without owners, only the size of the memory limits it.
 func (m *Memory) Share(owners ...Owner) *Share {
 	if m == nil {
 		return &Share{}
@@ -318,7 +317,7 @@ func (s *Share) lacks(bytes int64, short map[*pool]bool) *pool {
 	return nil
 }
 
-// compare orders shares that wait: holders first, because they give something back once they can go on, then by age.
+// compare orders waiting shares: holders first, because they release bytes once they can continue, then by age.
 func (s *Share) compare(other *Share) int {
 	if holds := s.held > 0; holds != (other.held > 0) {
 		if holds {
@@ -329,9 +328,9 @@ func (s *Share) compare(other *Share) int {
 	return cmp.Compare(s.age, other.age)
 }
 
-// Grow adds bytes. If it must wait for them, it waits for the most that the share may still need, so that it need not wait
-// again. It waits as long as ctx allows and, with all that the share has waited before, the memory's patience. It fails with
-// [ErrBusy], [ErrTooMuch] or the cause of ctx's end.
+// Grow adds bytes. If it must wait, it waits for the maximum that the share may still need, so that it waits only once. It
+// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy], [ErrTooMuch]
+// or the cause of ctx's end.
 func (s *Share) Grow(ctx context.Context, bytes, most int64) error {
 	if s.of == nil {
 		return nil
@@ -352,7 +351,7 @@ func (s *Share) Grow(ctx context.Context, bytes, most int64) error {
 	}
 }
 
-// Held is how many bytes the share has in use; 0 if there is no bound.
+// Held returns the number of bytes that the share uses; 0 if the memory is unlimited.
 func (s *Share) Held() int64 {
 	if s.of == nil {
 		return 0
@@ -362,7 +361,7 @@ func (s *Share) Held() int64 {
 	return s.held - s.ahead
 }
 
-// ShrinkTo gives back what the share holds beyond a number of bytes, and what is not in use.
+// ShrinkTo releases the bytes of the share beyond a number, and those not in use.
 func (s *Share) ShrinkTo(bytes int64) {
 	if s.of == nil {
 		return
@@ -372,7 +371,7 @@ func (s *Share) ShrinkTo(bytes int64) {
 	s.of.shrink(s, bytes)
 }
 
-// Release gives back all, for good: the share does not grow any more, even if somebody still writes who was left behind.
+// Release releases all bytes permanently. A later Grow, for example by a handler that is still writing, fails.
 func (s *Share) Release() {
 	if s.of == nil {
 		return
@@ -382,24 +381,24 @@ func (s *Share) Release() {
 	s.of.release(s)
 }
 
-// Owner is a client, a person or a network. All shares of one owner together get at most a part of the memory.
+// Owner is a client, a person or a network. All shares of an owner together get a limited part of the memory.
 type Owner struct {
 	kind, issuer, id string
-	divisor          int64 // of the memory's size
+	divisor          int64 // divisor of the memory's size
 }
 
-// An owner gets this part of the memory. A person's part is half of a client's, so that one person does not use up the part
-// of the client that others use too.
+// Part of the memory for an owner. A person's part is half of a client's, so that one person cannot use up the part that a
+// client's other users need.
 const (
 	clientDivisor = 2
 	personDivisor = 2 * clientDivisor
 )
 
-// Client returns the client of an issuer's tokens, which gets at most half of the memory.
+// Client returns the owner for the tokens of a client, which get at most half of the memory.
 func Client(issuer, id string) Owner { return Owner{"client", issuer, id, clientDivisor} }
 
-// Person returns the subject of an issuer's tokens, who gets at most a quarter of the memory with all clients together.
+// Person returns the owner for the tokens of a person, which get at most a quarter of the memory across all clients.
 func Person(issuer, subject string) Owner { return Owner{"person", issuer, subject, personDivisor} }
 
-// Network returns the network that requests without a token come from, which gets at most half of the memory.
+// Network returns the owner for requests without a token from a network, which get at most half of the memory.
 func Network(network string) Owner { return Owner{"network", "", network, clientDivisor} }

@@ -1,5 +1,5 @@
-// Package fhirserver sends requests to the FHIR server, the next handler, in JSON without compression, as far as limits and
-// the memory that all requests share allow. Its redirects and requests for credentials are rejected.
+// Package fhirserver sends requests to the FHIR server through the next handler, in uncompressed JSON, within the limits of a
+// request and the shared memory. Redirects and requests for credentials by the FHIR server are rejected.
 package fhirserver
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// Server asks the FHIR server what one client's request needs.
+// Server sends the FHIR server the requests for one client's request.
 type Server struct {
 	base   string              // path of the FHIR API
-	Limits Limits              // bound what the request may cost
+	Limits Limits              // of the request
 	Next   message.NextHandler // leads to the FHIR server
-	r      *http.Request       // the client's
-	asked  int                 // requests to the server so far
-	Share  *fairmemory.Share   // of the memory for what is judged
-	// Observe is called with each response that is judged. Nil: nothing is.
+	r      *http.Request       // client's request
+	asked  int                 // number of requests sent so far
+	Share  *fairmemory.Share   // share of the memory for judged bodies and responses
+	// Observe is called with each response that is judged. Default: none.
 	Observe func(c message.Call, a *message.Answer)
 }
 
-// New is what asks the server for one request of a client, r, which has a share of the memory.
+// New returns the Server for a client's request r, which has a share of the memory.
 func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
 		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
@@ -43,22 +43,22 @@ func New(base string, l Limits, share *fairmemory.Share, next message.NextHandle
 	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: share}
 }
 
-// Asked is how many requests the server was sent, since [server.Begin].
+// Asked returns the number of requests sent since [Server.Begin].
 func (x *Server) Asked() int { return x.asked }
 
-// Begin begins another entry of a bundle, which has requests of its own.
+// Begin resets the counter for the next entry of a bundle, which has a limit of its own.
 func (x *Server) Begin() { x.asked = 0 }
 
-// ownHeaders, as net/http spells them, are not passed on from the client's request, because they speak of the request as
-// the client made it: its conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
+// ownHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that
+// request's conditions, body and preferences. A call sets its own.
 var ownHeaders = message.SetOf(
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
 	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // so it is spelt
+	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // spelled like this in HAPI
 )
 
-// Ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
+// Ask sends a call to the next handler, and returns the response in uncompressed JSON, so that it can be judged.
 func (x *Server) Ask(ctx context.Context, c message.Call) (*message.Answer, error) {
 	held, err := x.Hold(ctx, c)
 	defer held.Release()
@@ -70,8 +70,8 @@ func (x *Server) Ask(ctx context.Context, c message.Call) (*message.Answer, erro
 	return &a, nil
 }
 
-// Hold is Ask for an answer that is of use only until it is released. Each part of it is admitted up to the limit, and if
-// there is memory.
+// Hold is Ask for a response that is valid until it is released. Each part is admitted within the size limit and the available
+// memory.
 func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error) {
 	if x.asked++; x.asked > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
@@ -90,14 +90,14 @@ func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error
 	return held, err
 }
 
-// Pass has the next handler answer a call to w as it comes, in the media types of accept.
+// Pass sends a call to the next handler, which streams the response to w in the media types of accept.
 func (x *Server) Pass(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error {
 	r := x.request(ctx, c)
 	r.Header["Accept"] = accept
 	return x.Next.ServeHTTP(w, r)
 }
 
-// request makes a call of the client's request. The two share nothing that a handler may change.
+// request derives the request for a call from the client's request. They share no mutable state.
 func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 	r := x.r.WithContext(ctx)
 	r.Method = c.Method
@@ -106,7 +106,7 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 		r.URL.Path += "/" + c.Path
 	}
 	r.RequestURI = r.URL.RequestURI()
-	r.Header = x.r.Header.Clone() // as far as they speak of who the client is; what else is to hold, the call says
+	r.Header = x.r.Header.Clone() // headers about the client; those about the request are removed next
 	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return ownHeaders[name] })
 	maps.Copy(r.Header, c.Header)
 	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{message.TypeJSON}, []string{"identity"}
@@ -118,13 +118,13 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 	return r
 }
 
-// Patience is how long a request waits for memory.
+// Patience is the maximum time for which a request waits for memory.
 const Patience = 10 * time.Second
 
-// timesHeld is how many bytes one byte counts for that is judged: it is held as it came, and as it is written anew.
+// timesHeld is the memory that a judged byte counts for: the original and the rewritten copy.
 const timesHeld = 2
 
-// Reserve has the request hold bytes more that are to be judged, the first of so many at most. It waits for them if need be.
+// Reserve reserves memory for bytes to be judged, the first of at most most bytes. It waits if necessary.
 func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 	err := x.Share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
 	if errors.Is(err, fairmemory.ErrTooMuch) {
@@ -139,10 +139,10 @@ func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 	return nil
 }
 
-// Held is how much memory the request holds.
+// Held returns the amount of memory that the request uses.
 func (x *Server) Held() int64 { return x.Share.Held() }
 
-// Keep says that of all that was held since a moment, nothing is in use but an answer.
+// Keep releases the memory reserved since a point in time, except for a response that is still in use.
 func (x *Server) Keep(since int64, a *message.Answer) {
 	if a != nil {
 		since += timesHeld * int64(len(a.Body))
@@ -150,7 +150,7 @@ func (x *Server) Keep(since int64, a *message.Answer) {
 	x.Share.ShrinkTo(since)
 }
 
-// Reading reads the client's body up to a byte more than its limit, and reserves memory for it as it comes.
+// Reading limits the client's body to one byte more than the limit, and reserves memory while it is read.
 func (x *Server) Reading(ctx context.Context, body io.Reader) io.Reader {
 	left := x.Limits.Body
 	return &reservingReader{io.LimitReader(body, left+1), func(bytes int) error {
@@ -159,7 +159,7 @@ func (x *Server) Reading(ctx context.Context, body io.Reader) io.Reader {
 	}}
 }
 
-// reservingReader reads a body, for which memory is reserved as it comes.
+// reservingReader reserves memory for a body while it is read.
 type reservingReader struct {
 	io.Reader
 	reserve func(bytes int) error
@@ -174,16 +174,15 @@ func (r *reservingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Limits bound what one request may cost. The zero value means the defaults.
+// Limits are the limits of a single request. The zero value means the defaults.
 type Limits struct {
-	// Answer is the size up to which an answer is judged, in bytes. A longer one is withheld. Default: 16 MiB.
+	// Answer is the maximum size of a judged response in bytes. A larger one is withheld. Default: 16 MiB.
 	Answer int64
-	// Body is the size up to which a body is judged, in bytes. A longer one is refused. Default: 16 MiB.
+	// Body is the maximum size of a judged body in bytes. A larger one is rejected. Default: 16 MiB.
 	Body int64
-	// Requests is how many requests to the FHIR server one request may cause, each entry of a bundle apart. Default:
-	// 64.
+	// Requests is the maximum number of requests to the FHIR server for one request, or for one entry of a bundle. Default: 64.
 	Requests int
-	// Entries is how many entries a batch or transaction may have. Default: 500.
+	// Entries is the maximum number of entries in a batch or transaction. Default: 500.
 	Entries int
 }
 
@@ -193,18 +192,19 @@ const (
 	defaultEntries  = 500
 )
 
-// AnswerOf is how long an answer may be that is judged in memory of a size: a sixteenth of it, and at least the default.
+// AnswerOf returns the maximum size of a judged response for an amount of memory: a sixteenth of it, and at least the default.
 func AnswerOf(memory int64) int64 { return max(defaultSize, memory/16) }
 
-// smallestMemory is how many answers of the greatest length the memory takes at least: one counts twice, and so does the
-// body that is judged by it.
+// smallestMemory is the minimum memory in multiples of the largest response: for a response and a body that is judged by it,
+// each counted twice.
 const smallestMemory = 2 * timesHeld
 
 const defaultMemory = 256 << 20
 
 var errMemory = errors.New("max_memory is too small: it must be at least")
 
-// NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
+// NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit requires
+// it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	smallest := smallestMemory * cmp.Or(max(l.Answer, 0), defaultSize)
 	if size <= 0 {
@@ -216,8 +216,8 @@ func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	return fairmemory.New(size, Patience), nil
 }
 
-// backend is the FHIR server behind the next handler. Responses that concern only the gateway and the FHIR server are
-// rejected with 502, and compressed FHIR resources are decompressed.
+// backend is the FHIR server behind the next handler. It rejects responses that concern only the gateway and the FHIR server
+// with 502, and decompresses FHIR resources.
 type backend struct{ next message.NextHandler }
 
 // ServeHTTP implements message.NextHandler. A rejected response leaves w untouched.
@@ -238,25 +238,25 @@ func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) (err error) {
 	return b.next.ServeHTTP(response, r)
 }
 
-// gatewayHeaders are response headers that the FHIR server may not set for clients: credentials and sessions between
-// gateway and FHIR server, software versions, and addresses that nothing rewrites.
+// gatewayHeaders are response headers that the FHIR server may not set for clients: credentials and sessions between the
+// gateway and the FHIR server, software versions, and addresses that are not rewritten.
 var gatewayHeaders = [...]string{
 	"Alt-Svc", "Authentication-Info", "Clear-Site-Data", "Link", "Proxy-Authenticate", "Proxy-Authentication-Info", "Refresh",
 	"Server", "Set-Cookie", "Trailer", "Www-Authenticate", "X-Powered-By",
 }
 
-// response is the FHIR server's response on its way to the writer that judges or rewrites it.
+// response forwards the FHIR server's response to the writer that judges or rewrites it.
 type response struct {
 	http.ResponseWriter
 	isHead   bool
-	before   [len(gatewayHeaders)][]string // values that other handlers of the gateway have set
+	before   [len(gatewayHeaders)][]string // values set by other handlers of the gateway
 	began    bool
-	rejected error // why nothing of the response may reach the client
+	rejected error // cause if nothing of the response may reach the client
 	inflater *inflater
 }
 
-// WriteHeader implements http.ResponseWriter. Informational responses are dropped: their headers are the FHIR server's.
-// The switch to WebSocket is a final response.
+// WriteHeader implements http.ResponseWriter. Informational responses are dropped, because they contain headers of the FHIR
+// server. The switch to WebSocket is a final response.
 func (x *response) WriteHeader(status int) {
 	if x.began || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
@@ -279,7 +279,7 @@ func (x *response) WriteHeader(status int) {
 // ErrBackend is the cause of a 502 for a response that concerns only the gateway and the FHIR server.
 var ErrBackend = errors.New("response of the FHIR server rejected")
 
-// checkStatus rejects requests for credentials and redirects, which only the gateway's administrator can act on.
+// checkStatus rejects requests for credentials and redirects, which only the gateway's administrator can resolve.
 func checkStatus(status int, header http.Header) error {
 	rejection := &guard.Error{Status: http.StatusBadGateway}
 	switch {
@@ -289,7 +289,7 @@ func checkStatus(status int, header http.Header) error {
 	case status/100 == 3 && status != http.StatusNotModified:
 		host := "another address"
 		if u, err := url.Parse(header.Get("Location")); err == nil && u.Host != "" {
-			host = u.Host // without path and query, which may hold a signature
+			host = u.Host // without path and query, which may contain a signature
 		}
 		rejection.Description = "The FHIR server redirects to an address that clients may not use."
 		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server redirects to %s; set the final address in reverse_proxy, or switch off redirects to file storage", ErrBackend, status, host)
@@ -299,8 +299,8 @@ func checkStatus(status int, header http.Header) error {
 	return rejection
 }
 
-// decompress decompresses FHIR resources on their way, although the gateway asks for none to be compressed. Other
-// content, such as files, stays as it is.
+// decompress decompresses FHIR resources, which some FHIR servers compress although the gateway requests identity. Other
+// content, such as files, stays unchanged.
 func (x *response) decompress(status int, header http.Header) error {
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(header["Content-Encoding"], ",")))
 	if encoding == "" || message.FormatOfMedia(header.Get("Content-Type")) == message.NoFormat {
@@ -341,7 +341,7 @@ func (x *response) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// Header implements http.ResponseWriter. While another goroutine decompresses, the client's headers are out of reach.
+// Header implements http.ResponseWriter. It hides the client's headers while another goroutine decompresses.
 func (x *response) Header() http.Header {
 	if x.inflater != nil {
 		return http.Header{}
@@ -354,7 +354,7 @@ func (x *response) close() error {
 	if x.inflater == nil {
 		return nil
 	}
-	_ = x.inflater.to.Close() // it never fails
+	_ = x.inflater.to.Close() // never fails
 	err := <-x.inflater.done
 	if err == nil {
 		return nil
@@ -368,7 +368,7 @@ func (x *response) close() error {
 	}
 }
 
-// FlushError flushes what was written so far.
+// FlushError flushes the written part.
 func (x *response) FlushError() error {
 	if x.rejected != nil || x.inflater != nil {
 		return nil
@@ -376,10 +376,10 @@ func (x *response) FlushError() error {
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
-// Unwrap lets http.ResponseController find what else the writer can do.
+// Unwrap gives http.ResponseController access to other features of the writer.
 func (x *response) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// inflater decompresses what is written to it.
+// inflater decompresses the bytes written to it.
 type inflater struct {
 	to   *io.PipeWriter
 	done chan error
@@ -391,7 +391,7 @@ func newInflater(open func(io.Reader) (io.ReadCloser, error), w io.Writer) *infl
 	x := &inflater{to, make(chan error, 1)}
 	go func() {
 		err := inflate(open, from, w)
-		_ = from.CloseWithError(err) // later writes fail with it
+		_ = from.CloseWithError(err) // later writes fail with this error
 		x.done <- err
 	}()
 	return x
@@ -400,13 +400,13 @@ func newInflater(open func(io.Reader) (io.ReadCloser, error), w io.Writer) *infl
 func inflate(open func(io.Reader) (io.ReadCloser, error), from io.Reader, w io.Writer) error {
 	r, err := open(from)
 	if errors.Is(err, io.EOF) {
-		return nil // no body at all
+		return nil // empty body
 	}
 	if err != nil {
 		return err
 	}
 	if _, err = io.Copy(w, r); err == nil {
-		_, err = io.Copy(io.Discard, from) // the checksum is read; nothing may follow that blocks the writer
+		_, err = io.Copy(io.Discard, from) // read the checksum; trailing data must not block the writer
 	}
 	return err
 }

@@ -1,9 +1,7 @@
 // Package judge decides whether a token's rights cover a resource, and how policies change that decision.
 //
-// Each resource is judged by policies, which come before scopes, and by the grants of package access, with the resources on
-// which it depends.
-//
-// It is the only one who decides about resources. What it is not sure of, it refuses.
+// Policies decide first, then the grants of package access, together with the resources on which a resource depends. No other
+// package decides about resources. In case of doubt, the decision is a rejection.
 package judge
 
 import (
@@ -23,27 +21,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// asker asks the FHIR server, and counts how often.
+// asker sends requests to the FHIR server, and counts them.
 type asker interface {
 	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
 	Asked() int
 }
 
-// Judge says what the token's rights and the policies make of requests and resources. [Judge.ForCall] makes the judge of one
-// call from the judge of the client's request.
+// Judge decides about requests and resources by the token's rights and the policies. [Judge.ForCall] derives the judge of a
+// single call from the judge of the client's request.
 type Judge struct {
-	Server    asker             // asks what others depend on
-	At        message.Addresses // names what it holds as clients know it
-	Policies  []rule.Policy     // judge besides the rights
-	R         *http.Request     // is the client's
-	Token     *guard.Token      // is the client's; may be nil
-	Granted   *access.Rights    // are the token's, and what policies add for the call
+	Server    asker             // looks up resources that others depend on
+	At        message.Addresses // public addresses
+	Policies  []rule.Policy     // override the rights
+	R         *http.Request     // client's request
+	Token     *guard.Token      // of the client; may be nil
+	Granted   *access.Rights    // of the token, and the call's additions from policies
 	judgement judgement         // of the policies, about the call
-	known     standings         // of resources that were looked up for others
-	promised  standings         // of what the transaction will write
+	known     standings         // resources looked up as dependencies of others
+	promised  standings         // resources that the transaction will write
 }
 
-// standings are what the token may do with resources in patients' records.
+// standings are the token's permissions on resources in patients' records.
 type standings map[standingKey]access.Standing
 
 type standingKey struct {
@@ -51,7 +49,7 @@ type standingKey struct {
 	patient string
 }
 
-// Rights are what the token may do in the call.
+// Rights returns the token's permissions in the call.
 func (x *Judge) Rights() *access.Rights { return x.Granted }
 
 // MayDeny reports whether policies must judge each resource.
@@ -62,8 +60,8 @@ func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
 	return x.judgement.deniesType(ctx, resourceType)
 }
 
-// LeavesPassing reports whether policies let a request of the client's pass as it is, and its answer, which the scopes
-// let pass. The form of a search has parameters that policies must see, and is not read yet.
+// LeavesPassing reports whether policies permit forwarding a client's request and its response unjudged, which the scopes
+// already permit. A search by POST must be judged: its form, which policies need, is not read yet.
 func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
 	if len(x.Policies) == 0 {
 		return true
@@ -72,8 +70,8 @@ func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
 	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
-// ForCall returns the judge of one call: it has the policies' judgement of the call, and the rights that follow. An entry of
-// a bundle is a call of its own.
+// ForCall returns the judge of one call, with the policies' judgement of the call and the resulting rights. Each entry of a
+// bundle is a call.
 func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Interaction) (*Judge, error) {
 	if len(x.Policies) == 0 {
 		return x, nil
@@ -92,7 +90,7 @@ func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Inter
 	return &of, nil
 }
 
-// Ruled is the effect of the policies on a resource in the call; empty if scopes decide.
+// Ruled returns the effect of the policies on a resource in the call; empty if the scopes decide.
 func (x *Judge) Ruled(ctx context.Context, res resource.Resource) rule.Effect {
 	if x.MayDeny() && isExportFile(res) {
 		return rule.Deny
@@ -105,7 +103,7 @@ func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []acc
 	return x.covered(ctx, res, grants, (*access.Rights).Covers)
 }
 
-// verdictOf is how a grant judges a resource.
+// verdictOf is a method that judges a resource by a grant.
 type verdictOf func(*access.Rights, access.Grant, resource.Resource) access.Verdict
 
 func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictOf) (bool, error) {
@@ -121,7 +119,7 @@ func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []acc
 	return false, nil
 }
 
-// Holds reports whether a verdict holds, after looking up what it needs.
+// Holds reports whether a verdict holds, after looking up the resources that it needs.
 func (x *Judge) Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
 	if !v.Covered {
 		return false, nil
@@ -137,14 +135,14 @@ func (x *Judge) Holds(ctx context.Context, g access.Grant, v access.Verdict) (bo
 	return own, nil
 }
 
-// IsInRecord reports whether a resource is in the record of a grant's patient, or in everyone's. No scope need cover it.
+// IsInRecord reports whether a resource is in the record of a grant's patient, or in every record, even if no scope covers it.
 func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
 	s, err := x.standing(ctx, g.Patient, of)
 	return s.InRecord, err
 }
 
-// standing looks up what the token may do with a resource on which another depends. What that one depends on in turn is
-// not looked up.
+// standing looks up the token's permissions on a resource that another one depends on. Dependencies of that resource are not
+// looked up.
 func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.Standing, error) {
 	key := standingKey{of, patient}
 	if s, found := x.promised[key]; found {
@@ -154,7 +152,7 @@ func (x *Judge) standing(ctx context.Context, patient string, of interaction.Ref
 		return s, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
-		return access.Standing{}, nil // no resource that FHIR has, or a dot segment
+		return access.Standing{}, nil // no FHIR resource, or a dot segment
 	}
 	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
 	if err != nil {
@@ -178,7 +176,7 @@ func (x *Judge) know(key standingKey, s access.Standing) {
 	x.known[key] = s
 }
 
-// Remember keeps the standing of a resource that one of the grants covers, because what comes along may depend on it.
+// Remember caches the standing of a resource that one of the grants covers, because included resources may depend on it.
 func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
 	for _, patient := range boundTo(grants) {
 		if s := x.Granted.Standing(res, patient); s.InRecord {
@@ -187,13 +185,13 @@ func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
 	}
 }
 
-// IsOwn reports whether a resource is a patient's own, to whom the token's scopes are bound.
+// IsOwn reports whether a resource belongs to a patient to whom the token's scopes are bound.
 func (x *Judge) IsOwn(res resource.Resource) bool {
 	return slices.ContainsFunc(boundTo(x.Granted.Grants), func(patient string) bool { return x.Granted.Standing(res, patient).Own })
 }
 
-// Promise keeps the standing of a resource that the transaction will write, whatever is stored. If that is not certain,
-// the resource has none.
+// Promise sets the standing of a resource that the transaction will write, whatever is stored. An uncertain write gives no
+// permissions.
 func (x *Judge) Promise(res resource.Resource, certain bool) {
 	if x.promised == nil {
 		x.promised = standings{}
@@ -207,17 +205,17 @@ func (x *Judge) Promise(res resource.Resource, certain bool) {
 	}
 }
 
-// Forget forgets what was looked up: the entry of a bundle before may have changed it.
+// Forget clears the cached standings, because the previous entry of a bundle may have changed the resources.
 func (x *Judge) Forget() { x.known = nil }
 
-// Resource is the resource in an answer, if it is the one that was asked for and one of the grants lets it be read. What is
-// not there gets the same answer as what is not covered, after as many questions to the server, so that nobody learns
-// which it is.
+// Resource returns the requested resource from a response if one of the grants covers reading it. A resource that does not
+// exist and a resource that is not covered get the same rejection after the same number of requests, so that clients cannot
+// distinguish them.
 func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
-// Stored is Resource for one that is to be changed.
+// Stored is Resource for a resource that is to be changed.
 func (x *Judge) Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
@@ -233,7 +231,7 @@ func (x *Judge) judged(ctx context.Context, of interaction.Reference, grants []a
 
 func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer, by verdictOf) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
-		// A status that depends on the resource would tell that it is there, or was: 410 does.
+		// A status that depends on the resource, such as 410, would reveal that it exists or existed.
 		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 			return resource.Resource{}, message.Failed(a)
 		}
@@ -253,9 +251,8 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	return res, err
 }
 
-// EvenOut returns a refusal of a resource after as many questions to the server as one of its type takes that depends on
-// another: what is not there would be told by fewer. What is asked for in the others' place is there: the patient. It
-// counts from how many were asked before the resource was judged.
+// EvenOut pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
+// another, so that timing does not reveal existence. asked is the number of requests before the resource was judged.
 func (x *Judge) EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
 	if !errors.Is(refusal, message.ErrOutside) || !x.Granted.Shared.Depends(resourceType) {
 		return refusal
@@ -271,7 +268,7 @@ func (x *Judge) EvenOut(ctx context.Context, resourceType string, grants []acces
 	return refusal
 }
 
-// boundTo are the patients to whom grants are bound, each once.
+// boundTo returns the patients to whom grants are bound, each once.
 func boundTo(grants []access.Grant) []string {
 	var all []string
 	for _, g := range grants {
@@ -282,11 +279,11 @@ func boundTo(grants []access.Grant) []string {
 	return all
 }
 
-// judgement is the judgement of all policies about one call. The zero value leaves everything to scopes.
+// judgement is the judgement of all policies about one call. With the zero value, the scopes decide.
 type judgement struct {
 	rule.Decision // about the whole call
 
-	mayDeny, mayAllow bool // whether some policy may deny or allow resources
+	mayDeny, mayAllow bool // some policy may deny or allow resources
 	open              []openPolicy
 }
 
@@ -296,7 +293,7 @@ type openPolicy struct {
 	resources rule.Resources
 }
 
-// judge judges a call by all policies. Capabilities are public, and requested without a token.
+// judge judges a call by all policies. Metadata is public, and requested without a token.
 func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interaction, reporting bool) (j judgement) {
 	if i.Kind == interaction.Capabilities {
 		return j
@@ -318,7 +315,7 @@ func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interac
 	return j
 }
 
-// combine combines the decisions of two policies: one that denies wins, then the first that allows.
+// combine combines the decisions of two policies: a denial wins, then the first allowance.
 func combine(d, next rule.Decision) rule.Decision {
 	switch {
 	case next.Effect != "" && next.Effect != rule.Allow:
@@ -344,22 +341,20 @@ func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource
 	return d
 }
 
-// deniesType reports whether a policy denies all resources of a type.
 func (j judgement) deniesType(ctx context.Context, resourceType string) bool {
 	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DeniesType(ctx, resourceType) })
 }
 
-// looksAt reports whether a policy may look at an element of resources.
 func (j judgement) looksAt(element string) bool {
 	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.LooksAt(element) })
 }
 
-// maxDeletions is the number of versions among which the last one before a deletion is looked for.
+// maxDeletions is the number of versions that are searched for the last version before a deletion.
 const maxDeletions = 10
 
-// CheckCurrent rejects a resource whose older versions are requested, if a policy denies its current version: a label that
-// is added later protects all versions. For a deleted resource, the last version before the deletion counts. The rejection is that of a
-// resource that does not exist.
+// CheckCurrent rejects a request for older versions of a resource if a policy denies its current version, because a label that
+// is added later protects all versions. For a deleted resource, the last version before the deletion counts. The rejection is
+// that of a missing resource.
 func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) error {
 	if !x.MayDeny() {
 		return nil
@@ -390,7 +385,7 @@ func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range b.Entries { // the newest first (R4 http.html#history)
+	for _, e := range b.Entries { // newest first (R4 http.html#history)
 		if len(e.Resource) > 0 {
 			return x.checkVersion(ctx, of, e.Resource)
 		}
@@ -406,8 +401,8 @@ func (x *Judge) checkVersion(ctx context.Context, of interaction.Reference, text
 	return err
 }
 
-// isExportFile reports whether a resource is a Binary in which a FHIR server keeps a file of an export, as HAPI does. It
-// holds any number of resources, which policies cannot judge in it.
+// isExportFile reports whether a resource is a Binary in which a FHIR server, such as HAPI, stores a file of an export.
+// Policies cannot judge the resources in such a file.
 func isExportFile(res resource.Resource) bool {
 	if res.Type != "Binary" {
 		return false
@@ -416,8 +411,8 @@ func isExportFile(res resource.Resource) bool {
 	return strings.Contains(strings.ToLower(resource.Text(contentType)), "ndjson")
 }
 
-// allowed is the grant that policies give for one interaction: over the whole type, or over what they will say of
-// each resource. An operation may be about any type. A bundle needs none, because its entries are judged.
+// allowed returns the grant for an interaction that policies allow: over the whole type, or depending on their decision about
+// each resource. An operation may involve any type. A bundle needs no grant, because its entries are judged.
 func allowed(j judgement, i interaction.Interaction) access.Grant {
 	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
 	if i.Kind == interaction.Operation {
@@ -429,15 +424,15 @@ func allowed(j judgement, i interaction.Interaction) access.Grant {
 	return g
 }
 
-// maxReferrers is the number of DocumentReferences that may name a Binary. With more, the Binary is withheld.
+// maxReferrers is the maximum number of DocumentReferences that name a Binary. With more, the Binary is withheld.
 const maxReferrers = 20
 
-// Readable is [Judge.Resource] for the current version of a resource. A Binary that says itself whose it is, by its
-// securityContext, is judged by that. Any other Binary is readable if a DocumentReference that the token's scopes cover
-// names it as an attachment, and no DocumentReference of anybody else does. HAPI stores Binaries without a securityContext.
+// Readable is [Judge.Resource] for the current version of a resource. A Binary with a securityContext is judged by it. Any
+// other Binary, such as those of HAPI, is readable if a DocumentReference that the token's scopes cover names it as an
+// attachment, and no DocumentReference of another patient does.
 //
 // The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
-// whether it does.
+// its existence.
 func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	res, err := x.Resource(ctx, of, grants, a)
 	patients := boundTo(grants)
@@ -464,8 +459,8 @@ func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants [
 	return res, err
 }
 
-// addressesOf are the URLs by which an attachment may name a resource: relative, and below the addresses by which clients
-// and the FHIR server know the API.
+// addressesOf returns the URLs by which an attachment may name a resource: relative, and below the base URLs of clients and of
+// the FHIR server.
 func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []string {
 	all := []string{of.String(), "/" + of.String(), x.At.URL(of.String(), "")}
 	own := message.WithoutVersion(a.Header.Get("Content-Location"))
@@ -476,24 +471,24 @@ func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []strin
 	return slices.DeleteFunc(slices.Compact(all), func(address string) bool { return strings.ContainsAny(address, `,|$\`) })
 }
 
-// referrers are the DocumentReferences that the FHIR server finds by a location, of all patients.
+// referrers returns the DocumentReferences of all patients whose location is one of the addresses.
 func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
 	c := message.Get("DocumentReference", smart.EncodeParameters([]smart.Parameter{
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},
 	}))
-	c.Header = http.Header{"Cache-Control": {"no-cache"}} // HAPI repeats the results of a search for a minute
+	c.Header = http.Header{"Cache-Control": {"no-cache"}} // HAPI caches search results for a minute
 	a, err := x.Server.Ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
-		return &message.Bundle{}, nil // the server has no such search
+		return &message.Bundle{}, nil // the FHIR server does not support the search
 	}
 	return x.At.BundleOf(a, true, nil, message.Call{}.Said)
 }
 
 // isReferred reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
-// DocumentReference of anybody else does.
+// DocumentReference of another patient does.
 func (x *Judge) isReferred(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
 	if referrers.Links.To("next") != "" || len(referrers.Entries) > maxReferrers {
 		return false, nil
@@ -521,8 +516,8 @@ func (x *Judge) isReferred(ctx context.Context, patient string, addresses []stri
 // LooksAtData reports whether policies may look at the data of a Binary.
 func (x *Judge) LooksAtData() bool { return x.judgement.looksAt("data") }
 
-// BinaryCall is the call for as much of a Binary as it takes to judge it: without its data, which may be long, unless
-// policies look at that.
+// BinaryCall returns the call for the part of a Binary that is needed to judge it: without its data, which may be long, unless
+// policies look at the data.
 func (x *Judge) BinaryCall(path string) message.Call {
 	if x.LooksAtData() {
 		return message.Get(path, "")
@@ -530,8 +525,8 @@ func (x *Judge) BinaryCall(path string) message.Call {
 	return message.BinaryMetadata(path)
 }
 
-// MayAttach reports whether a resource that a client writes into a patient's record may name a Binary as an attachment:
-// the client may read that Binary, or the transaction writes it. Else the attachment would open it, see [Judge.Readable].
+// MayAttach reports whether a resource in a patient's record may name a Binary as an attachment: the client may read the
+// Binary, or the transaction writes it. Otherwise the attachment would make the Binary readable, see [Judge.Readable].
 func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error) {
 	if s, found := x.promised[standingKey{of, patient}]; found && s.Permissions != 0 {
 		return true, nil

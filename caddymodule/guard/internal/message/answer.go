@@ -15,24 +15,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// Answer is a response that is held until it is judged.
+// Answer is a response that is buffered until it is judged.
 type Answer struct {
-	Status int           // the HTTP status
-	Header http.Header   // the headers, as the server sent them until they are localized
-	Body   []byte        // all of it
-	Said   bool          // the body is not what is there, but what a write came to
-	Buffer *bytes.Buffer // that holds the body and is given back when the client has it; nil if there is none
+	Status int           // HTTP status
+	Header http.Header   // as the FHIR server sent them, until they are localized
+	Body   []byte        // complete
+	Said   bool          // the body is the outcome of a write, not a resource
+	Buffer *bytes.Buffer // buffer of the body, returned to the pool after the response is sent; may be nil
 }
 
-// TypeJSON is the media type of every answer that was judged.
+// TypeJSON is the media type of every judged response.
 const TypeJSON = "application/fhir+json"
 
-// NewAnswer is an answer of our own.
+// NewAnswer returns a response of the gateway.
 func NewAnswer(status int, body []byte) *Answer {
 	return &Answer{Status: status, Header: http.Header{"Content-Type": {TypeJSON + "; charset=utf-8"}}, Body: body}
 }
 
-// With is the answer with another body.
+// With returns the response with another body.
 func (a *Answer) With(body []byte) *Answer {
 	return &Answer{Status: a.Status, Header: a.Header, Body: body}
 }
@@ -43,14 +43,14 @@ func (a *Answer) Succeeded() bool { return a.Status/100 == 2 }
 // Format is a format of FHIR resources.
 type Format byte
 
-// The formats whose addresses can be rewritten. Of these, only JSON can be judged.
+// Formats whose addresses can be rewritten. Only JSON can be judged.
 const (
 	NoFormat Format = iota
 	JSON
 	XML
 )
 
-// FormatOfMedia returns the format of a Content-Type; NoFormat for all that are neither JSON nor XML.
+// FormatOfMedia returns the format of a Content-Type; NoFormat unless it is JSON or XML.
 func FormatOfMedia(contentType string) Format {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch media = strings.ToLower(strings.TrimSpace(media)); {
@@ -62,24 +62,25 @@ func FormatOfMedia(contentType string) Format {
 	return NoFormat
 }
 
-// IsJSON reports whether the body says that it is FHIR JSON.
+// IsJSON reports whether the Content-Type is FHIR JSON.
 func (a *Answer) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
 
-// droppedHeaders describe a body that may have become another, or a connection.
+// droppedHeaders describe the connection, or the original body of a response whose body may change.
 var droppedHeaders = []string{
 	"Accept-Ranges", "Connection", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range",
 	"Digest", "Keep-Alive", "Repr-Digest", "Trailer", "Transfer-Encoding",
 }
 
-// DropBodyHeaders removes the headers of a body that may become another.
+// DropBodyHeaders removes the headers of a body that may change.
 func DropBodyHeaders(header http.Header) {
 	for _, name := range droppedHeaders {
 		delete(header, name)
 	}
 }
 
-// Write sends the answer. A GET that names its ETag in If-None-Match, or its time in If-Modified-Since, is answered with 304 here, because the server was
-// asked without (RFC 9110 §13.1.2): it would have answered so whether the resource may be seen or not.
+// Write sends the response. It evaluates If-None-Match and If-Modified-Since of a GET itself, and may send 304: the FHIR server
+// gets the request without them, because its 304 would not depend on whether the client may read the resource (RFC 9110
+// §13.1.2).
 func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 	for name, values := range a.Header {
 		if !slices.Contains(droppedHeaders, name) {
@@ -110,8 +111,8 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// isUnmodifiedSince reports whether the resource is not newer than If-Modified-Since, which If-None-Match overrides (RFC 9110
-// §13.1.3). Servers that send no Last-Modified have the time in the resource.
+// isUnmodifiedSince evaluates If-Modified-Since, which If-None-Match overrides (RFC 9110 §13.1.3). Without Last-Modified,
+// meta.lastUpdated of the resource counts.
 func (a *Answer) isUnmodifiedSince(header http.Header) bool {
 	since, err := http.ParseTime(header.Get("If-Modified-Since"))
 	if err != nil || len(header["If-Modified-Since"]) > 1 || header["If-None-Match"] != nil {
@@ -129,13 +130,12 @@ func (a *Answer) isUnmodifiedSince(header http.Header) bool {
 	return !res.Meta.LastUpdated.Truncate(time.Second).After(since)
 }
 
-// HasNoContent reports whether responses of a status have no content whatever the method (RFC 9110 §15.2, §15.3.5, §15.3.6,
-// §15.4.5).
+// HasNoContent reports whether responses with a status never have content (RFC 9110 §15.2, §15.3.5, §15.3.6, §15.4.5).
 func HasNoContent(status int) bool {
 	return status/100 == 1 || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
-// IsNotModified reports whether If-None-Match names the ETag. Weak comparison, as RFC 9110 §13.1.2 has it.
+// IsNotModified reports whether If-None-Match contains the ETag, by weak comparison (RFC 9110 §13.1.2).
 func IsNotModified(header http.Header, etag string) bool {
 	if etag == "" {
 		return false
@@ -150,9 +150,9 @@ func IsNotModified(header http.Header, etag string) bool {
 	return false
 }
 
-// Held is a ResponseWriter that holds an answer, as far as it is admitted.
+// Held is a ResponseWriter that buffers a response, as far as it is admitted.
 type Held struct {
-	// Answer is what is held, until it is released.
+	// Answer is the buffered response, valid until release.
 	Answer Answer
 
 	body    *bytes.Buffer
@@ -161,8 +161,8 @@ type Held struct {
 	done    bool
 }
 
-// Hold has the next handler answer a request. Each part of the answer is admitted before it is held. What is returned
-// is to be released, with an error too. A proxy that aborts because writing failed has not failed itself.
+// Hold calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
+// released, even with an error. If a write is refused, the resulting abort of a proxy is not a failure of its own.
 func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (h *Held, err error) {
 	h = &Held{Answer: Answer{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
 	defer func() {
@@ -178,13 +178,13 @@ func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (h *He
 	return h, err
 }
 
-// Buffers are those in which answers arrive, whose lengths are not known before. A few are kept, and no large ones.
+// Buffers is a pool of buffers for responses of unknown length. It keeps no large ones.
 var Buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxBuffer is how large a buffer may be that is kept.
+// maxBuffer is the maximum capacity of a pooled buffer in bytes.
 const maxBuffer = 1 << 20
 
-// Release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
+// Release returns the buffer to the pool, unless the next handler may still write to it after a panic.
 func (h *Held) Release() {
 	if h != nil && h.done {
 		h.done = false
@@ -192,8 +192,8 @@ func (h *Held) Release() {
 	}
 }
 
-// Kept is the buffer for an answer that is still to be written, to be given back then; nil where the next handler goes
-// on with it.
+// Kept returns the buffer for a response that is not sent yet; the caller must give it back. Nil if the next handler may still
+// write to it.
 func (h *Held) Kept() *bytes.Buffer {
 	if !h.done {
 		return nil
@@ -202,7 +202,7 @@ func (h *Held) Kept() *bytes.Buffer {
 	return h.body
 }
 
-// GiveBack keeps a buffer for another answer. Nothing of what is in it may be in use any more.
+// GiveBack returns a buffer to the pool. Its content must not be in use any more.
 func GiveBack(b *bytes.Buffer) {
 	if b.Cap() <= maxBuffer {
 		b.Reset()
@@ -220,7 +220,7 @@ func (h *Held) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the server.
+// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
 func (h *Held) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	if h.refused == nil {
@@ -232,28 +232,28 @@ func (h *Held) Write(p []byte) (int, error) {
 	return h.body.Write(p)
 }
 
-// What an answer of the FHIR server may be withheld for.
+// Causes for withholding a response of the FHIR server.
 var (
-	// ErrWithheld: the answer cannot be judged.
+	// ErrWithheld: the response cannot be judged.
 	ErrWithheld = errors.New("answer cannot be judged")
 	ErrTooLong  = errors.New("answer of the FHIR server is too long to judge")
 	ErrNoAnswer = errors.New("the next handler gave no answer")
 )
 
-// ForgiveAbort goes on with a panic, unless a proxy aborts because we have refused to take more of an answer.
+// ForgiveAbort repeats a panic, unless a proxy aborted because the gateway refused to read more of its response.
 func ForgiveAbort(cause any, refused error) {
 	if aborted, _ := cause.(error); cause != nil && (refused == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
 		panic(cause)
 	}
 }
 
-// NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
+// NextHandler leads to the FHIR server. It is caddyhttp.Handler without a dependency on Caddy.
 type NextHandler interface {
-	// ServeHTTP answers a request. An error says that it did not.
+	// ServeHTTP handles a request. After an error, no response was written.
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
 }
 
-// Withheld keeps back an answer of the FHIR server's.
+// Withheld rejects a response of the FHIR server.
 func Withheld(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
@@ -261,7 +261,7 @@ func Withheld(err error) *guard.Error {
 	}
 }
 
-// NotRewritten rejects a response whose links or addresses cannot be rewritten. A refusal of ours stays.
+// NotRewritten rejects a response whose links or addresses cannot be rewritten. A *guard.Error is returned unchanged.
 func NotRewritten(err error) error {
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal
@@ -281,7 +281,7 @@ func TooLong(limit int64) *guard.Error {
 	}
 }
 
-// RequireJSON withholds an answer that cannot be read.
+// RequireJSON rejects a response that is not JSON.
 func (a *Answer) RequireJSON() error {
 	if !a.IsJSON() {
 		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))

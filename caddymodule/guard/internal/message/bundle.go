@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Bundle is a Bundle, of which the resources stay text.
+// Bundle is a Bundle whose resources stay text.
 type Bundle struct {
-	ResourceType string  // Bundle, or the type of what came in its place
+	ResourceType string  // Bundle, or the type of another resource in its place
 	Kind         string  // Bundle.type
-	Total        int     // -1 if it is not told
+	Total        int     // -1 if unknown
 	Links        Links   // Bundle.link
 	Entries      []Entry // Bundle.entry
 }
@@ -27,24 +27,24 @@ type Bundle struct {
 // Entry is a Bundle.entry.
 type Entry struct {
 	FullURL  string             // fullUrl
-	Resource []byte             // as text
-	Parsed   resource.Resource  // if it was read to be judged
-	Ranks    []searchparam.Rank // by the keys of _sort, if they were asked for
+	Resource []byte             // text
+	Parsed   resource.Resource  // if it was parsed to be judged
+	Ranks    []searchparam.Rank // by the keys of _sort, once computed
 	Mode     string             // search.mode
-	Search   []byte             // search, as text
-	Request  []byte             // request, as text
-	Response []byte             // response, as text
+	Search   []byte             // search as text
+	Request  []byte             // request as text
+	Response []byte             // response as text
 }
 
-// ParseBundle reads a Bundle of the FHIR server's, or what else it answered with instead. Members that say nothing to
-// us are left out: what is not understood is not passed on.
+// ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. With an error, the
+// result may contain the type of another resource.
 func ParseBundle(text []byte) (*Bundle, error) {
 	r := bundleReader{b: &Bundle{Total: -1}, c: rawjson.NewCursor(text).AllowDuplicates()}
 	return r.read()
 }
 
-// BundleOf reads the answer to a search to what the client has sent. If it is judged, all resources are read, and no name
-// may stand twice in an object. The entries go into a list, which may be nil.
+// BundleOf parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an object are an
+// error. The entries are appended to a list, which may be nil.
 func (to Addresses) BundleOf(a *Answer, judged bool, list []Entry, sent func() Said) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, refusedSearch(a, sent)
@@ -65,8 +65,7 @@ func (to Addresses) BundleOf(a *Answer, judged bool, list []Entry, sent func() S
 	return b, nil
 }
 
-// refusedSearch is the FHIR server's refusal of a search, with its reasons as far as they are about what the client has
-// sent.
+// refusedSearch returns the FHIR server's rejection of a search, with its reasons about the client's input.
 func refusedSearch(a *Answer, sent func() Said) error {
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 		return Failed(a)
@@ -76,11 +75,11 @@ func refusedSearch(a *Answer, sent func() Said) error {
 	return refusal
 }
 
-// bundleReader reads a Bundle in one pass.
+// bundleReader parses a Bundle in one pass.
 type bundleReader struct {
 	b         *Bundle
 	c         *rawjson.Cursor
-	resources *resource.Reader // if they are judged
+	resources *resource.Reader // nil: resources are not judged
 }
 
 func (r *bundleReader) read() (*Bundle, error) {
@@ -118,7 +117,7 @@ func (r *bundleReader) member(name []byte) (err error) {
 	return err
 }
 
-// entry reads an entry. The address of what is judged is not read: the resource says what it is.
+// entry parses an entry. The fullUrl of a judged entry is not read, because the resource identifies itself.
 func (r *bundleReader) entry() error {
 	r.b.Entries = append(r.b.Entries, Entry{})
 	e := &r.b.Entries[len(r.b.Entries)-1]
@@ -147,7 +146,7 @@ func (r *bundleReader) entry() error {
 	})
 }
 
-// modeOf reads search.mode of an entry, without an allocation for the usual ones.
+// modeOf parses search.mode of an entry, without an allocation for the usual modes.
 func modeOf(c *rawjson.Cursor) (mode string, err error) {
 	err = c.Object(func(name []byte) error {
 		if string(name) != "mode" {
@@ -167,9 +166,9 @@ func modeOf(c *rawjson.Cursor) (mode string, err error) {
 	return mode, err
 }
 
-// Answer is the Bundle as an answer, in a buffer that is given back when it is written.
+// Answer returns the Bundle as a response, whose buffer returns to the pool once it is sent.
 func (b *Bundle) Answer() *Answer {
-	size := 256 // about that of the text, and not less in all usual cases
+	size := 256 // estimate, rarely too small
 	for _, l := range b.Links {
 		size += len(l.URL) + 64
 	}
@@ -179,7 +178,7 @@ func (b *Bundle) Answer() *Answer {
 	}
 	buffer := Buffers.Get().(*bytes.Buffer)
 	buffer.Grow(size)
-	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // it never fails
+	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // never fails
 	a := NewAnswer(http.StatusOK, buffer.Bytes())
 	a.Buffer = buffer
 	return a
@@ -211,7 +210,6 @@ func (b *Bundle) append(out []byte) []byte {
 	return append(out, '}')
 }
 
-// append writes the entry.
 func (e *Entry) append(out []byte) []byte {
 	out = append(out, '{')
 	start := len(out)
@@ -234,13 +232,13 @@ func (e *Entry) append(out []byte) []byte {
 	return append(out, '}')
 }
 
-// Addresses are how clients know the FHIR API.
+// Addresses are the addresses of the FHIR API for clients.
 type Addresses struct {
-	Path string // of the API
-	Base string // its URL; empty: links are relative
+	Path string // path of the API
+	Base string // URL of the API; empty: links are relative
 }
 
-// URL is the address of a path below the FHIR base, as clients know it.
+// URL returns the client address of a path below the FHIR base.
 func (to Addresses) URL(path, query string) string {
 	u := strings.TrimSuffix(cmp.Or(to.Base, to.Path)+"/"+path, "/")
 	if query != "" {
@@ -249,7 +247,7 @@ func (to Addresses) URL(path, query string) string {
 	return u
 }
 
-// Parse reads a resource of an answer.
+// Parse parses a resource in a response.
 func (to Addresses) Parse(text []byte) (resource.Resource, error) {
 	res, err := resource.Parse(text, to.Base)
 	if err != nil {
@@ -258,10 +256,10 @@ func (to Addresses) Parse(text []byte) (resource.Resource, error) {
 	return res, nil
 }
 
-// ResourceURL finds the resource in an address: its type, id and version.
+// ResourceURL matches the type, id and version at the end of a resource's URL.
 var ResourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
 
-// LocalURL is the address of a resource as clients know it, whatever the FHIR server calls itself.
+// LocalURL returns the client address of a resource, whatever the FHIR server's base URL is.
 func (to Addresses) LocalURL(address string) (string, bool) {
 	address, _, _ = strings.Cut(address, "?")
 	if match := ResourceURL.FindStringSubmatch(address); match != nil {
@@ -270,7 +268,7 @@ func (to Addresses) LocalURL(address string) (string, bool) {
 	return "", false
 }
 
-// WithoutVersion is a reference to a resource, from one to a version of it.
+// WithoutVersion removes the version from a reference.
 func WithoutVersion(reference string) string {
 	resource, _, _ := strings.Cut(reference, "/_history/")
 	return resource
@@ -282,10 +280,10 @@ type Links []Link
 // Link is a Bundle.link.
 type Link struct {
 	Relation string `json:"relation"` // self, next, … (RFC 8288)
-	URL      string `json:"url"`      // where it leads
+	URL      string `json:"url"`      // target
 }
 
-// To is the URL of the link with a relation; empty if there is none.
+// To returns the URL of the link with a relation; empty if none has it.
 func (all Links) To(relation string) string {
 	for _, l := range all {
 		if l.Relation == relation {
@@ -295,7 +293,7 @@ func (all Links) To(relation string) string {
 	return ""
 }
 
-// Append writes the value of Bundle.link. FHIR has no empty arrays: a Bundle that has none has no such member.
+// Append writes the value of Bundle.link. An empty list must be omitted, because FHIR has no empty arrays.
 func (all Links) Append(out []byte) []byte {
 	out = append(out, '[')
 	for i, l := range all {
@@ -309,7 +307,8 @@ func (all Links) Append(out []byte) []byte {
 	return append(out, ']')
 }
 
-// EachString calls visit with each string of a JSON text and the name of the member that it is, or is in an array of.
+// EachString calls visit with each string in a JSON text, and with the name of the member that contains it directly or in an
+// array.
 func EachString(text []byte, visit func(name, said string) error) error {
 	return visitStrings(rawjson.NewCursor(text).AllowDuplicates(), "", visit)
 }
@@ -330,7 +329,7 @@ func visitStrings(c *rawjson.Cursor, name string, visit func(name, said string) 
 	return c.Skip()
 }
 
-// References are the literal references in a resource, at any depth.
+// References returns the literal references in a resource, at any depth.
 func References(text []byte) ([]string, error) {
 	var all []string
 	err := EachString(text, func(name, said string) error {
@@ -342,14 +341,14 @@ func References(text []byte) ([]string, error) {
 	return all, err
 }
 
-// Quoted is s as JSON.
+// Quoted returns s as a JSON string.
 func Quoted(s string) string { return string(appendQuoted(nil, s)) }
 
-// appendQuoted writes s as JSON. Most strings need no escapes.
+// appendQuoted appends s as a JSON string. Most strings need no escapes.
 func appendQuoted(out []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text, _ := json.Marshal(s) // a string never fails
+			text, _ := json.Marshal(s) // never fails for a string
 			return append(out, text...)
 		}
 	}

@@ -12,29 +12,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Call is a request in parts: the client's, an entry of a batch, or one of our own.
+// Call is a request in parts: the client's, an entry of a batch, or one of the gateway.
 type Call struct {
-	Method string      // the HTTP method
+	Method string      // HTTP method
 	Path   string      // below the FHIR base, without a leading slash
-	Query  string      // without a question mark
-	Header http.Header // those that speak of the call: If-Match, If-None-Exist, Prefer, Content-Type …
-	Body   []byte      // nil if there is none
+	Query  string      // without the question mark
+	Header http.Header // headers about the call: If-Match, If-None-Exist, Prefer, Content-Type …
+	Body   []byte      // nil without a body
 }
 
-// Get is a call that only asks.
+// Get returns a GET call.
 func Get(path, query string) Call { return Call{Method: http.MethodGet, Path: path, Query: query} }
 
-// BinaryMetadata is the call for a Binary without its data, which may be long.
+// BinaryMetadata returns the call for a Binary without its data, which may be long.
 func BinaryMetadata(path string) Call {
 	return Get(path, smart.EncodeParameters([]smart.Parameter{{Name: "_elements", Value: "id,meta,implicitRules,language,contentType,securityContext"}}))
 }
 
-// SearchPath is the path of a search without what a search by POST adds to it.
+// SearchPath returns the path of a search without the _search of POST.
 func (c Call) SearchPath() string {
 	return strings.TrimSuffix(strings.TrimSuffix(c.Path, "_search"), "/")
 }
 
-// Interaction tells what a call does. A search by POST has its form among its parameters.
+// Interaction returns the interaction of a call. The form of a search by POST is part of the parameters.
 func (c Call) Interaction() (interaction.Interaction, error) {
 	i, err := interaction.Parse(c.Method, c.Path, c.Query, c.Header)
 	if err == nil && strings.HasSuffix(c.Path, "_search") && c.Body != nil {
@@ -47,16 +47,16 @@ func (c Call) Interaction() (interaction.Interaction, error) {
 	return i, nil
 }
 
-// sentence is an error as clients read it. The errors of package interaction hold no part of the request.
+// sentence returns an error as a sentence for clients. Errors of package interaction contain no part of the request.
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// accept is what an Accept header takes (RFC 9110 §12.5.1), by media types in small letters.
+// accept contains the weights of an Accept header (RFC 9110 §12.5.1) by media type in lower case.
 type accept map[string]float64
 
-// ParseAccept reads Accept. A malformed range is none, and one without a weight that can be read counts in full.
+// ParseAccept parses Accept. It ignores malformed ranges; an invalid weight counts as 1.
 func ParseAccept(header http.Header) accept {
 	a := accept{}
 	for element := range strings.SplitSeq(strings.Join(header["Accept"], ","), ",") {
@@ -73,14 +73,14 @@ func ParseAccept(header http.Header) accept {
 	return a
 }
 
-// FhirMedia are the names of FHIR's own formats, with those of DSTU2, and the general ones that FHIR's clients send for
+// FhirMedia are the media types of FHIR's own formats, including those of DSTU2, and general types that FHIR clients send for
 // them (R4 http.html#mime-type).
 var FhirMedia = SetOf(TypeJSON, "application/json", "application/json+fhir", "text/json", typeXML, "application/xml+fhir", "application/fhir+turtle")
 
-// typeXML is the media type that nothing here is read or written in.
+// typeXML is the media type of FHIR XML, which is rewritten but not judged.
 const typeXML = "application/fhir+xml"
 
-// Fhir is how much FHIR's formats are wanted by name, but for one name.
+// Fhir returns the greatest weight of FHIR's media types, except for one media type.
 func (a accept) Fhir(but string) (weight float64) {
 	for media, w := range a {
 		if media != but && FhirMedia[media] {
@@ -90,7 +90,7 @@ func (a accept) Fhir(but string) (weight float64) {
 	return weight
 }
 
-// TakesJSON reports whether JSON is among what is accepted, which without a header is anything.
+// TakesJSON reports whether the header accepts JSON. Without a header, any type is accepted.
 func (a accept) TakesJSON() bool {
 	for media, weight := range a {
 		if weight > 0 && (strings.Contains(media, "json") || media == "*/*" || media == "application/*") {
@@ -100,7 +100,7 @@ func (a accept) TakesJSON() bool {
 	return len(a) == 0
 }
 
-// FormatOf is the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if there is none.
+// FormatOf returns the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if it is missing.
 func FormatOf(parameters []smart.Parameter) string {
 	for _, p := range parameters {
 		if p.Name == "_format" && p.Value != "" {
@@ -112,7 +112,7 @@ func FormatOf(parameters []smart.Parameter) string {
 
 var errFormat = errors.New("only JSON is written")
 
-// CheckFormat refuses a request whose answer may not be in JSON, in which all is that was judged (RFC 9110 §15.5.7).
+// CheckFormat rejects a request that does not accept JSON, the format of all judged responses (RFC 9110 §15.5.7).
 func CheckFormat(header http.Header, parameters []smart.Parameter) error {
 	format := FormatOf(parameters)
 	if strings.Contains(format, "json") || format == "" && ParseAccept(header).TakesJSON() {
@@ -121,8 +121,8 @@ func CheckFormat(header http.Header, parameters []smart.Parameter) error {
 	return NotAcceptable(errFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
 }
 
-// IsLenient reports whether a client accepts that unknown parameters are ignored: Prefer: handling=lenient (RFC 7240 §4.4,
-// FHIR R4 search.html#errors). Of several handling preferences, the first one counts.
+// IsLenient reports whether a client accepts that unknown parameters are ignored: Prefer: handling=lenient (RFC 7240 §4.4, FHIR
+// R4 search.html#errors). The first of several handling preferences counts.
 func IsLenient(header http.Header) bool {
 	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
 		for part := range strings.SplitSeq(preference, ";") {
@@ -140,12 +140,12 @@ func NotAcceptable(err error, description string) error {
 	return &guard.Error{Status: http.StatusNotAcceptable, Description: description, Err: err}
 }
 
-// IsRewritable reports whether a value of _format is FHIR JSON or XML, which HAPI also wraps in HTML.
+// IsRewritable reports whether a value of _format is FHIR JSON or XML, but not the HTML in which HAPI can wrap them.
 func IsRewritable(format string) bool {
 	return (strings.Contains(format, "json") || strings.Contains(format, "xml")) && !strings.Contains(format, "html")
 }
 
-// Rewritable are the elements of Accept that are JSON, XML or anything.
+// Rewritable returns the elements of Accept that are JSON, XML or a wildcard.
 func Rewritable(accept []string) (kept []string) {
 	for element := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, _, _ := mime.ParseMediaType(element)
@@ -161,7 +161,7 @@ func IsFHIRFormat(format string) bool {
 	return strings.Contains(format, "json") || strings.Contains(format, "xml") || strings.Contains(format, "turtle") || format == "ttl"
 }
 
-// SetOf is a set of names.
+// SetOf returns a set of names.
 func SetOf(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))
 	for _, name := range names {

@@ -1,9 +1,9 @@
-// Package message is the vocabulary of all who enforce: a request and an answer in parts, a Bundle, and the refusals.
+// Package message contains the types that the enforcing packages share: calls, responses, Bundles and rejections.
 //
-//	call.go     a request in parts: the client's, an entry of a bundle, or one of ours; the formats that a client takes
-//	answer.go   an answer, held as the next handler writes it until it is judged
-//	bundle.go   a Bundle, whose resources stay text; its links, the addresses as clients know them, references
-//	refusal.go  the errors in place of an answer, with the FHIR server's issues about what the client has sent
+//	call.go     a request: the client's, an entry of a bundle, or one of the gateway; the formats that a client accepts
+//	answer.go   a response, buffered until it is judged
+//	bundle.go   a Bundle, whose resources stay text; its links, public addresses, references
+//	refusal.go  rejections, with the FHIR server's issues about the client's input
 //
-// It imports what grants are, for refusals that name the scopes that lack, and asks and judges nothing.
+// It imports grants for rejections that name the missing scopes, but sends no requests and judges nothing.
 package message

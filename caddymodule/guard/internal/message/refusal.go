@@ -20,28 +20,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// The causes of a refusal, for logs and tests.
+// Causes of a rejection, for logs and tests.
 var (
-	// ErrScope: no scope allows the interaction.
 	ErrScope = errors.New("no scope allows this")
-	// ErrOracle: the request could tell more than its scopes allow.
+	// ErrOracle: the response could reveal more than the scopes allow.
 	ErrOracle = errors.New("could tell more than the scopes allow")
-	// ErrOutside: the resource is not one that the scopes are about, or is not there.
+	// ErrOutside: the scopes do not cover the resource, or it does not exist.
 	ErrOutside = errors.New("not there, or not covered by the scopes")
-	// ErrRule: a rule of the site denies it.
-	ErrRule = errors.New("denied by a rule")
-	// ErrCostly: the request would cost too much.
+	// ErrRule: a policy denies the request or resource.
+	ErrRule   = errors.New("denied by a rule")
 	ErrCostly = errors.New("too costly")
-	// ErrBusy: other requests take the memory that it would need.
+	// ErrBusy: other requests use the memory that the request needs.
 	ErrBusy = errors.New("too much is held")
 )
 
-// Forbidden refuses what no scope allows (RFC 6750 §3.1), or what could tell more than they do.
+// Forbidden rejects a request that no scope allows (RFC 6750 §3.1), or that could reveal more than the scopes allow.
 func Forbidden(cause error, format string, args ...any) *guard.Error {
 	return guard.InsufficientScope(fmt.Sprintf(format, args...), cause)
 }
 
-// Denied refuses what a rule of the site denies. No other scope would help.
+// Denied rejects a request that a policy denies. No other scope would help.
 func Denied(d rule.Decision) *guard.Error {
 	refusal := &guard.Error{
 		Status: http.StatusForbidden, Description: fmt.Sprintf("The rule %s of this server does not allow this.", d.Rule),
@@ -53,25 +51,25 @@ func Denied(d rule.Decision) *guard.Error {
 	return refusal
 }
 
-// NotFound is the answer for what is not there, and for what is there and not covered: the same in all that shows.
+// NotFound rejects a request for a resource that does not exist or is not covered. Both rejections are identical.
 func NotFound() *guard.Error {
 	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrOutside}
 }
 
-// IsOutside reports whether a refusal is that of a resource that is not there, or not covered.
+// IsOutside reports whether a rejection is for a missing or uncovered resource.
 func IsOutside(err error) bool { return errors.Is(err, ErrOutside) }
 
-// Invalid refuses a request that is malformed, whatever the token.
+// Invalid rejects a request that is malformed, whatever the token.
 func Invalid(err error, format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}
 }
 
-// TooCostly refuses what would take too many requests, or too much memory.
+// TooCostly rejects a request that would need too many requests to the FHIR server, or too much memory.
 func TooCostly(format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrCostly}
 }
 
-// Failed passes on that the FHIR server failed. Its words are left out: they may be about any resource.
+// Failed reports a failure of the FHIR server, without its message, which may be about any resource.
 func Failed(a *Answer) *guard.Error {
 	refusal := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil {
@@ -80,7 +78,7 @@ func Failed(a *Answer) *guard.Error {
 	return refusal
 }
 
-// Refused says that no scope allows the interaction.
+// Refused rejects an interaction that no scope allows.
 func Refused(rights *access.Rights, i interaction.Interaction) error {
 	of := i.Type
 	if of == "" || of == smart.AnyType {
@@ -95,10 +93,10 @@ func Refused(rights *access.Rights, i interaction.Interaction) error {
 	return refusal.Lifted(Lacking(rights, i))
 }
 
-// maxNamed is how many types of _type a challenge names scopes for.
+// maxNamed is the maximum number of types in _type for which a challenge names scopes.
 const maxNamed = 16
 
-// Lacking are the scopes of which each allows an interaction, or a part of it if it searches several types.
+// Lacking returns the scopes of which any single one allows an interaction, or part of a search over several types.
 func Lacking(rights *access.Rights, i interaction.Interaction) string {
 	if of := typesOf(i); len(of) > 0 {
 		var all []string
@@ -112,7 +110,7 @@ func Lacking(rights *access.Rights, i interaction.Interaction) string {
 	return rights.Lacking(i.Type, i.Permission(), ofAll)
 }
 
-// typesOf are the types that a search of the system or of a compartment names, each once.
+// typesOf returns the types in _type of a search of the system or of a compartment, each once.
 func typesOf(i interaction.Interaction) (types []string) {
 	if i.Kind != interaction.SystemSearch && (i.Kind != interaction.CompartmentSearch || i.Type != "" && i.Type != smart.AnyType) {
 		return nil
@@ -130,21 +128,21 @@ func typesOf(i interaction.Interaction) (types []string) {
 	return types
 }
 
-// Beyond refuses what only scopes to read and search everything allow.
+// Beyond rejects a request that requires scopes to read and search everything.
 func Beyond(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
 	return Forbidden(cause, format, args...).Lifted(rights.Lacking(smart.AnyType, ReadSearch, true))
 }
 
-// ErrSearch says that a search is not one that FHIR has.
+// ErrSearch means that a search is not a valid FHIR search.
 var ErrSearch = errors.New("invalid search")
 
-// ErrBody says that a body is not what the request needs.
+// ErrBody means that a body is unsuitable for the request.
 var ErrBody = errors.New("body cannot be judged")
 
-// ReadSearch is what it takes to see all resources of a type.
+// ReadSearch are the permissions for seeing all resources of a type.
 const ReadSearch = smart.Read | smart.Search
 
-// CheckNames refuses parameters that are not on a list.
+// CheckNames rejects parameters that are not on a list.
 func CheckNames(operation string, parameters []smart.Parameter, allowed []string) error {
 	for _, p := range parameters {
 		if !slices.Contains(allowed, p.Name) {
@@ -154,12 +152,12 @@ func CheckNames(operation string, parameters []smart.Parameter, allowed []string
 	return nil
 }
 
-// Issue is an OperationOutcome.issue, as far as it is about what the client has sent: what is wrong, and where.
+// Issue is an OperationOutcome.issue about the client's input.
 type Issue struct {
 	Severity    string   `json:"severity"`              // fatal, error, warning or information
-	Code        string   `json:"code"`                  // a code of IssueType
+	Code        string   `json:"code"`                  // code of IssueType
 	Diagnostics string   `json:"diagnostics,omitempty"` // text for people
-	Details     *details `json:"details,omitempty"`     // text of the server about the code
+	Details     *details `json:"details,omitempty"`     // text for the code
 	Expression  []string `json:"expression,omitempty"`  // FHIRPath of the elements
 }
 
@@ -167,7 +165,7 @@ type details struct {
 	Text string `json:"text,omitempty"`
 }
 
-// ownFaults are the issue types of what is wrong with a request itself. The others are about what else there is.
+// ownFaults are the issue types about the request itself. Other types are about stored resources.
 var ownFaults = SetOf("invalid", "structure", "required", "value", "invariant", "code-invalid", "extension", "not-supported", "too-long", "processing")
 
 var (
@@ -175,11 +173,11 @@ var (
 	expression = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[A-Za-z]+(\[[0-9]{1,9}\])?){0,20}$`)
 )
 
-// maxIssues is how many issues are passed on.
+// maxIssues is the maximum number of issues in a response.
 const maxIssues = 50
 
-// IssuesOf are the issues of the FHIR server's refusal of an invalid request, in words as far as the client may know
-// them.
+// IssuesOf returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client may
+// have.
 func IssuesOf(a *Answer, s Said) []Issue {
 	var outcome struct {
 		ResourceType string
@@ -203,7 +201,7 @@ func IssuesOf(a *Answer, s Said) []Issue {
 	return issues
 }
 
-// Invalidated is the FHIR server's refusal of a body that is invalid; nil if it says nothing of that.
+// Invalidated returns the FHIR server's rejection of an invalid body; nil if the response has no such issue.
 func Invalidated(a *Answer, s Said) *Answer {
 	issues := IssuesOf(a, s)
 	for i := range issues {
@@ -216,7 +214,7 @@ func Invalidated(a *Answer, s Said) *Answer {
 	return NewAnswer(a.Status, text)
 }
 
-// Explained is a text with the FHIR server's reasons behind it, if it gives any.
+// Explained returns a text followed by the FHIR server's reasons, if any.
 func Explained(text string, a *Answer, s Said) string {
 	for _, i := range IssuesOf(a, s) {
 		if i.Diagnostics != "" {
@@ -226,13 +224,13 @@ func Explained(text string, a *Answer, s Said) string {
 	return text
 }
 
-// RefusesWrite is said of a write that the server refuses without a reason.
+// RefusesWrite is the description for a rejected write without a reason.
 const RefusesWrite = "The FHIR server refuses the write."
 
-// Said is what a client has sent, piece by piece: names and values. These a FHIR server may repeat to it.
+// Said contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
 type Said map[string]bool
 
-// maxSaid is how many pieces are known. Who sends more could be trying out what a FHIR server's words are about.
+// maxSaid is the maximum number of names and values. A client with more could use the FHIR server's messages as an oracle.
 const maxSaid = 2000
 
 func (s Said) add(piece string) {
@@ -241,7 +239,7 @@ func (s Said) add(piece string) {
 	}
 }
 
-// Parameters adds a search: the values as they are, and the parts of which a date, a number or a token is made.
+// Parameters adds the parameters of a search: their values, and the parts of dates, numbers and tokens.
 func (s Said) Parameters(all []smart.Parameter) Said {
 	for _, p := range all {
 		s.add(p.Name)
@@ -290,15 +288,14 @@ func (s Said) value(c *rawjson.Cursor) error {
 	return c.Skip()
 }
 
-// Said is what the client has sent in a call.
+// Said returns the names and values in a call.
 func (c Call) Said() Said {
-	parameters, _ := smart.ParseParameters(c.Query) // what cannot be read is not repeated
+	parameters, _ := smart.ParseParameters(c.Query) // malformed parameters are not repeated
 	return Said{}.Parameters(parameters).Body(c.Body)
 }
 
-// reason is what a FHIR server says about what the client has sent, without what the client has not said and what is no
-// word of FHIR's: names, numbers, ids and addresses of others. Empty if too little is left, or if the text is about what
-// else there is.
+// reason returns a FHIR server's message about the client's input, reduced to the input and known words: it omits names,
+// numbers, ids and addresses from other resources. Empty if too little is left, or if the message is about other resources.
 func (s Said) reason(text string) string {
 	if len(s) > maxSaid || len(text) > maxReason || aboutOthers.MatchString(text) {
 		return ""
@@ -312,10 +309,10 @@ func (s Said) reason(text string) string {
 	return strings.Join(told, ". ")
 }
 
-// sentenceEnd is where a sentence ends and another one begins: a list of what a FHIR server supports follows the mistake.
+// sentenceEnd separates sentences: the sentence about the mistake is often followed by a list of supported values.
 var sentenceEnd = regexp.MustCompile(`\.\s+`)
 
-// known is what a sentence says in known words. Empty if too little is left.
+// known returns the known words of a sentence. Empty if too little is left.
 func (s Said) known(text string) string {
 	var kept []string
 	words, known := 0, 0
@@ -339,25 +336,25 @@ const (
 	omitted   = "…"
 )
 
-// pieces are what is in quotation marks, and words, each with the signs around it.
+// pieces matches quoted text, and words with the punctuation around them.
 var pieces = regexp.MustCompile(`[^\s"'\pL\pN_]*"([^"]*)"[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*'([^']*)'[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*([^\s"'()\[\]{},;=]*[^\s"'()\[\]{},;:.=!?])[^\s"'\pL\pN_]*|\S+`)
 
 var letters = regexp.MustCompile(`[\pL\pN_]`)
 
-// aboutOthers are the words by which a text tells which resources there are.
+// aboutOthers matches words that indicate a message about other resources.
 var aboutOthers = regexp.MustCompile(`(?i)\b(exist|already|duplicate|unique|delete|remov|another|other|belong|conflict|match|multiple|placeholder|` +
 	`not found|could be found|no such|gone|partition|constraint fail|person|people)`)
 
-// has reports whether a piece may be told: the client has said it, or it is a word of a language, of FHIR or of HAPI.
+// has reports whether a piece may be repeated: the client sent it, or it is a known word of English, FHIR or HAPI.
 func (s Said) has(piece string) bool {
 	return piece == "" || s[piece] || vocabulary[strings.ToLower(piece)] || interaction.IsType(piece) ||
 		isElement(piece) || specification.MatchString(piece)
 }
 
-// specification are addresses of FHIR's own, and the numbers of HAPI's messages.
+// specification matches addresses of the FHIR specification, and the numbers of HAPI's messages.
 var specification = regexp.MustCompile(`^(http://hl7\.org/fhir/(StructureDefinition|ValueSet|CodeSystem)/[A-Za-z-]{1,64}(\|[0-9.]{1,8})?|HAPI-[0-9]{4})$`)
 
-// isElement reports whether a piece is a path, such as Observation.status.
+// isElement reports whether a piece is an element path, such as Observation.status.
 func isElement(piece string) bool {
 	resourceType, _, _ := strings.Cut(piece, ".")
 	return elementPath.MatchString(piece) && interaction.IsType(resourceType)
@@ -365,7 +362,7 @@ func isElement(piece string) bool {
 
 var elementPath = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[a-z][A-Za-z]*(\[[0-9]{1,3}\])?(\[x\])?){1,10}$`)
 
-// vocabulary are the words that FHIR servers' messages about a request are made of. None is a name of a person's.
+// vocabulary are the usual words of FHIR servers' messages about a request. It contains no names of persons.
 var vocabulary = SetOf(strings.Fields(`
 	a an and are as at be been but by can cannot could did do does for from had has have how in into is it its more must
 	no not of on once only or should supported than that the their there this to too use used uses using was were when

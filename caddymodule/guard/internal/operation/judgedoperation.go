@@ -21,39 +21,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// judgedCall is an operation on its way, whose answer is judged resource by resource.
+// judgedCall is an operation in progress whose response is judged resource by resource.
 type judgedCall struct {
 	x     *Calls
-	c     message.Call // the client's
-	asked message.Call // what is asked of the FHIR server
+	c     message.Call // of the client
+	asked message.Call // for the FHIR server
 	op    Operation
 
-	parameters []smart.Parameter // of what is asked
+	parameters []smart.Parameter // of the call for the FHIR server
 
-	count    int    // entries of a page
-	complete bool   // one grant is about all types, so that nothing of a patient's is hidden
-	ruled    bool   // rules of the site may deny resources
-	patient  string // ID of the Patient on which the operation is called; empty for other resources and types
+	count    int    // entries per page
+	complete bool   // a grant covers all types, so no entry is withheld
+	ruled    bool   // policies may deny resources
+	patient  string // id of the Patient on which the operation is called; empty for other resources and types
 }
 
-// judgedEntries are the entries of some pages, without what is not covered.
+// judgedEntries are the covered entries of one or more pages.
 type judgedEntries struct {
 	matches []message.Entry
 	others  []message.Entry
-	hidden  bool // whether there is, or could be on other pages, something that is not covered
+	hidden  bool // an uncovered entry exists, or may exist on other pages
 }
 
-// operationRules say how an operation that is known here is called under scopes that are bound.
+// operationRules are the rules for a known operation under bound scopes.
 type operationRules struct {
-	// onInstance: it is called on a resource, and on a type under whole scopes alone. Else on types alone.
+	// onInstance is true for an operation on a resource, which whole scopes may also call on a type. False: on types only.
 	onInstance bool
-	// parameters are those that tell of no other resource.
+	// parameters are the parameters that reveal no other resource.
 	parameters []string
-	// patient writes the value of the parameter that confines the answer to a patient. Nil: there is none.
+	// patient formats the parameter that confines the response to a patient. Nil: no such parameter.
 	patient func(id string) string
 }
 
-// knownOperations have rules. The parameters of others, which a site has listed, pass.
+// knownOperations are the operations with rules. Other operations, which a site has listed, keep all their parameters.
 var knownOperations = map[string]operationRules{
 	"$everything": {onInstance: true, parameters: []string{"start", "end", "_since", "_type", "_count"}},
 	"$lastn": {
@@ -66,7 +66,7 @@ var knownOperations = map[string]operationRules{
 	},
 }
 
-// judgedOperation answers an operation by those resources of its answer that are covered, from a position on.
+// judgedOperation answers an operation with the covered resources of its response, from a position on.
 func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
 	grants := x.Judge.Rights().For(i.Type, op.Permission)
 	if len(grants) == 0 {
@@ -89,16 +89,16 @@ func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interacti
 	return j.answerKnown(ctx, i, rules, at)
 }
 
-// isOwnPatient reports whether an operation is called on a Patient that a grant is about by its id, so that it need not be
-// read first: if it is not there, the FHIR server says so.
+// isOwnPatient reports whether an operation is called on a Patient whose id a grant is bound to. It need not be read first: if
+// it does not exist, the FHIR server reports so.
 func (x *Calls) isOwnPatient(i interaction.Interaction, grants []access.Grant) bool {
 	return i.Type == "Patient" && !x.Judge.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
 		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.ByRule
 	})
 }
 
-// answer has the FHIR server called with parameters in the query. If the client asks for no pages, the server's are as
-// long as those of searches.
+// answer calls the FHIR server with parameters in the query. If the client requests no page size, the FHIR server's pages are
+// as long as those of searches.
 func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters []smart.Parameter, at paging.Place) (*message.Answer, error) {
 	parameters = slices.Clone(parameters)
 	for k, p := range parameters {
@@ -110,7 +110,7 @@ func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters 
 			return nil, message.Invalid(errParameters, "_count is no number above 0.")
 		}
 		j.count = n
-		if j.ruled { // longer pages, so that the limit of requests suffices to find out whether a visible entry follows
+		if j.ruled { // longer pages, so that a visible next entry can be found within the limit on requests
 			parameters[k].Value = strconv.Itoa(max(n, search.DefaultCount))
 		}
 	}
@@ -122,7 +122,7 @@ func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters 
 	return j.page(ctx, at)
 }
 
-// answerKnown answers an operation that has rules. It is called by GET, with the parameters that were judged.
+// answerKnown answers an operation with rules. It calls the FHIR server by GET, with the judged parameters.
 func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at paging.Place) (*message.Answer, error) {
 	whole := j.x.isOverType(j.op, i.Type)
 	switch {
@@ -156,9 +156,8 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 
 var errParameters = errors.New("parameters that cannot be judged")
 
-// Parameters are those of the query and of a Parameters body, which are one list (R4
-// operations.html#3.2.0.4). Those about the form of the answer are left out: it is JSON, and cut resources cannot be
-// judged.
+// Parameters returns the parameters of the query and of a Parameters body as one list (R4 operations.html#3.2.0.4), without
+// those for the format: responses are JSON, and incomplete resources cannot be judged.
 func Parameters(c message.Call, i interaction.Interaction) ([]smart.Parameter, error) {
 	posted, err := postedParameters(c.Body)
 	if err != nil {
@@ -167,12 +166,12 @@ func Parameters(c message.Call, i interaction.Interaction) ([]smart.Parameter, e
 	return slices.DeleteFunc(slices.Concat(i.Parameters, posted), isForm), nil
 }
 
-// isForm reports whether a parameter is about the form of the answer.
+// isForm reports whether a parameter affects only the format of the response.
 func isForm(p smart.Parameter) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_summary", "_elements"}, p.Name)
 }
 
-// postedParameters reads a Parameters resource whose values are primitive, or references.
+// postedParameters parses a Parameters resource whose values are primitive or references.
 func postedParameters(body []byte) ([]smart.Parameter, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -219,7 +218,7 @@ func postedParameter(members map[string]json.RawMessage) (p smart.Parameter, err
 	return p, nil
 }
 
-// primitive is a string, number or boolean as a query writes it.
+// primitive returns a string, number or boolean in the form of a query parameter.
 func primitive(text []byte) (s string, err error) {
 	switch text[0] {
 	case '"':
@@ -231,9 +230,9 @@ func primitive(text []byte) (s string, err error) {
 	return string(text), nil
 }
 
-// confined confines an operation that picks the latest of what it finds to the patient of a grant: among several
-// patients' records, or among records that a constraint hides, what is missing would tell of what was picked instead.
-// Found is false if the client asks for another patient, for whom nothing is found.
+// confined confines an operation that selects the latest resources to the patient of a grant. Among the records of several
+// patients, or with records that a constraint hides, a missing result would reveal a hidden one. found is false if the client
+// names another patient, for whom the result is empty.
 func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := patientsOf(j.x.Judge.Rights().For(i.Type, j.op.Permission))
 	if len(patients) == 0 {
@@ -262,7 +261,7 @@ func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Intera
 	return append(rest, smart.Parameter{Name: "patient", Value: write(patient)}), true, nil
 }
 
-// patientsOf are the patients to whom grants without a constraint are bound.
+// patientsOf returns the patients to whom grants without a constraint are bound.
 func patientsOf(grants []access.Grant) []string {
 	var patients []string
 	for _, g := range grants {
@@ -273,14 +272,14 @@ func patientsOf(grants []access.Grant) []string {
 	return patients
 }
 
-// isOverAll reports whether a grant is about all types, without a constraint.
+// isOverAll reports whether a grant is for all types, without a constraint.
 func isOverAll(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
 }
 
-// page answers with the entries from a position on. A page has as many as were asked for, taken from several pages of
-// the server if something is hidden: a shorter one would tell how much is withheld. If nobody asked for pages, those of
-// the server are judged as one, for what names a resource may be on another page.
+// page returns the entries from a position on. A page has the requested length, filled from several pages of the FHIR server if
+// entries are withheld, because a shorter page would reveal their number. Without a requested length, all pages of the FHIR
+// server are judged as one, because an entry and its referrer may be on different pages.
 func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer, error) {
 	var out *message.Bundle
 	var size int64
@@ -329,7 +328,7 @@ func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer
 	return j.finishAll(ctx, out, all, &at)
 }
 
-// fill adds the entries behind those of a page that were taken before, and reports whether there was no room for all.
+// fill adds the entries of a page after those already taken, and reports whether some did not fit.
 func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.Place) (full bool) {
 	kept = kept[min(at.Taken, len(kept)):]
 	room := j.count - len(out.Entries)
@@ -341,7 +340,7 @@ func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.
 	return full
 }
 
-// fetch asks the FHIR server for the page at a position.
+// fetch requests the page at a position from the FHIR server.
 func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answer, error) {
 	a, err := j.x.Server.Ask(ctx, at.Call(j.asked))
 	if err != nil {
@@ -353,7 +352,7 @@ func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answe
 	return a, a.RequireJSON()
 }
 
-// single answers with one resource, or with a document or message, of which each entry must be covered.
+// single returns a single resource, or a document or message whose entries must all be covered.
 func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message.Bundle) (*message.Answer, error) {
 	parts := [][]byte{a.Body}
 	if got.ResourceType == "Bundle" {
@@ -383,11 +382,11 @@ func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
 
-// kept returns the entries to show: all members, and other entries that visible ones refer to. The rest may be in the answer
-// because a withheld resource refers to them.
+// kept returns the visible entries: all members, and other entries that visible ones refer to. The rest may be in the response
+// only because a withheld resource refers to them.
 //
-// Denied resources move the boundaries of the FHIR server's pages. Under rules, a page of $everything with a length
-// therefore gets its other entries from finishBeside alone: not from the FHIR server's page that happens to contain them.
+// Denied resources shift the boundaries of the FHIR server's pages. With policies, a page of $everything with a length
+// therefore gets its other entries only from finishBeside, not from the FHIR server's page that happens to contain them.
 func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	switch {
 	case j.ruled && j.op.Name == "$everything" && j.count < math.MaxInt:
@@ -398,18 +397,18 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	return append(judged.matches, judged.others...)
 }
 
-// finishAll is finish for entries that are judged as one, if there are any.
+// finishAll is finish for entries that are judged as one.
 func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
 	out.Entries = append(out.Entries, j.kept(all)...)
 	return j.finish(ctx, out, rest)
 }
 
-// with are the entries of further pages, too.
+// with returns the entries of both.
 func (e judgedEntries) with(more judgedEntries) judgedEntries {
 	return judgedEntries{append(e.matches, more.matches...), append(e.others, more.others...), e.hidden || more.hidden}
 }
 
-// judged are the entries of a page that are covered.
+// judged returns the covered entries of a page.
 func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged judgedEntries, err error) {
 	for _, e := range got.Entries {
 		if e.Mode == "outcome" || e.Resource == nil {
@@ -433,9 +432,9 @@ func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged ju
 	return judged, nil
 }
 
-// isMember reports whether a resource is in the answer on its own account, and not because another resource refers to it. Its
-// type must be in the compartment of patients, or it is a Device that is assigned to a patient. Where rules may deny the
-// referrer, the resource itself must be in the compartment of the patient of the call: Devices are in none.
+// isMember reports whether a resource is in the response in its own right, and not because another resource refers to it: its
+// type is in the compartment of patients, or it is a Device that is assigned to a patient. If policies may deny the referrer,
+// the resource itself must be in the compartment of the call's patient, which excludes Devices.
 func (j *judgedCall) isMember(res resource.Resource) bool {
 	if !j.ruled {
 		_, ok := compartment.Patient(res.Type)
@@ -449,7 +448,7 @@ func (j *judgedCall) isMember(res resource.Resource) bool {
 	return false
 }
 
-// finish adds the links: to the rest, if there is one.
+// finish adds the self link, and the link to the rest if there is one.
 func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.Place) (*message.Answer, error) {
 	out.Links = []message.Link{{Relation: "self", URL: j.x.At.URL(j.c.Path, j.c.Query)}}
 	if rest != nil {
@@ -462,15 +461,15 @@ func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *pagi
 	return out.Answer(), nil
 }
 
-// maxBeside is how many resources may be fetched for a page beside its own.
+// maxBeside is the maximum number of additional resources fetched per type for a page.
 const maxBeside = 100
 
-// maxHad is how many resources beside the pages' own a link names at most.
+// maxHad is the maximum number of additional resources listed in a link.
 const maxHad = 2000
 
-// finishBeside is finish for a page that was asked for by its length, with what is everybody's that its entries name.
-// The FHIR server may have that on any page, where a hidden resource may be why. So it comes with what names it, once:
-// the link says which ones pages have had, unless these are too many.
+// finishBeside is finish for a page with a requested length. It adds the shared resources that the entries refer to, because
+// the FHIR server may have them on any page, possibly due to a withheld resource. Each is added once: the link lists those of
+// earlier pages, unless there are too many.
 func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest *paging.Place, had []string) (*message.Answer, error) {
 	if j.op.Name == "$everything" {
 		var err error
@@ -487,8 +486,8 @@ func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest
 	return j.finish(ctx, out, rest)
 }
 
-// beside adds what is everybody's that entries name and no page has had, by one search for each type. It returns what
-// pages have had now.
+// beside adds the shared resources that entries refer to and that were on no earlier page, by one search per type. It returns
+// the updated list of such resources.
 func (j *judgedCall) beside(ctx context.Context, out *message.Bundle, had []string) ([]string, error) {
 	for _, e := range out.Entries {
 		if name := e.Parsed.Type + "/" + e.Parsed.ID; j.isBeside(e.Parsed.Type) && !slices.Contains(had, name) {
@@ -512,7 +511,7 @@ func (j *judgedCall) beside(ctx context.Context, out *message.Bundle, had []stri
 	return had, nil
 }
 
-// isBeside reports whether resources of a type are everybody's, and the client asks for them.
+// isBeside reports whether resources of a type are shared between all patients and requested by the client.
 func (j *judgedCall) isBeside(resourceType string) bool {
 	wanted := j.x.Shared.IsEveryones(resourceType) && len(j.x.answerGrants(j.op, resourceType)) > 0
 	for _, p := range j.parameters {
@@ -521,7 +520,7 @@ func (j *judgedCall) isBeside(resourceType string) bool {
 	return wanted
 }
 
-// find adds resources of a type by their ids. Where the FHIR server knows no such search, there are none.
+// find adds resources of a type by their ids; none if the FHIR server does not support the search.
 func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType string, ids []string) error {
 	a, err := j.x.Server.Ask(ctx, message.Get(resourceType, smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
@@ -537,7 +536,7 @@ func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType
 	if err != nil {
 		return err
 	}
-	entries := append(judged.matches, judged.others...) // matches where a site has made a type of the compartment everybody's
+	entries := append(judged.matches, judged.others...) // matches if a site has made a type of the compartment shared
 	for _, e := range entries {
 		if e.Parsed.Type == resourceType && slices.Contains(ids, e.Parsed.ID) {
 			e.Search = search.IncludeMode

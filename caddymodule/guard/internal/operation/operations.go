@@ -1,8 +1,8 @@
-// Package operation answers operations, of which it has a list. What is not on it is refused.
+// Package operation answers operations on a list. All other operations are rejected.
 //
-//	operations.go       the list, and operations whose answer is about what the scopes cover as a whole, about no patient,
-//	                    or about what could be written
-//	judgedoperation.go  operations whose answer is judged resource by resource, page by page
+//	operations.go       the list, and operations whose response the scopes cover as a whole, that involve no patient, or
+//	                    that validate a write
+//	judgedoperation.go  operations whose response is judged resource by resource, page by page
 //
 // References: FHIR R4, Extended Operations (operations.html).
 package operation
@@ -30,51 +30,50 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Reach says how far scopes must reach for an operation, and so how much of it is judged.
+// Reach determines which scopes an operation requires, and how much of it is judged.
 type Reach string
 
 const (
-	// TokenReach is for operations that any valid token may call. Request and answer pass.
+	// TokenReach is for operations that any valid token may call. Request and response pass unjudged.
 	TokenReach Reach = "token"
-	// InstanceReach is for those that take a scope which covers the resource on which they are called. The answer passes,
-	// since it is about that resource alone. Called on a type or the system they need what [WholeReach] does.
+	// InstanceReach requires a scope that covers the resource on which the operation is called. The response passes, because it
+	// is about that resource alone. On a type or the system, it is like [WholeReach].
 	InstanceReach Reach = "instance"
-	// PatientReach is for those that take any scope about the type, which must cover the resource if they are called on
-	// one. Each resource of the answer is judged as one that was asked for by itself.
+	// PatientReach requires any scope for the type, which must cover the resource if the operation is called on one. Each
+	// resource in the response is judged as if it were requested itself.
 	PatientReach Reach = "patient"
-	// WholeReach is for those that take a scope about all resources of the type, or of all types if they are called on
-	// the system. The answer passes.
+	// WholeReach requires a scope for all resources of the type, or of all types if called on the system. The response passes.
 	WholeReach Reach = "whole"
-	// NoReach is for those that nobody may call.
+	// NoReach disables an operation.
 	NoReach Reach = "off"
 )
 
-// Operation is an operation that may be called.
+// Operation is a permitted operation.
 type Operation struct {
-	// Name is that in the path, with its dollar sign, such as $everything.
+	// Name is the name in the path, with the dollar sign, such as $everything.
 	Name string
-	// Reach says how far scopes must reach.
+	// Reach determines the required scopes.
 	Reach Reach
-	// Permission is what the scopes must permit on the type, and with [PatientReach] on the type of each resource of the
-	// answer. With one of c, u and d the operation changes something, and is called by POST only.
+	// Permission is the permission that the scopes must give on the type and, with [PatientReach], on the type of each resource
+	// in the response. An operation with c, u or d changes data, and requires POST.
 	Permission smart.Permission
-	// Types are the types on which it may be called. Empty: on all, and on the system.
+	// Types are the types on which the operation may be called. Empty: all types and the system.
 	Types []string
 }
 
-// Operations are those that may be called, by name. All others are refused.
+// Operations are the permitted operations by name. All others are rejected.
 type Operations map[string][]Operation
 
-// operationExport is decided by rules of its own: see package export.
+// operationExport has rules of its own: see package export.
 const operationExport = "$export"
 
-// delivering are operations that hand over what a Subscription of somebody else's sends, or have it sent, or have a message
-// carried out. However a site lists them, they take scopes to read and search everything.
+// delivering are operations that return or trigger the notifications of another client's Subscription, or process a message.
+// Whatever a site configures, they require scopes to read and search everything.
 var delivering = map[string]bool{
 	"$events": true, "$get-ws-binding-token": true, "$process-message": true, "$trigger-subscription": true,
 }
 
-// defaultOperations are those that a site does not set.
+// defaultOperations are the operations that a site does not set.
 var defaultOperations = Operations{
 	"$everything":   {{Name: "$everything", Reach: PatientReach, Permission: message.ReadSearch, Types: []string{"Patient", "Encounter"}}},
 	"$lastn":        {{Name: "$lastn", Reach: PatientReach, Permission: message.ReadSearch, Types: []string{"Observation"}}},
@@ -97,7 +96,7 @@ func terminologyOperation(name string, types ...string) []Operation {
 	return []Operation{{Name: name, Reach: TokenReach, Types: types}}
 }
 
-// NewOperations returns the default operations with a site's own: what it says of a name takes the place of the default.
+// NewOperations returns the default operations and a site's own, which replace defaults of the same name.
 func NewOperations(own ...Operation) Operations {
 	o := maps.Clone(defaultOperations)
 	for _, op := range own {
@@ -109,7 +108,7 @@ func NewOperations(own ...Operation) Operations {
 	return o
 }
 
-// Find is the operation that an interaction calls.
+// Find returns the operation that an interaction calls.
 func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 	if o == nil {
 		o = defaultOperations
@@ -122,12 +121,12 @@ func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 	return Operation{}, false
 }
 
-// Changes reports whether the operation changes what is stored, and so must not be a GET (R4 operations.html#3.2.0.1).
+// Changes reports whether the operation changes stored data, so that GET is not permitted (R4 operations.html#3.2.0.1).
 func (op Operation) Changes() bool { return op.Permission&^message.ReadSearch != 0 }
 
 var errOperationLine = errors.New("want <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")
 
-// ParseOperation reads what a site says of an operation:
+// ParseOperation parses a site's definition of an operation:
 //
 //	<$name> patient|instance|whole <cruds> [<Type>...]
 //	<$name> token [<Type>...]
@@ -146,7 +145,7 @@ func ParseOperation(words ...string) (Operation, error) {
 	return op.with(words[2:])
 }
 
-// with reads the words behind the reach.
+// with parses the words after the reach.
 func (op Operation) with(words []string) (Operation, error) {
 	switch op.Reach {
 	case TokenReach:
@@ -175,26 +174,25 @@ func (op Operation) with(words []string) (Operation, error) {
 	return op, nil
 }
 
-// Calls are the operations that one request needs.
+// Calls answers the operations of one request.
 type Calls struct {
-	Server       *fhirserver.Server // asks the FHIR server
-	Judge        *judge.Judge       // judges what it answers
-	At           message.Addresses  // names what it holds as clients know it
-	Pages        paging.Pages       // seals links to pages
-	Writes       *write.Writes      // what $validate asks about
-	Exports      exporter           // begins $export
-	List         Operations         // that may be called
-	ExpandScopes []string           // operations on terminology require one of these
-	Shared       access.Shared      // are the rules of types outside of the compartment
-	Limit        int64              // of an answer
+	Server       *fhirserver.Server // FHIR server
+	Judge        *judge.Judge       // judges its responses
+	At           message.Addresses  // public addresses
+	Pages        paging.Pages       // seals page links
+	Writes       *write.Writes      // checks writes for $validate
+	Exports      exporter           // starts $export
+	List         Operations         // permitted operations
+	ExpandScopes []string           // terminology operations require one of these
+	Shared       access.Shared      // rules for types outside of compartments
+	Limit        int64              // maximum size of a response in bytes
 }
 
-// exporter begins exports.
 type exporter interface {
 	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
 }
 
-// Passes reports whether an operation goes to the next handler as it is, and its answer to the client.
+// Passes reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
 func (x *Calls) Passes(method string, i interaction.Interaction) bool {
 	op, ok := x.List.Find(i)
 	if !ok || op.Name == operationExport || op.Changes() && method != http.MethodPost || x.isBeyond(op) {
@@ -203,7 +201,7 @@ func (x *Calls) Passes(method string, i interaction.Interaction) bool {
 	return op.Reach == TokenReach && x.isOpen(op) || op.Reach != TokenReach && x.isWhole(op, i)
 }
 
-// isBeyond reports whether an operation delivers what the scopes might not allow.
+// isBeyond reports whether an operation may deliver more than the scopes allow.
 func (x *Calls) isBeyond(op Operation) bool {
 	return delivering[op.Name] && !x.Judge.Rights().Whole(smart.AnyType, message.ReadSearch)
 }
@@ -233,10 +231,10 @@ func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Int
 	return x.confinedOperation(ctx, c, i, op, paging.Place{})
 }
 
-// confinedOperation answers an operation whose answer is about nothing that the scopes do not cover: the resource on
-// which it is called, or a whole type.
+// confinedOperation answers an operation whose response contains only data that the scopes cover: of the resource on which it
+// is called, or of a whole type.
 //
-// Where policies may deny resources, the response is judged nevertheless.
+// If policies may deny resources, the response is judged nevertheless.
 func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
 	onInstance := op.Reach == InstanceReach && i.ID != ""
 	whole := x.isWhole(op, i)
@@ -271,7 +269,7 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 	return a, nil
 }
 
-// OperationPage answers a link to a page of an operation's answer. All is judged again.
+// OperationPage answers a link to a page of an operation's response. Everything is judged again.
 func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {
 	op, ok := x.List.Find(i)
 	switch {
@@ -283,24 +281,24 @@ func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction
 	return x.confinedOperation(ctx, c, i, op, at.Places[0])
 }
 
-// isOpen reports whether the token may call an operation for which any valid one will do. Operations on terminology
-// take one of the scopes that the site has set for them.
+// isOpen reports whether the token may call an operation with [TokenReach]. Terminology operations require one of the scopes
+// that the site has configured for them, if any.
 func (x *Calls) isOpen(op Operation) bool {
 	return !isOnTerminology(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasOne(x.ExpandScopes)
 }
 
-// isOnTerminology reports whether an operation is about definitions alone, which any token may ask about by default.
+// isOnTerminology reports whether an operation involves only definitions. By default, any token may call it.
 func isOnTerminology(name string) bool {
 	defaults := defaultOperations[name]
 	return len(defaults) > 0 && defaults[0].Reach == TokenReach
 }
 
-// AsksDefinitions reports whether an interaction is an operation about definitions alone.
+// AsksDefinitions reports whether an interaction is an operation that involves only definitions.
 func AsksDefinitions(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && isOnTerminology(i.Operation)
 }
 
-// openOperation answers an operation that needs no more than a token, as an entry of a batch.
+// openOperation answers an operation with [TokenReach], as an entry of a batch.
 func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation) (*message.Answer, error) {
 	if !x.isOpen(op) {
 		return nil, message.Forbidden(message.ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
@@ -308,8 +306,8 @@ func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation)
 	return x.Server.Ask(ctx, operationCall(c))
 }
 
-// validate answers $validate for a resource that the client could write: by create or by update, either will do. What
-// is wrong with it may be that something it refers to is not there, so that is judged as of a write.
+// validate answers $validate for a resource that the client may create or update. Validation can reveal whether a referenced
+// resource exists, so references are judged as in a write.
 func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Answer, error) {
 	text, err := validated(c, i)
 	if err != nil {
@@ -338,7 +336,7 @@ func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Inte
 	return x.validation(a)
 }
 
-// validated is the resource in the body, by itself or in Parameters.
+// validated returns the resource in the body, either directly or in Parameters.
 func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if err := message.CheckNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
 		return nil, err
@@ -371,7 +369,7 @@ func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
 	return found, nil
 }
 
-// validation is the answer to $validate, which is an OperationOutcome whether or not the resource is valid.
+// validation returns the response to $validate, which is an OperationOutcome whether or not the resource is valid.
 func (x *Calls) validation(a *message.Answer) (*message.Answer, error) {
 	if a.Status/100 == 5 || !a.Succeeded() && a.Status != http.StatusBadRequest &&
 		a.Status != http.StatusPreconditionFailed && a.Status != http.StatusUnprocessableEntity {
@@ -390,24 +388,24 @@ func (x *Calls) validation(a *message.Answer) (*message.Answer, error) {
 	return message.NewAnswer(a.Status, a.Body), nil
 }
 
-// ErrOperation says that an operation is not one of those that may be called, or not in this way.
+// ErrOperation means that an operation is not permitted, or not in this way.
 var ErrOperation = errors.New("operation not allowed")
 
-// isWhole reports whether one scope is about all that an operation can answer with.
+// isWhole reports whether a single scope covers everything that an operation can return.
 func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
-	// What is judged resource by resource may be of any type.
+	// A response that is judged resource by resource may contain any type.
 	if op.Reach == PatientReach {
 		return x.Judge.Rights().Whole(smart.AnyType, op.Permission)
 	}
 	return x.isOverType(op, i.Type)
 }
 
-// isOverType reports whether one scope covers all resources of a type. Site policies may still deny some of them.
+// isOverType reports whether a single scope covers all resources of a type. Policies may still deny some of them.
 func (x *Calls) isOverType(op Operation, resourceType string) bool {
 	return x.Judge.Rights().WholeTypes("", op.Permission).Has(resourceType)
 }
 
-// operationCall is a client's call of an operation, without headers that could change what is answered.
+// operationCall returns a client's call of an operation without headers that could change the response.
 func operationCall(c message.Call) message.Call {
 	called := message.Get(c.Path, c.Query)
 	if c.Method == http.MethodPost {
@@ -419,8 +417,8 @@ func operationCall(c message.Call) message.Call {
 	return called
 }
 
-// checkInstance checks that the resource on which an operation is called is covered. One that is not gets the answer
-// of one that is not there.
+// checkInstance checks that a grant covers the resource on which an operation is called. An uncovered resource gets the
+// rejection of a missing one.
 func (x *Calls) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
 	grants := x.Judge.Rights().For(i.Type, op.Permission)
 	if len(grants) == 0 {
@@ -429,7 +427,7 @@ func (x *Calls) checkInstance(ctx context.Context, op Operation, i interaction.I
 	return x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants)
 }
 
-// checkCovered asks for a resource, and checks that one of the grants covers it.
+// checkCovered reads a resource, and checks that one of the grants covers it.
 func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
 	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
 	if err != nil {
@@ -439,10 +437,10 @@ func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, gran
 	return err
 }
 
-// theSystem names what an operation without a type is called on.
+// theSystem describes the target of an operation without a type.
 const theSystem = "the system"
 
-// refusedOperation says that no scope allows an operation.
+// refusedOperation returns the error for an operation that no scope allows.
 func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error {
 	refusal := message.Forbidden(message.ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission)
 	if missing := x.Judge.Rights().Missing; missing != "" {
@@ -451,13 +449,13 @@ func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error 
 	return refusal.Lifted(x.Judge.Rights().Lacking(i.Type, op.Permission, false))
 }
 
-// refusedWhole says that no scope reaches as far as an operation.
+// refusedWhole returns the error for an operation that requires a scope for all resources.
 func (x *Calls) refusedWhole(op Operation, i interaction.Interaction) error {
 	return message.Forbidden(message.ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission).
 		Lifted(x.Judge.Rights().Lacking(i.Type, op.Permission, true))
 }
 
-// FailedOperation is what is answered when the FHIR server refuses an operation, to what the client has sent.
+// FailedOperation returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
 func FailedOperation(a *message.Answer, sent message.Said) error {
 	switch {
 	case a.Status/100 == 5, a.Status == http.StatusTooManyRequests:
@@ -470,8 +468,8 @@ func FailedOperation(a *message.Answer, sent message.Said) error {
 	return refusal
 }
 
-// answerGrants are the grants for what an operation answers with: those that give on its type what the operation needs
-// in order to read.
+// answerGrants returns the grants for resources in an operation's response: those with the operation's read and search
+// permissions on the type.
 func (x *Calls) answerGrants(op Operation, resourceType string) []access.Grant {
 	return slices.Clip(x.Judge.Rights().For(resourceType, cmp.Or(op.Permission&message.ReadSearch, smart.Read)))
 }

@@ -1,5 +1,5 @@
-// Package read answers read, vread and histories. Each version that the FHIR server returns is judged; a version that is not
-// allowed is answered like a missing resource.
+// Package read answers read, vread and history. Each version that the FHIR server returns is judged; an uncovered version is
+// handled like a missing resource.
 //
 // References: FHIR R4, RESTful API (http.html#read, #history).
 package read
@@ -21,16 +21,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Reads are the reads that one request needs, and histories.
+// Reads answers the reads and histories of one request.
 type Reads struct {
-	Server *fhirserver.Server // asks the FHIR server
-	Judge  *judge.Judge       // judges what it answers
-	At     message.Addresses  // names what it holds as clients know it
-	Pages  paging.Pages       // seals links to pages
+	Server *fhirserver.Server // FHIR server
+	Judge  *judge.Judge       // judges its responses
+	At     message.Addresses  // public addresses
+	Pages  paging.Pages       // seals page links
 }
 
-// Read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets
-// the same answer as what is not covered, so that nobody learns which it is.
+// Read answers a read or vread. The request to the FHIR server is sent even if no grant may cover the resource, and missing and
+// uncovered resources get the same response, so that clients cannot distinguish them.
 func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
@@ -58,8 +58,7 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 	return a, nil
 }
 
-// Admit judges the read of a Binary, by all but its data unless policies look at that, and returns what it is judged
-// by.
+// Admit judges the read of a Binary without its data, unless policies look at the data, and returns the judged part.
 func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, resource.Resource, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
@@ -73,8 +72,8 @@ func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interac
 	return a, res, err
 }
 
-// InstanceHistory answers with those versions of a resource that are covered. Each is judged by itself, for it may have
-// been another patient's.
+// InstanceHistory returns the covered versions of a resource. Each is judged by itself, because an older version may have
+// belonged to another patient.
 func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
@@ -91,8 +90,8 @@ func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interacti
 	return a, nil
 }
 
-// History answers with the versions of all resources of a type, or of all types. Deletions say nothing of whose the
-// resource was, so it takes scopes that are about all.
+// History returns the versions of all resources of a type, or of all types. It requires scopes for all of them, because a
+// deletion does not contain the owner of the resource.
 func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	of := cmp.Or(i.Type, smart.AnyType)
 	switch {
@@ -111,11 +110,10 @@ func (x *Reads) historyOf(ctx context.Context, c message.Call, i interaction.Int
 	return x.HistoryPage(ctx, c, i, paging.Position{Places: make([]paging.Place, 1)}, x.At.URL(c.Path, c.Query))
 }
 
-// historyParameters are those that say which versions are asked for. Versions without all their elements cannot be
-// judged.
+// historyParameters select versions. Other parameters are dropped, because incomplete versions cannot be judged.
 var historyParameters = []string{"_count", "_since", "_at"}
 
-// HistoryPage answers with the versions from a position on. If none may be seen, the resource is not there.
+// HistoryPage returns the versions from a position on. If no version is visible, the resource is reported as missing.
 func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
 	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // the start has been checked
 		if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
@@ -159,8 +157,8 @@ func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.I
 	return out.Answer(), nil
 }
 
-// fetches is how many of the server's pages a page may take. The first takes one, or how many versions there are of what
-// is another's would show in the time that it takes to say that it is not there.
+// fetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise, the
+// time until 404 would reveal the number of versions of another patient's resource.
 func (x *Reads) fetches(at paging.Position, whole bool) int {
 	if at.IsStart() && !whole {
 		return 1
@@ -168,7 +166,7 @@ func (x *Reads) fetches(at paging.Position, whole bool) int {
 	return paging.MaxFetches
 }
 
-// fetchHistory asks the FHIR server for a page of versions.
+// fetchHistory requests a page of versions from the FHIR server.
 func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from paging.Place) (*message.Bundle, paging.Place, error) {
 	c := from.Call(first)
 	a, err := x.Server.Ask(ctx, c)
@@ -186,7 +184,7 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	return got, next, err
 }
 
-// versions are the entries that may be seen.
+// versions returns the visible entries.
 func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries []message.Entry, whole bool) ([]message.Entry, error) {
 	var kept []message.Entry
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
@@ -213,7 +211,7 @@ func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries
 	return kept, nil
 }
 
-// version is the entry of a version with our addresses, and of what else it says only what R4 has there.
+// version returns the entry of a version with public addresses, reduced to the members of R4.
 func (x *Reads) version(e message.Entry) (message.Entry, error) {
 	var request struct {
 		Method string `json:"method,omitempty"`

@@ -14,14 +14,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// with is the branch with another parameter.
+// with returns the branch with an additional parameter.
 func (b branch) with(p smart.Parameter) branch {
 	b.confining = append(slices.Clip(b.confining), p)
 	return b
 }
 
-// addBranch adds a branch, unless another one finds all of it. It takes the place of those of which it finds all, and
-// is joined with one that differs in the value of one parameter alone: a comma says or.
+// addBranch adds a branch unless another one finds all its matches. The branch replaces branches whose matches it all
+// finds, and is joined with a branch that differs only in the value of a single parameter, since a comma means or.
 func addBranch(all []branch, b branch) []branch {
 	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
 		return all
@@ -36,18 +36,19 @@ func addBranch(all []branch, b branch) []branch {
 	return append(all, b)
 }
 
-// isBeside reports whether two branches are about the same type and the same compartment that the client asked for.
+// isBeside reports whether two branches have the same type and the same requested compartment.
 func (b branch) isBeside(o branch) bool {
 	return b.resourceType == o.resourceType && b.within == o.within
 }
 
-// findsAllOf reports whether the branch finds all that another one finds, as far as their conditions show.
+// findsAllOf reports whether the branch certainly finds all matches of another one, judging by their parameters.
 func (b branch) findsAllOf(o branch) bool {
 	return b.isBeside(o) && (b.patient == "" || b.patient == o.patient) &&
 		!slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !slices.Contains(o.confining, p) })
 }
 
-// intersect makes the branch one that finds what another one finds too. Of two compartments no search does.
+// intersect restricts the branch to matches that another one also finds. It returns false for two different compartments,
+// which no single search can intersect.
 func (b *branch) intersect(o branch) bool {
 	if b.patient != "" && o.patient != "" && b.patient != o.patient || b.within != o.within {
 		return false
@@ -64,7 +65,7 @@ func (b *branch) intersect(o branch) bool {
 	return true
 }
 
-// join is the branch that finds what either of two finds.
+// join returns the branch that finds the matches of either branch.
 func (b branch) join(o branch) (branch, bool) {
 	if !b.isBeside(o) || b.patient != o.patient || b.member != o.member || len(b.confining) != len(o.confining) {
 		return b, false
@@ -87,7 +88,7 @@ func (b branch) join(o branch) (branch, bool) {
 	return b, true
 }
 
-// finds reports whether the branch would find a resource that the rights cover, apart from what the client asked for.
+// finds reports whether the branch would find a resource that the rights cover, regardless of the client's parameters.
 func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
 		return false
@@ -95,7 +96,7 @@ func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
 }
 
-// typesIn are the types of branches, each once.
+// typesIn returns the types of branches, each once.
 func typesIn(branches []branch) []string {
 	var types []string
 	for _, b := range branches {
@@ -106,11 +107,11 @@ func typesIn(branches []branch) []string {
 	return types
 }
 
-// maxTypes is in how many types one sorted search of the system or of a compartment may look, all of which are asked for
-// each page. Others go from type to type, as many as a page may ask for.
+// maxTypes is the maximum number of types in a sorted search of the system or of a compartment, which requests all of them
+// for each page. An unsorted search proceeds from type to type, within the limit on requests per page.
 const maxTypes = 16
 
-// branchesOf are the branches of a search. A type without a scope is left out among others, and refused alone.
+// branchesOf returns the branches of a search. A type without a scope is omitted if others remain, and otherwise rejected.
 func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	types, err := []string{i.Type}, error(nil)
 	switch {
@@ -140,8 +141,8 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	return all, nil
 }
 
-// branchesFor are the searches for a type that together find what the rights cover of what the client asks for, and
-// nothing else.
+// branchesFor returns the searches of a type that together find exactly the resources that the rights cover and the client
+// requested.
 func branchesFor(x *Searches, resourceType string, asked []smart.Parameter) []branch {
 	if x.Judge.Rights().Whole(resourceType, smart.Search) {
 		return []branch{{resourceType: resourceType, whole: true}}
@@ -166,7 +167,7 @@ func branchesFor(x *Searches, resourceType string, asked []smart.Parameter) []br
 	return all
 }
 
-// typesFor are the types that _type names, or else the scopes.
+// typesFor returns the types in _type or, without it, in the scopes.
 func typesFor(rights *access.Rights, i interaction.Interaction) ([]string, error) {
 	types, err := typesOf(i.Parameters)
 	if err != nil {
@@ -182,23 +183,23 @@ func typesFor(rights *access.Rights, i interaction.Interaction) ([]string, error
 	return types, nil
 }
 
-// searchable are the types that the scopes name, or else all.
+// searchable returns the types in the scopes, or all types if a scope is for all.
 func searchable(rights *access.Rights) []string {
 	named, anyType := rights.Types(smart.Search)
 	if !anyType {
 		return named
 	}
 	rest := slices.DeleteFunc(interaction.Types(), func(t string) bool {
-		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // these are never stored
+		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // never stored
 	})
 	return slices.Concat(commonTypes, rest)
 }
 
-// commonTypes are those that come first in a search of all types: most records are of these.
+// commonTypes are the first types in a search of all types, because most records have one of them.
 var commonTypes = strings.Fields(`Patient Observation Condition Encounter AllergyIntolerance MedicationRequest Procedure Immunization
 	DiagnosticReport DocumentReference CarePlan CareTeam Goal Coverage ExplanationOfBenefit Claim Appointment ServiceRequest`)
 
-// typesOf are the types that _type names, each once.
+// typesOf returns the types in _type, each once.
 func typesOf(parameters []smart.Parameter) ([]string, error) {
 	var types []string
 	for _, p := range parameters {
@@ -217,8 +218,8 @@ func typesOf(parameters []smart.Parameter) ([]string, error) {
 	return types, nil
 }
 
-// within are branches within a compartment: by the FHIR server's own search of it where there is one, else by one search
-// for each parameter by which resources are in it.
+// within confines branches to a compartment: by the FHIR server's compartment search if supported, and otherwise by one
+// search for each membership parameter.
 func within(to interaction.Reference, all []branch, inCompartments bool) []branch {
 	var within []branch
 	for _, b := range all {
@@ -229,7 +230,7 @@ func within(to interaction.Reference, all []branch, inCompartments bool) []branc
 	return within
 }
 
-// narrowed is a branch within a compartment.
+// narrowed returns the branches that confine a branch to a compartment.
 func narrowed(b branch, to interaction.Reference, inCompartments bool) []branch {
 	m, ok := compartment.Members(to.Type, b.resourceType)
 	switch {
@@ -251,15 +252,15 @@ func narrowed(b branch, to interaction.Reference, inCompartments bool) []branch 
 }
 
 const (
-	// maxLinks is how many links a chain may have.
+	// maxLinks is the maximum number of links in a chain.
 	maxLinks = 4
-	// maxTargets is to how many types a chain may go that names none.
+	// maxTargets is the maximum number of target types for a link of a chain that names no type.
 	maxTargets = 4
-	// maxChained is how many resources may be found in the place of a link.
+	// maxChained is the maximum number of resources found for a link of a chain.
 	maxChained = 100
 )
 
-// readChain reads subject:Patient.name, subject.name or _has:Observation:subject:code.
+// readChain parses a chained parameter, such as subject:Patient.name, subject.name or _has:Observation:subject:code.
 func readChain(known searchparam.Set, resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxLinks {
 		return chain{}, message.TooCostly("A chained search may have %d links at most under these scopes.", maxLinks)
@@ -298,7 +299,7 @@ func readHas(known searchparam.Set, resourceType, parts, value string) (chain, e
 	return c, nil
 }
 
-// targets are the types to which a reference may be.
+// targets returns the types that a reference can point to.
 func targets(p searchparam.Parameter) []string {
 	var only []string
 	for _, path := range p.Paths {
@@ -310,7 +311,7 @@ func targets(p searchparam.Parameter) []string {
 	return only
 }
 
-// isAsked reports whether resources of a type can be asked what a chain goes on with.
+// isAsked reports whether resources of a type support the rest of a chain.
 func isAsked(known searchparam.Set, resourceType, rest string) bool {
 	if strings.HasPrefix(rest, "_has:") {
 		return true
@@ -321,7 +322,8 @@ func isAsked(known searchparam.Set, resourceType, rest string) bool {
 	return ok || rest == "_type"
 }
 
-// named is a resource that a chain has found, or are those of a type to which it refers.
+// named returns the reference to a resource that a chain has found or, for _has, the ids of the resources of a type that it
+// refers to.
 func (c chain) named(resourceType string, res resource.Resource) []string {
 	if !c.reverse {
 		return []string{res.Type + "/" + res.ID}
@@ -337,8 +339,8 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 	return ids
 }
 
-// chained returns the parameter that replaces a chain: itself, if the client may search all that it looks at, or else a search for the
-// resources that its own searches have found.
+// chained returns the effects of a chain: the chain itself if the client may search everything that it involves, and
+// otherwise a search for the ids that the gateway's own searches find.
 func (r searchRules) chained(ctx context.Context, p smart.Parameter) (effects, error) {
 	c, err := readChain(r.x.Parameters, r.resourceType, p)
 	if err != nil {
@@ -361,8 +363,8 @@ func (r searchRules) chained(ctx context.Context, p smart.Parameter) (effects, e
 	return effects{chained: true, passed: []smart.Parameter{by}}, nil
 }
 
-// isOwn reports whether the client may search all resources of all types that a chain looks at. Where the FHIR server
-// goes by a reference that a site has defined, its own definition says.
+// isOwn reports whether the client may search all resources of all types that a chain involves. A reference defined by a
+// site does not qualify, because the FHIR server may define it differently.
 func (r searchRules) isOwn(c chain) bool {
 	return !c.by.Own && !slices.ContainsFunc(c.types, func(t string) bool {
 		if !r.x.Judge.Rights().Whole(t, smart.Search) {
@@ -377,7 +379,7 @@ func (r searchRules) isOwn(c chain) bool {
 	})
 }
 
-// granted are the types for which there is a scope. Without any they are as they were, to be refused.
+// granted returns the types with a scope. If none has one, it returns all types, so that the search is rejected.
 func (r searchRules) granted(types []string) []string {
 	some := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return len(r.x.Judge.Rights().For(t, smart.Search)) == 0 })
 	if len(some) == 0 {
@@ -386,7 +388,7 @@ func (r searchRules) granted(types []string) []string {
 	return some
 }
 
-// lookedUp are the resources to which a chain leads, or those that it comes from.
+// lookedUp returns the ids of the resources that a chain leads to or, for _has, that the linked resources refer to.
 func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 	var ids []string
 	for _, t := range r.granted(c.types) {

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// include is what _include becomes: all references of the type, if it names none, by the parameters that lead to types
-// which the scopes cover. Few servers know all spellings of all.
+// include returns the parameters that replace an _include. A wildcard becomes a list of the type's reference parameters
+// that lead to covered types, because few FHIR servers support every spelling of a wildcard.
 func (r searchRules) include(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
 	if err := checkInclude(modifier); err != nil {
 		return nil, err
@@ -33,15 +33,16 @@ func (r searchRules) include(p smart.Parameter, modifier string) ([]smart.Parame
 	return all, nil
 }
 
-// isWildcard reports whether an include means all references of a type: *, *:* or Type:*.
+// isWildcard reports whether an include selects all references of a type: *, *:* or Type:*.
 func isWildcard(value, resourceType string) bool {
 	return value == "*" || value == "*:*" || value == resourceType+":*"
 }
 
-// maxincludes is how many ways one wildcard may become: where there are more, the FHIR server takes them all.
+// maxincludes is the maximum number of parameters that replace a wildcard. Beyond that, the wildcard is sent to the FHIR
+// server.
 const maxincludes = 64
 
-// referrers are the ways in which resources of types that the scopes cover may refer to those of the search.
+// referrers returns a _revinclude for each reference from a covered type to the searched type.
 func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 	for _, of := range interaction.Types() {
 		if len(r.x.Judge.Rights().For(of, smart.Search)) == 0 {
@@ -60,7 +61,7 @@ func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 	return all
 }
 
-// leadsToCovered reports whether some scope covers resources of a type to which a reference may be.
+// leadsToCovered reports whether a scope covers resources of a type that the reference can point to.
 func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
 	to := targets(by)
 	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {
@@ -68,9 +69,9 @@ func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
 	}))
 }
 
-// revinclude is what _revinclude becomes. Of matches that are not the patient's alone, such as practitioners, the FHIR
-// server would bring along what is every patient's: how much that is would show in the time that it takes. So what
-// refers to them is found by searches of the client's own.
+// revinclude returns the parameters that replace a _revinclude. For matches that are shared between patients, such as
+// practitioners, the FHIR server would also fetch resources of other patients, and the response time would reveal their
+// number. The gateway finds the referring resources by searches within the client's scopes instead.
 func (r searchRules) revinclude(p smart.Parameter, modifier string) (passed []smart.Parameter, referring []chain, err error) {
 	if err := checkInclude(modifier); err != nil {
 		return nil, nil, err
@@ -103,7 +104,7 @@ func checkInclude(modifier string) error {
 	return nil
 }
 
-// included are the other entries that come along with the matches of a page, each once.
+// included returns the included entries for the matches of a page, each once.
 func (m *merge) included(ctx context.Context, along along) ([]message.Entry, error) {
 	others := m.others
 	switch {
@@ -130,11 +131,11 @@ func (m *merge) included(ctx context.Context, along along) ([]message.Entry, err
 	return w.reach(candidates, along.includes), err
 }
 
-// withoutOldVersions drops what a reference to a version may have brought along, if policies deny the current version.
+// withoutOldVersions drops entries that a versioned reference may have included, if policies deny the current version.
 func withoutOldVersions(ctx context.Context, judge *judge.Judge, matches []message.Entry, candidates []candidate) ([]candidate, error) {
 	versioned := map[string]bool{}
 	note := func(e message.Entry) {
-		literals, _ := message.References(e.Resource) // read before
+		literals, _ := message.References(e.Resource) // parsed before, so never fails
 		for _, literal := range literals {
 			if match := message.ResourceURL.FindStringSubmatch(literal); match != nil && strings.Contains(match[1], "/_history/") {
 				versioned[message.WithoutVersion(match[1])] = true
@@ -163,7 +164,7 @@ func withoutOldVersions(ctx context.Context, judge *judge.Judge, matches []messa
 	return kept, nil
 }
 
-// candidatesOf are the entries that may be seen, each once, and that are no matches.
+// candidatesOf returns the visible entries that are not matches, each once.
 func candidatesOf(ctx context.Context, grants *grants, w web, entries []message.Entry) ([]candidate, error) {
 	var found []candidate
 	seen := map[string]bool{}
@@ -189,7 +190,7 @@ func candidatesOf(ctx context.Context, grants *grants, w web, entries []message.
 	return found, nil
 }
 
-// referring are resources that refer to the matches.
+// referring returns the resources that refer to the matches.
 func referring(ctx context.Context, from *pages, c chain, matches []message.Entry) ([]message.Entry, error) {
 	var own, ids []string
 	depends := from.x.Shared.Depends(c.types[0])
@@ -214,8 +215,8 @@ func referring(ctx context.Context, from *pages, c chain, matches []message.Entr
 	return found, err
 }
 
-// referringToOwn are resources that refer to matches of the patient's own, and that no search of the compartment need find:
-// a Provenance is the patient's because its targets are. How many there are is about the patient's records only.
+// referringToOwn returns the resources that refer to the patient's own matches and that no search in the compartment need
+// find: a Provenance belongs to the patient because its targets do. Their number reveals only the patient's own records.
 func referringToOwn(ctx context.Context, from *pages, c chain, ids []string) (found []message.Entry, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -240,17 +241,17 @@ func referringToOwn(ctx context.Context, from *pages, c chain, ids []string) (fo
 	return found, nil
 }
 
-// candidate is an entry that may be seen, if the client could have come to it.
+// candidate is a visible entry that may be included if the client could have reached it.
 type candidate struct {
 	entry    message.Entry
 	node     node
-	searched bool // a scope lets the client search for it
-	read     bool // a scope lets the client read it, if it knows the id
+	searched bool // a scope permits searching for the resource
+	read     bool // a scope permits reading the resource by its id
 }
 
-// web are the resources that the client could have come to by itself: those of the matches, those that one of the web
-// names, and those that name one. The rest came over a resource that is withheld, and would tell what that one names,
-// or belongs to a match on another page.
+// web contains the resources that the client could have reached by itself: the matches, the resources that the web refers
+// to, and the resources that refer to the web. Any other entry was included because of a withheld resource, whose
+// references it would reveal, or because of a match on another page.
 type web struct {
 	ids   map[string]bool
 	named map[string]bool
@@ -271,7 +272,7 @@ func (w web) add(n node) {
 	}
 }
 
-// reach adds the entries that can be come to.
+// reach adds the reachable candidates to the web, and returns them.
 func (w web) reach(candidates []candidate, by includes) []message.Entry {
 	var kept []message.Entry
 	for grown := true; grown; {
@@ -294,26 +295,26 @@ func (w web) reach(candidates []candidate, by includes) []message.Entry {
 	return kept
 }
 
-// node is a resource and what it names.
+// node is a resource and its references.
 type node struct {
 	id    string // Type/id
 	names []string
 }
 
-// namesAny reports whether the resource names one of those given.
+// namesAny reports whether the resource refers to any of the given ones.
 func (n node) namesAny(ids map[string]bool) bool {
 	return slices.ContainsFunc(n.names, func(name string) bool { return ids[name] })
 }
 
-// nodeOf reads the references of a resource.
+// nodeOf returns the node of an entry.
 func nodeOf(e message.Entry) node {
 	return node{id: e.Parsed.Type + "/" + e.Parsed.ID, names: Named(e)}
 }
 
-// Named are the resources that an entry's refers to, at any depth. An address on another server is taken for one here if it
-// ends alike: what it brings is judged in any case.
+// Named returns the resources on this server that an entry refers to, at any depth. A URL of another server with the same
+// ending also counts, because the target is judged in any case.
 func Named(e message.Entry) []string {
-	literals, _ := message.References(e.Resource) // what was read before it could not be read
+	literals, _ := message.References(e.Resource) // parsed before, so never fails
 	var names []string
 	for _, literal := range literals {
 		if match := message.ResourceURL.FindStringSubmatch(literal); match != nil {
@@ -324,7 +325,7 @@ func Named(e message.Entry) []string {
 }
 
 // Reached returns the entries that matches refer to, directly or through other returned entries. References in the other
-// direction do not count: an entry that refers to a match may be in the answer because a withheld resource refers to it.
+// direction do not count: an entry that refers to a match may be in the response because of a withheld resource.
 func Reached(matches, entries []message.Entry) []message.Entry {
 	var all []candidate
 	for _, e := range entries {

@@ -16,34 +16,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// merge makes pages of the branches' pages: one branch after the other, or in the order that the client asked for.
+// merge builds a page from the pages of the branches: one branch after the other, or in the order of _sort.
 type merge struct {
 	pages      *pages
 	filter     *filter
 	query      query
 	disclosure disclosure
-	size       int // matches of a page; 0 leaves it to the FHIR server
-	branchSize int // matches that each branch is asked for; 0 leaves it to the FHIR server
-	most       int // pages of the FHIR server that may be read
+	size       int // matches per page; 0 leaves the size to the FHIR server
+	branchSize int // matches requested per branch; 0 leaves the size to the FHIR server
+	most       int // maximum number of pages to read from the FHIR server
 	sources    []source
-	postponed  bool // matches are left for the next page because judging them could take too many requests
-	dropped    int  // matches that may not be seen, or that an earlier branch has found
-	told       int  // total of the FHIR server's response for one branch; -1 if it has none
+	postponed  bool // matches are left for the next page, because judging them could exceed the limit on requests
+	dropped    int  // number of withheld matches and duplicates
+	told       int  // total in the FHIR server's response for a single branch; -1 without one
 	matches    []message.Entry
-	others     []message.Entry // other entries of the pages with matches
+	others     []message.Entry // other entries on the pages with matches
 }
 
-// source is a branch as far as it is read: its matches are those in memory, then those left, then those of the next page.
+// source is the state of a branch. Its next matches are first those in memory, then those left, then those of the next
+// page.
 type source struct {
-	matches []message.Entry // that were read, may be seen, and were not taken
-	others  []message.Entry // of the page, as long as none of its matches was taken
-	left    []string        // Type/id of matches that were read for this page or an earlier one, and are not in memory
-	next    paging.Place    // the page behind these
-	// before is the page in memory, if none of its matches was taken: it can be read again.
+	matches []message.Entry // read, visible and not yet on a page
+	others  []message.Entry // other entries of the page in memory, until one of its matches is taken
+	left    []string        // Type/id of matches that were read, but are no longer in memory
+	next    paging.Place    // page after these
+	// before is the page in memory, as long as none of its matches was taken: the page can then be read again.
 	before *paging.Place
 }
 
-// newMerge begins a search, or continues it at a position, which then has a place for each branch.
+// newMerge starts a search, or continues it at a position, which then has a place for each branch.
 func newMerge(x *Searches, p plan, at paging.Position) *merge {
 	size := pageSize(p.disclosure.judged, p.response.count)
 	m := &merge{
@@ -62,13 +63,13 @@ func newMerge(x *Searches, p plan, at paging.Position) *merge {
 	return m
 }
 
-// mostRequests is how many requests to the FHIR server may be sent to read the pages for one page of ours. The rest is for
-// what matches depend on and what comes along.
+// mostRequests returns the maximum number of requests to read the pages of the FHIR server for one page. The remaining
+// requests are for resources that matches depend on and for included resources.
 func (x *Searches) mostRequests() int {
 	return max(min(x.Requests*3/4, x.Requests-x.Server.Asked()), 1)
 }
 
-// fill takes matches for a page. Without a size a page is as long as the FHIR server's.
+// fill collects the matches of a page. Without a size, the page is as long as the FHIR server's.
 func (m *merge) fill(ctx context.Context) error {
 	m.matches = newEntries()
 	for m.size == 0 || len(m.matches) < m.size {
@@ -87,7 +88,7 @@ func (m *merge) fill(ctx context.Context) error {
 	return nil
 }
 
-// entries are the matches of a page, and what comes along.
+// entries returns the matches of a page and the included entries.
 func (m *merge) entries(ctx context.Context, along along) ([]message.Entry, error) {
 	if err := m.fill(ctx); err != nil {
 		return nil, err
@@ -111,8 +112,8 @@ func (m *merge) next(ctx context.Context) (*message.Entry, error) {
 	return e, nil
 }
 
-// lookAhead reads until a visible match follows the page, or all sources are exhausted. Matches that were left are visible
-// already, except those of types that depend on other resources: these may have been postponed without being judged.
+// lookAhead reads until a visible match follows the page, or all sources are exhausted. Matches left from earlier pages are
+// visible, except for types that depend on other resources: they may have been postponed unjudged.
 func (m *merge) lookAhead(ctx context.Context) error {
 	for _, from := range m.sources {
 		if len(from.matches) > 0 {
@@ -128,8 +129,8 @@ func (m *merge) lookAhead(ctx context.Context) error {
 	return err
 }
 
-// peek returns the source with the next match in the order of the search, or the first source that has a match. It returns
-// nil if all sources are exhausted, or if the limits of one page forbid another request.
+// peek returns the source with the next match in the order of the search or, with firstFound, the first source that has a
+// match. It returns nil if all sources are exhausted, or if the limits of a page forbid another request.
 func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 	var first *source
 	for n := range m.sources {
@@ -152,8 +153,8 @@ func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 	return first, nil
 }
 
-// mayFetch reports whether another page of the FHIR server may be read. A page of ours ends when it has enough bytes, and
-// with the server's page where that decides on the length.
+// mayFetch reports whether another page of the FHIR server may be read. A page without a size ends with the FHIR server's
+// page, any other page also at the size limit in bytes.
 func (m *merge) mayFetch() bool {
 	return m.pages.fetched < m.most && !m.postponed && (len(m.matches) == 0 || m.size > 0 && m.pages.size < m.pages.x.Limit)
 }
@@ -170,12 +171,12 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 		err = m.fetchPage(ctx, n)
 	}
 	if err == nil && m.disclosure.judged && len(from.matches)+len(from.others) == 0 {
-		m.pages.discard(before) // nothing on it may be seen
+		m.pages.discard(before) // no entry is visible
 	}
 	return err
 }
 
-// fetchPage loads the next page of a source. A first page that may have been cut is asked for again, longer.
+// fetchPage loads the next page of a source. A first page that may be truncated is requested again with a larger size.
 func (m *merge) fetchPage(ctx context.Context, n int) error {
 	from, b := &m.sources[n], m.filter.branches[n]
 	parameters := slices.Concat(m.query.parameters, b.confining)
@@ -185,7 +186,7 @@ func (m *merge) fetchPage(ctx context.Context, n int) error {
 			return err
 		}
 		isCut := next.Done && got.Total < 0 && isFull(got, from.next, size)
-		// A denied match can fill the last page: whether it is full must not decide whether the total is shown.
+		// A denied match can fill the last page, so the total must not depend on whether the page is full.
 		next.Cut = isCut || m.disclosure.ruled && next.Done && got.Total < 0
 		if isCut && m.disclosure.judged && from.next.IsFirst() && size < maxCount && m.pages.fetched+len(m.sources) <= m.most {
 			continue
@@ -198,8 +199,8 @@ func (m *merge) fetchPage(ctx context.Context, n int) error {
 	}
 }
 
-// branchSize is how many matches a branch is asked for, for a page of a size; 0 leaves it to the FHIR server. Where
-// branches are merged, a page of ours takes a part of each branch's page. The eighth bounds the pages that it takes of one
+// branchSize returns the number of matches to request from a branch for a page of a size; 0 leaves it to the FHIR server.
+// Sorted branches each contribute a part of a page. At least an eighth of the page bounds the number of requests per
 // branch.
 func branchSize(pageSize, count, branches int, sorted bool) int {
 	size := max(cmp.Or(pageSize, min(count, maxCount)), 0)
@@ -213,9 +214,9 @@ func branchSize(pageSize, count, branches int, sorted bool) int {
 	}
 }
 
-// isFull reports whether a page without a link to a next one may not be the last, since it has as many matches as were
-// asked for and tells no total: some servers, HAPI among them, lose the link where duplicates have filled the page. How
-// many were asked for says its own link, or else the call for the first page.
+// isFull reports whether a page without a next link may not be the last: it has as many matches as requested, and no total.
+// Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's own
+// link or, for the first page, in the call.
 func isFull(b *message.Bundle, at paging.Place, asked int) bool {
 	query, _ := url.ParseQuery(at.Query)
 	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
@@ -225,21 +226,21 @@ func isFull(b *message.Bundle, at paging.Place, asked int) bool {
 	return asked > 0 && len(matches) == asked
 }
 
-// pages are the FHIR server's pages. What they arrived in is held until it is released.
+// pages are pages of the FHIR server. Their buffers are kept until release.
 type pages struct {
 	x       *Searches
 	query   query
-	judged  bool // entries are parsed, and pages that are too long to be judged are asked for again
+	judged  bool // entries are parsed, and pages too long to be judged are requested again
 	overAll bool // the client has named no types
-	fetched int  // pages that were read
+	fetched int  // number of read pages
 	size    int64
 	held    []*message.Held
-	lists   [][]message.Entry // of entries, that are given back
+	lists   [][]message.Entry // lists of entries to return to the pool
 }
 
-// read asks the FHIR server for a page of so many matches, by a call for the first page or by its own link, and returns
-// where the next one is. A page that is too long to be judged is asked for again, with half as many. What is returned is of
-// use until the pages are released.
+// read requests a page with a number of matches from the FHIR server, by a call for the first page or by the page's own
+// link, and returns the place of the next page. A page that is too long to be judged is requested again with half as many
+// matches. The result is valid until release.
 func (p *pages) read(ctx context.Context, size int, first func(size int) message.Call, at paging.Place) (*message.Bundle, paging.Place, error) {
 	for {
 		c, before := at.Call(first(size)), p.mark()
@@ -255,7 +256,7 @@ func (p *pages) read(ctx context.Context, size int, first func(size int) message
 			return nil, at, err
 		}
 		if at.IsFirst() && a.Status == http.StatusNotFound && p.overAll {
-			return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // a type that the server does not have
+			return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // the FHIR server does not support the type
 		}
 		got, err := p.x.At.BundleOf(a, p.judged, newEntries(), p.query.said)
 		if err != nil {
@@ -267,7 +268,7 @@ func (p *pages) read(ctx context.Context, size int, first func(size int) message
 	}
 }
 
-// hold has the FHIR server answer a call.
+// hold sends a call to the FHIR server, and keeps its response.
 func (p *pages) hold(ctx context.Context, c message.Call) (*message.Answer, error) {
 	p.fetched++
 	held, err := p.x.Server.Hold(ctx, c)
@@ -279,7 +280,7 @@ func (p *pages) hold(ctx context.Context, c message.Call) (*message.Answer, erro
 	return &held.Answer, nil
 }
 
-// mark is how much is held: so many answers, and so much memory reserved.
+// mark is the number of kept responses and the reserved memory at a point in time.
 type mark struct {
 	answers  int
 	reserved int64
@@ -296,7 +297,7 @@ func (p *pages) discard(since mark) {
 	p.x.Server.Keep(since.reserved, nil)
 }
 
-// shorter halves the number of matches of a page. The FHIR server's own links have it as _count.
+// shorter halves the number of matches of a page. Links of the FHIR server contain it as _count.
 func shorter(at paging.Place, size int, tooLong error) (paging.Place, int, error) {
 	if at.IsFirst() {
 		if size == 1 {
@@ -307,14 +308,14 @@ func shorter(at paging.Place, size int, tooLong error) (paging.Place, int, error
 	query, err := url.ParseQuery(at.Query)
 	n, _ := strconv.Atoi(query.Get("_count"))
 	if err != nil || n < 2 || query.Has("page") || query.Has("_page") {
-		return at, size, tooLong // it has one match, or starts elsewhere if it has fewer
+		return at, size, tooLong // a single match, or a link whose start depends on _count
 	}
 	query.Set("_count", strconv.Itoa(n/2))
 	at.Query = query.Encode()
 	return at, size, nil
 }
 
-// parted are the matches among entries, and the other ones.
+// parted separates entries into matches and others.
 func parted(entries []message.Entry) (matches, others []message.Entry) {
 	for _, e := range entries {
 		if e.Mode == "include" || e.Mode == "outcome" {
@@ -326,8 +327,8 @@ func parted(entries []message.Entry) (matches, others []message.Entry) {
 	return matches, others
 }
 
-// take sorts the entries of a page. What the FHIR server has to say about a search may be about any resource, so it is
-// left out of what is judged.
+// take sorts the entries of a page into their source. An OperationOutcome of the FHIR server may be about any resource, so
+// judged pages omit it.
 func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error {
 	from := &m.sources[n]
 	if !m.disclosure.judged {
@@ -362,26 +363,26 @@ func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error 
 	return nil
 }
 
-// mostLookUps is how many others a resource may depend on.
+// mostLookUps is the maximum number of resources that a resource may depend on.
 const mostLookUps = 20
 
-// filter decides which matches are shown.
+// filter decides which matches are visible.
 type filter struct {
 	x         *Searches
 	branches  []branch
-	remembers bool // entries may come along that depend on how matches were judged
+	remembers bool // included entries may depend on the standing of matches
 	grants    grants
-	seen      map[interaction.Reference]bool // that were found, if there are several branches
+	seen      map[interaction.Reference]bool // resources found so far, if there are several branches
 }
 
-// mayJudge reports whether a match of a type can be judged for this page. Others are left for the next one, because to look
-// up what they depend on could exceed the limit on requests.
+// mayJudge reports whether a match of a type can be judged for this page. Other matches are left for the next page, because
+// looking up the resources that they depend on could exceed the limit on requests.
 func (f *filter) mayJudge(resourceType string) bool {
 	return !f.x.Shared.Depends(resourceType) || f.x.Server.Asked()+mostLookUps <= f.x.Requests
 }
 
-// keeps reports whether a match of the n-th branch may be seen, and has not been found before, nor by an earlier branch.
-// What the FHIR server finds beyond the branch is dropped.
+// keeps reports whether a match of the n-th branch is visible and not a duplicate, of this branch or an earlier one.
+// Matches outside of the branch are dropped.
 func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, error) {
 	b, of := f.branches[n], interaction.Reference{Type: e.Parsed.Type, ID: e.Parsed.ID}
 	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.Parsed.Type || f.seen[of] {
@@ -406,7 +407,7 @@ func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, erro
 	return ok, err
 }
 
-// release returns the pages' buffers, which all entries point into, and the lists of entries.
+// release returns the pages' buffers, to which all entries point, and the lists of entries to their pools.
 func (p *pages) release(lists ...[]message.Entry) {
 	for _, list := range append(p.lists, lists...) {
 		if clear(list); cap(list) <= mostEntries {
@@ -419,10 +420,11 @@ func (p *pages) release(lists ...[]message.Entry) {
 	}
 }
 
-// maxGet is how many ids a search by GET has, so that its URL stays below 2,000 characters. Longer ones are sent by POST.
+// maxGet is the maximum number of ids in a search by GET, which keeps its URL below 2,000 characters. Longer searches use
+// POST.
 const maxGet = 40
 
-// searchByIDs returns a search with so many ids, for a number of matches.
+// searchByIDs returns a search with a number of ids; its argument is the page size.
 func searchByIDs(method, resourceType string, parameters []smart.Parameter, ids int) func(size int) message.Call {
 	if ids > maxGet {
 		method = http.MethodPost
@@ -430,8 +432,8 @@ func searchByIDs(method, resourceType string, parameters []smart.Parameter, ids 
 	return func(size int) message.Call { return branch{resourceType: resourceType}.call(method, parameters, size) }
 }
 
-// fetchLeft loads the first of the matches that are left of a source, as many as a page can take, by one search. They are
-// judged as all else; what is not there any more is left out.
+// fetchLeft loads the first matches left of a source, as many as fit on a page, by one search. They are judged like all
+// matches; deleted resources are omitted.
 func (m *merge) fetchLeft(ctx context.Context, n int) error {
 	from := &m.sources[n]
 	resourceType, _, _ := strings.Cut(from.left[0], "/")
@@ -460,7 +462,7 @@ func (m *merge) fetchLeft(ctx context.Context, n int) error {
 	return err
 }
 
-// find finds resources of a type by their ids, and what comes along.
+// find returns resources of a type by their ids, and the included entries.
 func (m *merge) find(ctx context.Context, resourceType string, ids []string) (found map[string]message.Entry, others []message.Entry, err error) {
 	parameters := slices.DeleteFunc(slices.Clone(m.query.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})

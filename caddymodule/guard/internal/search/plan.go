@@ -21,23 +21,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Searches are the searches that one request needs.
+// Searches answers the searches of one request.
 type Searches struct {
-	Server         *fhirserver.Server // asks the FHIR server
-	Judge          *judge.Judge       // judges what it answers
-	At             message.Addresses  // names what it holds as clients know it
-	Pages          paging.Pages       // seals links to pages
-	Parameters     searchparam.Set    // are the search parameters
-	Shared         access.Shared      // are the rules of types outside of the compartment
-	InCompartments bool               // the server finds a patient's resources by Patient/id/Type
-	Requests       int                // to the server that the request may cause
-	Limit          int64              // size in bytes up to which an answer is judged
+	Server         *fhirserver.Server // FHIR server
+	Judge          *judge.Judge       // judges its responses
+	At             message.Addresses  // public addresses
+	Pages          paging.Pages       // seals page links
+	Parameters     searchparam.Set    // supported search parameters
+	Shared         access.Shared      // rules for types outside of compartments
+	InCompartments bool               // the FHIR server supports searches by Patient/id/Type
+	Requests       int                // maximum number of requests to the FHIR server
+	Limit          int64              // maximum size in bytes of a judged response
 }
 
-// plan is how a search is answered. Nothing changes it once it is made.
+// plan is the immutable plan of a search.
 type plan struct {
-	call        message.Call            // the client's, without ignored parameters
-	interaction interaction.Interaction // likewise
+	call        message.Call            // client's call without ignored parameters
+	interaction interaction.Interaction // of that call
 	branches    []branch
 	query       query
 	response    response
@@ -45,96 +45,97 @@ type plan struct {
 	disclosure  disclosure
 }
 
-// query has the parameters sent to the FHIR server with every branch.
+// query contains the parameters that every branch sends to the FHIR server.
 type query struct {
-	method     string            // the client's: a search that came in a body goes on in a body
-	sent       []smart.Parameter // by the client, which the FHIR server's messages may repeat
-	parameters []smart.Parameter // that go to the FHIR server
-	order      order             // of the branches' results
-	chained    bool              // a chain was looked up by searches of our own
-	nothing    bool              // a chain has found nothing, so neither does the search
+	method     string            // of the client: the parameters of a search by POST stay in a body
+	sent       []smart.Parameter // parameters of the client, which messages of the FHIR server may repeat
+	parameters []smart.Parameter // parameters for the FHIR server
+	order      order             // order of the merged results
+	chained    bool              // the gateway resolved a chain by searches of its own
+	nothing    bool              // a chain matched nothing, so the search has no matches
 }
 
-// said holds the client's parameters, which the FHIR server may repeat.
+// said returns the client's parameters, which messages of the FHIR server may repeat.
 func (q query) said() message.Said { return message.Said{}.Parameters(q.sent) }
 
 // response describes the response that the client requested.
 type response struct {
-	heeded    []smart.Parameter // parameters of the client that take effect
+	heeded    []smart.Parameter // effective parameters of the client
 	ignored   []string          // names of unknown parameters, with Prefer: handling=lenient
-	count     int               // _count; 0 if the client did not say
+	count     int               // _count; 0 if absent
 	onlyTotal bool              // _summary=count or _count=0
 	accurate  bool              // _total=accurate
 }
 
 // along selects included and revincluded resources.
 type along struct {
-	includes  includes // how entries other than matches may come
-	referring []chain  // what comes along because it refers to matches, found by searches of our own
+	includes  includes // kinds of includes in the search
+	referring []chain  // references to matches, resolved by searches of the gateway
 }
 
-// disclosure is how far the FHIR server's response may be shown as it is.
+// disclosure determines how much of the FHIR server's response may be returned unchanged.
 type disclosure struct {
-	judged    bool // entries are looked at one by one
-	ruled     bool // policies judge each match, so the server's total would reveal denied matches
-	countable bool // the FHIR server finds just what may be seen; of some types it finds more, which a number would include
+	judged    bool // entries are judged individually
+	ruled     bool // policies judge each match, so the FHIR server's total would reveal denied matches
+	countable bool // the FHIR server finds only visible matches, so its total reveals nothing
 }
 
-// mayHide reports whether the FHIR server may find matches that are withheld: those that policies deny, or records of
-// other patients. A link to a page that has only these would reveal them, so each page ends with a look ahead.
+// mayHide reports whether the FHIR server may find matches that are withheld because policies deny them or they belong to
+// other patients. A link to a page with only withheld matches would reveal them, so each page looks ahead.
 func (d disclosure) mayHide() bool { return d.judged && (d.ruled || !d.countable) }
 
-// mayCount reports whether the number of matches that the FHIR server finds may be shown.
+// mayCount reports whether the FHIR server's number of matches may be returned.
 func (d disclosure) mayCount() bool { return !d.ruled && (!d.judged || d.countable) }
 
 // order is the client's _sort.
 type order []sortKey
 
-// sortKey is one of the parameters of _sort.
+// sortKey is a parameter in _sort.
 type sortKey struct {
 	name       string
 	descending bool
 }
 
-// trust is how much of a search is left to the FHIR server.
+// trust is the extent to which the scopes cover the searched resources.
 type trust uint8
 
 const (
-	// bound: some scope is about a part of what could be found.
+	// bound: the scopes cover only a part of the resources.
 	bound trust = iota
-	// whole: the scopes are about all resources of the types, but not about all types.
+	// whole: the scopes cover all resources of the types, but not of all types.
 	whole
-	// open: the scopes are about all resources of all types.
+	// open: the scopes cover all resources of all types.
 	open
 )
 
-// searchRules say which parameters of a search go on to the FHIR server. Unless it is open, none may that could tell of
-// resources that are not covered: by what is found, how much, or in which order.
+// searchRules decide which parameters are sent to the FHIR server. Unless the trust is open, a parameter must not reveal
+// resources that the scopes do not cover, whether by the matches, their number or their order.
 //
-// R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
+// R4's parameters of a type compare only elements of the resource itself, which the client may read anyway, so they are
+// sent.
 type searchRules struct {
 	x            *Searches
 	branches     []branch
-	resourceType string   // that the search is about; empty or [smart.AnyType] if it is about several
-	types        []string // that the branches are about
+	resourceType string   // searched type; empty or [smart.AnyType] for several
+	types        []string // types of the branches
 	trust        trust
-	onePath      bool // the path names the one type
+	onePath      bool // the path names the single type
 	includes     includes
 }
 
-// grants are the rights' grants, each looked up once.
+// grants caches the grants for a type and permission.
 type grants struct {
 	judge *judge.Judge
 	found map[granted][]access.Grant
 }
 
-// granted is what grants are looked up by.
+// granted is the cache key of grants.
 type granted struct {
 	resourceType string
 	permission   smart.Permission
 }
 
-// of are the grants for a type.
+// of returns the grants for a type.
 func (g *grants) of(resourceType string, p smart.Permission) []access.Grant {
 	key := granted{resourceType, p}
 	all, ok := g.found[key]
@@ -149,14 +150,16 @@ func (g *grants) of(resourceType string, p smart.Permission) []access.Grant {
 }
 
 const (
-	// DefaultCount is how many matches a page has that is judged, if the client does not say; maxCount is the most.
+	// DefaultCount is the number of matches on a judged page without _count; maxCount is the maximum.
 	DefaultCount = 50
 	maxCount     = 1000
-	// minMerged is how long the pages of branches are at least, many of whose matches other branches may have found.
+	// minMerged is the minimum page size of merged branches, because other branches may have found many of the same
+	// matches.
 	minMerged = 20
 )
 
-// pageSize is how many matches a page has. 0 leaves it to the FHIR server: a page that is not judged is as long as the server's.
+// pageSize returns the number of matches on a page. 0 keeps the page size of the FHIR server, for pages that are not
+// judged.
 func pageSize(judged bool, count int) int {
 	if !judged {
 		return 0
@@ -164,8 +167,8 @@ func pageSize(judged bool, count int) int {
 	return min(cmp.Or(count, DefaultCount), maxCount)
 }
 
-// call is a search where a branch searches, for so many matches, or as many as the FHIR server likes. One that came in a
-// body goes on in a body, which keeps it out of logs.
+// call returns the search request of a branch with a page size; 0 leaves the size to the FHIR server. The parameters of a
+// search by POST stay in a body, which keeps them out of logs.
 func (b branch) call(method string, parameters []smart.Parameter, size int) message.Call {
 	path := b.resourceType
 	switch {
@@ -185,40 +188,40 @@ func (b branch) call(method string, parameters []smart.Parameter, size int) mess
 	return message.Call{Method: http.MethodPost, Path: strings.TrimPrefix(path+"/_search", "/"), Header: header, Body: []byte(text)}
 }
 
-// isOverAll reports whether the client has named no types, so that the FHIR server need not have them all.
+// isOverAll reports whether the client has named no types. The FHIR server may then lack some of them.
 func isOverAll(i interaction.Interaction) bool {
 	return (i.Type == "" || i.Type == smart.AnyType) &&
 		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
 
-// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
-// becomes several, whose results are joined.
+// branch is a search whose parameters confine the FHIR server to the resources that some grants cover. If no single search
+// can express the grants, a search has several branches, whose results are merged.
 type branch struct {
 	resourceType string
-	patient      string                // the compartment to which the path confines; empty for none
-	member       string                // the patient to whose compartment path or parameters confine; empty for none
-	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
-	confining    []smart.Parameter     // come on top of the client's
-	whole        bool                  // all that it could find is covered
-	byRule       bool                  // policies decide whether its matches may be seen
+	patient      string                // patient whose compartment the path selects; empty for none
+	member       string                // patient to whose compartment the path or parameters confine; empty for none
+	within       interaction.Reference // requested compartment, if the path selects it
+	confining    []smart.Parameter     // parameters in addition to the client's
+	whole        bool                  // the scopes cover every possible match
+	byRule       bool                  // policies decide about its matches
 }
 
-// chain is the first link of a parameter that looks at other resources, and what it asks of them.
+// chain is the first link of a chained parameter or _has, and the condition on the linked resources.
 type chain struct {
-	by      searchparam.Parameter // the reference
-	types   []string              // that are looked at
-	rest    smart.Parameter       // what is asked of them
-	reverse bool                  // _has: they refer to what is searched for
+	by      searchparam.Parameter // reference parameter
+	types   []string              // types of the linked resources
+	rest    smart.Parameter       // condition on the linked resources
+	reverse bool                  // _has: the linked resources refer to the searched ones
 }
 
-// includes are the ways by which other entries may come along with matches.
+// includes are the kinds of includes in a search.
 type includes struct {
-	include    bool // named by a match
-	revinclude bool // naming a match
-	iterate    bool // and so on from there
+	include    bool // _include: resources that a match refers to
+	revinclude bool // _revinclude: resources that refer to a match
+	iterate    bool // the :iterate or :recurse modifier
 }
 
-// includesOf are the includes of a search.
+// includesOf returns the kinds of includes in a search.
 func includesOf(parameters []smart.Parameter) (all includes) {
 	for _, p := range parameters {
 		name, modifier, _ := strings.Cut(p.Name, ":")
@@ -235,7 +238,7 @@ func includesOf(parameters []smart.Parameter) (all includes) {
 	return all
 }
 
-// less reports whether an entry comes before another one. What has no value comes last, as on HAPI's server.
+// less reports whether entry a precedes entry b. Entries without a value are last, as on HAPI.
 func (o order) less(parameters searchparam.Set, a, b *message.Entry) bool {
 	for i, key := range o {
 		x, y := o.rank(parameters, a, i), o.rank(parameters, b, i)
@@ -252,7 +255,7 @@ func (o order) less(parameters searchparam.Set, a, b *message.Entry) bool {
 	return false
 }
 
-// rank is where an entry stands by a key, worked out once.
+// rank returns the rank of an entry by a sort key, computed once.
 func (o order) rank(parameters searchparam.Set, e *message.Entry, key int) searchparam.Rank {
 	if e.Ranks == nil {
 		e.Ranks = make([]searchparam.Rank, len(o))
@@ -266,14 +269,14 @@ func (o order) rank(parameters searchparam.Set, e *message.Entry, key int) searc
 }
 
 const (
-	usualEntries = 50   // of a page
-	mostEntries  = 1000 // of a list that is kept
+	usualEntries = 50   // usual number of entries on a page
+	mostEntries  = 1000 // maximum capacity of a pooled list
 )
 
-// entryLists are lists of entries, of which a few are kept, and no long ones.
+// entryLists is a pool of entry lists of limited capacity.
 var entryLists = sync.Pool{New: func() any { return new([]message.Entry) }}
 
-// newEntries is an empty list with room for the entries of the usual page.
+// newEntries returns an empty list with capacity for the entries of a usual page.
 func newEntries() []message.Entry {
 	return slices.Grow(*entryLists.Get().(*[]message.Entry), usualEntries)
 }
@@ -305,7 +308,7 @@ func newPlan(ctx context.Context, x *Searches, c message.Call, i interaction.Int
 	}, nil
 }
 
-// newRules are the rules for a search.
+// newRules returns the rules for a search.
 func newRules(x *Searches, i interaction.Interaction, branches []branch) searchRules {
 	rules := searchRules{x: x, branches: branches, resourceType: i.Type, onePath: i.Type != "" && i.Type != smart.AnyType, includes: includesOf(i.Parameters)}
 	if i.Kind == interaction.SystemSearch {
@@ -316,7 +319,7 @@ func newRules(x *Searches, i interaction.Interaction, branches []branch) searchR
 	if rules.types = []string{rules.resourceType}; !interaction.IsType(rules.resourceType) {
 		rules.types = typesIn(branches)
 	}
-	switch { // nothing is covered whole where rules judge each match
+	switch { // a type is not whole if policies judge each match
 	case x.Judge.Rights().Whole(smart.AnyType, smart.Search):
 		rules.trust = open
 	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole }):
@@ -325,17 +328,17 @@ func newRules(x *Searches, i interaction.Interaction, branches []branch) searchR
 	return rules
 }
 
-// effects are what parameters come to.
+// effects are the effects of parameters.
 type effects struct {
 	response  response
-	passed    []smart.Parameter // go to the FHIR server
+	passed    []smart.Parameter // for the FHIR server
 	order     order
 	referring []chain
-	chained   bool // a chain was looked up
-	nothing   bool // a chain has found nothing
+	chained   bool // a chain was resolved
+	nothing   bool // a chain matched nothing
 }
 
-// apply takes out the parameters that are done here, and refuses those that tell too much.
+// apply handles the parameters that take effect in the gateway, and rejects those that would reveal too much.
 func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, lenient bool) (all effects, err error) {
 	if err := paging.RefusePaging(parameters); err != nil {
 		return all, err
@@ -367,11 +370,11 @@ func (all *effects) add(one effects) {
 	all.nothing = all.nothing || one.nothing
 }
 
-// read reads a supported parameter about the response.
+// read applies a supported parameter of the response.
 func (r *response) read(p smart.Parameter) {
 	switch p.Name {
 	case "_count":
-		r.count, _ = strconv.Atoi(p.Value) // a number, as the rules have checked
+		r.count, _ = strconv.Atoi(p.Value) // validated by the rules
 		r.onlyTotal = r.onlyTotal || r.count == 0
 	case "_summary":
 		r.onlyTotal = r.onlyTotal || p.Value == "count"
@@ -380,13 +383,13 @@ func (r *response) read(p smart.Parameter) {
 	}
 }
 
-// isDroppable reports whether a search without a parameter finds no more than what may be seen, in any order. A chain is not
-// unknown as a whole, and an order is checked by its keys.
+// isDroppable reports whether ignoring an unknown parameter is harmless. Chains and _sort are excluded: their parts are
+// checked individually.
 func isDroppable(name string) bool {
 	return name != "_sort" && !strings.HasPrefix(name, "_has") && !strings.Contains(name, ".")
 }
 
-// withoutIgnored removes the ignored parameters from the client's call, so that links to further pages don't repeat them.
+// withoutIgnored removes the ignored parameters from the client's call, so that links to further pages do not repeat them.
 func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string) (message.Call, interaction.Interaction) {
 	if len(ignored) == 0 {
 		return c, i
@@ -400,7 +403,7 @@ func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string)
 	return c, i
 }
 
-// one is what a parameter comes to, and whether it is heeded.
+// one returns the effects of a parameter, and whether the parameter is listed in the self link.
 func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
 	as := effects{passed: []smart.Parameter{p}}
 	switch p.Name {
@@ -432,7 +435,7 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, h
 	return r.confined(ctx, p)
 }
 
-// checkType refuses _type where it is not for: a search by type has its type in the path.
+// checkType rejects _type for a search whose path already names the type.
 func (r searchRules) checkType() error {
 	if r.onePath {
 		return message.Invalid(message.ErrSearch, "_type is for searches over several types.")
@@ -440,13 +443,13 @@ func (r searchRules) checkType() error {
 	return nil
 }
 
-// confined is what a parameter comes to that says what is found, or how much of it is answered.
+// confined returns the effects of a parameter that selects matches, or parts of them.
 func (r searchRules) confined(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
 	as := effects{passed: []smart.Parameter{p}}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
 	case len(r.branches) > 1 && (name == "_summary" || name == "_elements"):
-		return effects{}, false, nil // what two branches find is known by elements that would be missing
+		return effects{}, false, nil // merging branches needs elements that would be missing
 	case r.trust == open:
 		return as, true, nil
 	case name == "_include":
@@ -456,7 +459,7 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (one effec
 		as.passed, as.referring, err = r.revinclude(p, modifier)
 		return as, true, err
 	case name == "_summary", name == "_elements":
-		// An answer without all its elements cannot be judged.
+		// Judging needs all elements of a resource.
 		if r.trust == bound || r.includes != (includes{}) || modifier != "" {
 			return effects{}, false, nil
 		}
@@ -480,8 +483,8 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (one effec
 	return as, true, nil
 }
 
-// sort reads _sort, and refuses an order by anything but the resource's own elements. The order is empty if one branch
-// is sorted by the FHIR server.
+// sort parses _sort, and rejects keys other than elements of the resource itself. The order is empty for a single branch,
+// which the FHIR server sorts.
 func (r searchRules) sort(value string) (by order, err error) {
 	if r.trust == open && len(r.branches) == 1 {
 		return nil, nil
@@ -498,8 +501,8 @@ func (r searchRules) sort(value string) (by order, err error) {
 	return by, nil
 }
 
-// checkSort refuses to sort by a reference, since the order may be that of the resources to which they are, and, where
-// several searches are joined, by what cannot be evaluated here.
+// checkSort rejects a reference as sort key, because the FHIR server may sort by the referenced resources. If several
+// branches are merged, it also rejects keys that the gateway cannot evaluate.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.branches {
 		p, ok := r.x.Parameters.Lookup(b.resourceType, name)
@@ -515,7 +518,7 @@ func (r searchRules) checkSort(name string) error {
 	return nil
 }
 
-// telling are the parameters that tell of other resources, with the reason.
+// telling are the parameters that reveal other resources, with the reason.
 var telling = map[string]string{
 	"_filter":        "it can ask about any resource",
 	"_list":          "it tells what a List holds",
@@ -528,7 +531,8 @@ var telling = map[string]string{
 	"_containedType": "a resource inside another one cannot be judged by itself",
 }
 
-// modifiers are those that compare what is in the resource itself, by kinds of parameters; all kinds have :missing.
+// modifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. All kinds support
+// :missing.
 var modifiers = map[searchparam.Kind][]string{
 	searchparam.String:    {"exact", "contains", "nickname"},
 	searchparam.Token:     {"not", "text", "of-type", "above", "below", "in", "not-in"},
@@ -536,15 +540,15 @@ var modifiers = map[searchparam.Kind][]string{
 	searchparam.Reference: {"identifier"},
 }
 
-// checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
-// terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
+// checkPlain rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers are
+// permitted because value sets contain no patient data, but only with a URL: an id could select any resource.
 func checkPlain(known searchparam.Set, resourceType, name, modifier, value string) error {
 	parameter, ok := known.Lookup(resourceType, name)
 	switch {
 	case !ok:
 		return unknown(resourceType, name)
 	case name == "_id" && modifier != "":
-		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
+		// With _id:not, HAPI finds nothing if no resource has the id, and everything otherwise, which reveals existing ids.
 		return message.Forbidden(message.ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")
 	case modifier == "", modifier == "missing":
 		return nil
@@ -560,19 +564,19 @@ func checkPlain(known searchparam.Set, resourceType, name, modifier, value strin
 
 var errUnknown = fmt.Errorf("%w: unknown parameter", message.ErrSearch)
 
-// unknown refuses a parameter of which only the FHIR server may know what it asks.
+// unknown rejects a parameter whose meaning only the FHIR server may know.
 func unknown(resourceType, name string) error {
 	return message.Invalid(errUnknown, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 
-// isPlainKey reports whether a key of _sort is about what is in a resource itself.
+// isPlainKey reports whether a sort key is an element of the resource itself.
 func isPlainKey(known searchparam.Set, resourceType, name string) bool {
 	p, ok := known.Lookup(resourceType, name)
 	return ok && p.Kind != searchparam.Reference && telling[name] == ""
 }
 
-// isPlainOrder reports whether all keys of _sort are about what is in a resource itself.
+// isPlainOrder reports whether all keys of _sort are elements of the resource itself.
 func isPlainOrder(known searchparam.Set, resourceType, value string) bool {
 	for key := range strings.SplitSeq(value, ",") {
 		if !isPlainKey(known, resourceType, strings.TrimPrefix(key, "-")) {
@@ -582,7 +586,7 @@ func isPlainOrder(known searchparam.Set, resourceType, value string) bool {
 	return true
 }
 
-// IsPlain reports whether a search is by the elements of its own type alone.
+// IsPlain reports whether a search compares only elements of its own type.
 func (x *Searches) IsPlain(i interaction.Interaction) bool {
 	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
 		name, modifier, _ := strings.Cut(p.Name, ":")
@@ -596,7 +600,7 @@ func (x *Searches) IsPlain(i interaction.Interaction) bool {
 	})
 }
 
-// isHarmless are the parameters that say how an answer is to be, and tell of no other type.
+// isHarmless are the parameters that affect only the format or extent of a response, and reveal no other type.
 var isHarmless = map[string]bool{
 	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }

@@ -32,7 +32,7 @@ func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Int
 	return x.page(ctx, p, paging.Position{}, self)
 }
 
-// PageAt answers a link to a page.
+// PageAt answers a page link.
 func (x *Searches) PageAt(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
 	p, err := newPlan(ctx, x, c, i)
 	if err == nil && len(at.Places) != len(p.branches) {
@@ -44,13 +44,13 @@ func (x *Searches) PageAt(ctx context.Context, c message.Call, i interaction.Int
 	return x.page(ctx, p, at, self)
 }
 
-// Check refuses a search that would be refused, and asks for nothing that it finds but by chains.
+// Check returns the rejection of a search without executing it; only chains are resolved.
 func (x *Searches) Check(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	_, err := newPlan(ctx, x, c, i)
 	return err
 }
 
-// page answers with the matches from a position on.
+// page returns the page of matches from a position on.
 func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self string) (*message.Answer, error) {
 	m := newMerge(x, p, from)
 	defer func() { m.pages.release(m.matches) }()
@@ -81,7 +81,7 @@ func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self 
 	return out.Answer(), nil
 }
 
-// outcome returns the entry that names the ignored parameters, if there are any.
+// outcome returns the entry that lists the ignored parameters; none if there are none.
 func outcome(ignored []string) []message.Entry {
 	if len(ignored) == 0 {
 		return nil
@@ -91,9 +91,9 @@ func outcome(ignored []string) []message.Entry {
 	return []message.Entry{{Resource: []byte(text), Search: []byte(`{"mode":"outcome"}`)}}
 }
 
-// total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
-// tell, too, until one of them hides a match, or what all pages have had if there are no more. -1 if none is known to be
-// right.
+// total returns the total of a page: the FHIR server's total if it counts only visible matches, or the number of matches on
+// all pages if this page is the last. Later pages repeat the first page's total until a page hides a match. -1 means
+// unknown.
 func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.Position) (int, error) {
 	switch {
 	case !p.disclosure.judged:
@@ -112,8 +112,8 @@ func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.
 	return -1, nil
 }
 
-// position returns the position behind the page. A page of the FHIR server of which no match is on ours is read again.
-// Otherwise its remaining matches are named: if it was read twice, the server could order it anew.
+// position returns the position after the page. A page of the FHIR server that contributed no match is read again. Of any
+// other page, the position lists the remaining matches: on a second read, the FHIR server could order the page differently.
 func (m *merge) position(from paging.Position) paging.Position {
 	to := paging.Position{Shown: from.Shown + len(m.matches), Total: from.Total}
 	for _, source := range m.sources {
@@ -131,7 +131,7 @@ func (m *merge) position(from paging.Position) paging.Position {
 	return to
 }
 
-// nextLink is the link to the next page.
+// nextLink returns the link to the next page.
 func (x *Searches) nextLink(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (string, error) {
 	if !slices.ContainsFunc(at.Places, paging.Place.IsFirst) {
 		return x.Pages.Seal(ctx, x.Pages.Begun(c, i, at))
@@ -139,8 +139,8 @@ func (x *Searches) nextLink(ctx context.Context, c message.Call, i interaction.I
 	return x.Pages.Seal(ctx, paging.AsSent(c, at))
 }
 
-// localize makes judged entries what clients are to see, with URLs below a base. Nothing is said of an entry but what it
-// is: a score tells how common words are in all records.
+// localize sets the public URL of judged entries, and removes everything but the resource and its mode. A score, for
+// example, reveals how common words are in all records.
 func localize(base string, entries []message.Entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -155,17 +155,17 @@ func localize(base string, entries []message.Entry) {
 
 var (
 	matchMode = []byte(`{"mode":"match"}`)
-	// IncludeMode is the Bundle.entry.search of what comes along.
+	// IncludeMode is the Bundle.entry.search of included entries.
 	IncludeMode = []byte(`{"mode":"include"}`)
 )
 
-// maxCounted is how many branches of one type may overlap for their matches to be counted, which takes a request for
-// every set of them.
+// maxCounted is the maximum number of overlapping branches of a type for a count, which needs one request for each of their
+// subsets.
 const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
 
-// count is the number of matches; a match of several branches counts once.
+// count returns the number of matches. A match of several branches counts once.
 func (x *Searches) count(ctx context.Context, q query, branches []branch, d disclosure) (int, error) {
 	if q.nothing {
 		return 0, nil
@@ -188,7 +188,7 @@ func (x *Searches) count(ctx context.Context, q query, branches []branch, d disc
 	return total, nil
 }
 
-// countUnion counts what some branches of a type find, by inclusion and exclusion.
+// countUnion returns the number of resources that any of the branches of a type finds, by inclusion and exclusion.
 func (x *Searches) countUnion(ctx context.Context, q query, branches []branch) (int, error) {
 	if len(branches) > maxCounted {
 		return 0, message.TooCostly("The number of matches is not told under these scopes: too many searches find them.")
@@ -215,7 +215,7 @@ func (x *Searches) countUnion(ctx context.Context, q query, branches []branch) (
 	return max(total, 0), nil
 }
 
-// countBranch asks the FHIR server how much a branch finds.
+// countBranch requests the number of matches of a branch from the FHIR server.
 func (x *Searches) countBranch(ctx context.Context, q query, b branch) (int, error) {
 	parameters := slices.Concat(q.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
 	a, err := x.Server.Ask(ctx, b.call(q.method, parameters, 0))
@@ -232,15 +232,15 @@ func (x *Searches) countBranch(ctx context.Context, q query, b branch) (int, err
 	return got.Total, nil
 }
 
-// Selection is a search of the client's own for the one resource that criteria mean.
+// Selection is a search for the single resource that matches criteria, limited by the client's scopes.
 type Selection struct {
 	x    *Searches
 	plan plan
-	// Parameters are the criteria as the rules for searches have left them.
+	// Parameters are the criteria after the rules for searches.
 	Parameters []smart.Parameter
-	// nothing: a chain has found nothing, so neither do the criteria.
+	// Nothing is true if a chain matched nothing, so the criteria match nothing.
 	Nothing bool
-	// selects: they select resources, and nothing else.
+	// Selects is true if the criteria contain only conditions on resources.
 	Selects bool
 }
 
@@ -256,8 +256,8 @@ func (x *Searches) Selecting(ctx context.Context, resourceType string, parameter
 
 var errSeveral = errors.New("several resources match the criteria")
 
-// One is the id of the resource that is meant, among those that the client may find; empty if there is none. Several are
-// refused.
+// One returns the id of the single match among the resources that the client may find; empty without a match. Several
+// matches are an error (412).
 func (of *Selection) One(ctx context.Context) (string, error) {
 	p := of.plan
 	p.response.count, p.disclosure.judged = 2, true
@@ -280,13 +280,13 @@ func (of *Selection) One(ctx context.Context) (string, error) {
 	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Several resources match the criteria.", Err: errSeveral}
 }
 
-// maxLookUps is how many pages of the FHIR server are read for one link of a chain.
+// maxLookUps is the maximum number of pages of the FHIR server that are read for one link of a chain.
 const maxLookUps = 10
 
-// each calls a function with each resource that a search of the client's own would find.
+// each calls a function with each resource that a search by this client would find.
 func (x *Searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(*message.Entry) error) error {
 	parameters := []smart.Parameter{{Name: "_count", Value: "200"}}
-	if p.Name != "_type" { // the type's name is in the path
+	if p.Name != "_type" { // the path names the type
 		parameters = append(parameters, p)
 	}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
@@ -298,7 +298,8 @@ func (x *Searches) each(ctx context.Context, resourceType string, p smart.Parame
 	return x.eachOf(ctx, found, maxLookUps, do)
 }
 
-// eachOf calls a function with each match of a plan. It fails if the matches fill more than so many pages of the FHIR server.
+// eachOf calls a function with each match of a plan. It fails if the matches fill more than this number of pages of the
+// FHIR server.
 func (x *Searches) eachOf(ctx context.Context, p plan, pages int, do func(*message.Entry) error) error {
 	m := newMerge(x, p, paging.Position{})
 	m.most = pages * len(p.branches)

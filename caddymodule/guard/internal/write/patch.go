@@ -25,8 +25,8 @@ import (
 // TypeJSONPatch is the media type of a JSON Patch (RFC 6902 §6).
 const TypeJSONPatch = "application/json-patch+json"
 
-// Patch answers a patch, conditional or not. A JSON Patch is applied here, and goes on as the update that it comes to,
-// so that there is one reading of it. A FHIRPath Patch goes on as it is, if it is plain what it changes.
+// Patch answers a patch, conditional or not. A JSON Patch is applied here and forwarded as an update, so that the FHIR server
+// cannot interpret it differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
 func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
@@ -46,7 +46,7 @@ func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Intera
 	return apply(ctx, before)
 }
 
-// patching is how a patch of its media type is applied.
+// patching returns the function that applies a patch of this media type.
 func (w *write) patching() (func(context.Context, *version) (*message.Answer, error), error) {
 	switch media, _, _ := mime.ParseMediaType(w.c.Header.Get("Content-Type")); media {
 	case TypeJSONPatch:
@@ -61,7 +61,7 @@ func (w *write) patching() (func(context.Context, *version) (*message.Answer, er
 	}
 }
 
-// patchTo makes a JSON Patch the update that it comes to.
+// patchTo applies a JSON Patch, and sends the result as an update.
 func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Answer, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
@@ -83,7 +83,8 @@ func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch)
 	return w.send(ctx, w.put(text, before.etag))
 }
 
-// checkTests refuses to test what the client may not read: a patch that fails would tell.
+// checkTests rejects a patch with test operations if the client may not read the resource, because a failed test reveals its
+// content.
 func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
 	tests := false
 	for _, op := range p {
@@ -101,12 +102,12 @@ func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Pat
 }
 
 var (
-	// pointer is a JSON Pointer (RFC 6901) to an element of a resource.
+	// pointer matches a JSON Pointer (RFC 6901) to an element of a resource.
 	pointer  = regexp.MustCompile(`^(/([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,8}|-))+$`)
 	errPatch = errors.New("malformed JSON Patch")
 )
 
-// readPatch reads a JSON Patch.
+// readPatch parses a JSON Patch.
 func readPatch(text []byte) (jsonpatch.Patch, error) {
 	if err := rawjson.Check(text); err != nil {
 		return nil, message.Invalid(err, "The patch is no JSON that has one reading.")
@@ -126,7 +127,7 @@ func readPatch(text []byte) (jsonpatch.Patch, error) {
 	return p, nil
 }
 
-// isOperation reports whether an operation has what it needs (RFC 6902 §4).
+// isOperation reports whether an operation has all required members (RFC 6902 §4).
 func isOperation(op jsonpatch.Operation) bool {
 	path, err := op.Path()
 	if err != nil || !pointer.MatchString(path) {
@@ -144,7 +145,7 @@ func isOperation(op jsonpatch.Operation) bool {
 	return false
 }
 
-// applyPatch is the resource that a patch makes of another. Limit bounds what it copies and comes to.
+// applyPatch returns the patched resource. The limit applies to the copied bytes and to the result.
 func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 	options := jsonpatch.NewApplyOptions()
 	options.SupportNegativeIndices, options.EscapeHTML, options.AccumulatedCopySizeLimit = false, false, limit
@@ -157,15 +158,15 @@ func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 
 var (
 	errFHIRPathPatch = errors.New("no FHIRPath Patch that can be judged")
-	// plainPath is the way to an element by names and indices alone, which is the same to every reader.
+	// plainPath matches a path of element names and indices, which every FHIR server interprets alike.
 	plainPath = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
-	// plainName is the name of an element.
+	// plainName matches the name of an element.
 	plainName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 )
 
-// checkFHIRPathPatch refuses a FHIRPath Patch (R4 fhirpatch.html) that could change to whom a resource belongs or what a
-// scope is about, or that could refer to another resource, or fail depending on what the client may not read. It is
-// not applied here, so anything but plain paths is refused too.
+// checkFHIRPathPatch rejects a FHIRPath Patch (R4 fhirpatch.html) that could change the owner of a resource or an element that
+// a scope depends on, add a reference, or fail depending on elements that the client may not read. The patch is not evaluated
+// here, so paths that are not plain are rejected too.
 func (w *write) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
 		return message.Invalid(err, "The patch is no JSON that has one reading.")
@@ -176,7 +177,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 	if w.whole && w.in.Judge.Rights().Whole(w.i.Type, smart.Read) {
 		return message.EachString(text, func(_, said string) error { return checkSearchingText(w.in.Judge.Rights(), said) })
 	}
-	var parameters map[string]any // unlike a struct, it tells Part from part
+	var parameters map[string]any // unlike a struct, a map is case-sensitive: Part is not part
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
 		return message.Invalid(errFHIRPathPatch, "The patch is no Parameters resource.")
 	}
@@ -189,7 +190,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 	return nil
 }
 
-// checkSearchingText refuses a text that could become a conditional reference.
+// checkSearchingText rejects a text that could become a conditional reference.
 func checkSearchingText(rights *access.Rights, said string) error {
 	path, _, _ := strings.Cut(said, "?")
 	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
@@ -198,7 +199,7 @@ func checkSearchingText(rights *access.Rights, said string) error {
 	return checkSearching(rights, said)
 }
 
-// isPlain reports whether an operation changes an element at a plain path, other than those that stay as they are.
+// isPlain reports whether an operation changes an element at a plain path that access does not depend on.
 func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
 	parts, ok := partsOf(operation)
 	path, isString := parts["path"].(string)
@@ -225,7 +226,7 @@ func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
 		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
 }
 
-// partsOf are the values of an operation's parts, by name. There is none that is nested, repeated or a reference.
+// partsOf returns the values of an operation's parts by name. ok is false with a nested or repeated part, or a reference.
 func partsOf(operation any) (map[string]any, bool) {
 	o, _ := operation.(map[string]any)
 	list, isList := o["part"].([]any)
@@ -251,7 +252,7 @@ func partsOf(operation any) (map[string]any, bool) {
 	return parts, true
 }
 
-// hasReference reports whether a value is, or has in it, a reference or another resource.
+// hasReference reports whether a value is or contains a reference or a resource.
 func hasReference(value any) bool {
 	switch v := value.(type) {
 	case []any:
@@ -266,7 +267,7 @@ func hasReference(value any) bool {
 	return false
 }
 
-// isSameElement reports whether two names may be of one element: FHIRPath calls valueQuantity value.
+// isSameElement reports whether two names may mean the same element: FHIRPath uses value for valueQuantity.
 func isSameElement(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -275,7 +276,7 @@ func isSameElement(a, b string) bool {
 	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
 }
 
-// fixed are the elements by which the resource is judged.
+// fixed returns the elements by which the resource is judged.
 func (w permission) fixed(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.Patient(w.resourceType)
@@ -294,7 +295,7 @@ func (w permission) fixed(parameters searchparam.Set) []string {
 	return all
 }
 
-// forwardPatch has the FHIR server apply the client's patch to the version that was judged.
+// forwardPatch forwards the client's patch, for the judged version only.
 func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Answer, error) {
 	if _, err := w.may.permit(ctx, before, nil); err != nil {
 		return nil, err
@@ -304,5 +305,5 @@ func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Ans
 	return w.send(ctx, c)
 }
 
-// maxOperations bounds what a patch may cost.
+// maxOperations is the maximum number of operations in a patch.
 const maxOperations = 1000

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// CheckNew refuses a resource that none of the grants allows to be created.
+// CheckNew rejects a resource that none of the grants allows to create.
 func (x *Writes) CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
 	if err := checkConditional(x.Judge.Rights(), text); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (x *Writes) CheckNew(ctx context.Context, res resource.Resource, text []byt
 	return err
 }
 
-// permit returns the grant that allows to make one version of the other; an error if none does. There is no version before
-// a resource is created, and none after it is deleted.
+// permit returns the first grant that allows changing one version to the other; an error if none does. before is nil for a
+// create, after for a delete.
 func (w permission) permit(ctx context.Context, before, after *version) (g access.Grant, err error) {
 	for _, g = range w.grants {
 		if err = w.allows(ctx, g, before, after); !errors.Is(err, message.ErrOutside) {
@@ -41,7 +41,7 @@ func (w permission) permit(ctx context.Context, before, after *version) (g acces
 	return g, err
 }
 
-// allows reports by its error whether a grant does.
+// allows returns an error if a grant does not allow the change.
 func (w permission) allows(ctx context.Context, g access.Grant, before, after *version) error {
 	for _, v := range []*version{before, after} {
 		if v == nil {
@@ -62,7 +62,7 @@ func (w permission) allows(ctx context.Context, g access.Grant, before, after *v
 	return w.checkAttachments(ctx, g, before, after)
 }
 
-// checkCovered refuses a version that no grant covers, whatever is there before.
+// checkCovered rejects a version that no grant covers, whatever the stored version is.
 func (w permission) checkCovered(ctx context.Context, after *version) error {
 	for _, g := range w.grants {
 		if ok, err := w.covers(ctx, g, after); ok || err != nil {
@@ -72,7 +72,7 @@ func (w permission) checkCovered(ctx context.Context, after *version) error {
 	return outside(w.resourceType)
 }
 
-// covers reports whether a grant covers a version that is written, unless a policy decides.
+// covers reports whether a grant covers a written version, unless a policy decides.
 func (w permission) covers(ctx context.Context, g access.Grant, v *version) (bool, error) {
 	if effect := w.judge.Ruled(ctx, v.Resource); effect != "" {
 		return effect == rule.Allow, nil
@@ -80,18 +80,18 @@ func (w permission) covers(ctx context.Context, g access.Grant, v *version) (boo
 	return w.judge.Holds(ctx, g, w.judge.Rights().CoversNew(g, v.Resource))
 }
 
-// outside says that no grant covers what is written.
+// outside returns the error for a version that no grant covers.
 func outside(resourceType string) *guard.Error {
 	return message.Forbidden(message.ErrOutside, "No scope allows to write this %s: before and after, it must match the constraint of one and the same scope, "+
 		"and name the patient of that scope and no other.", resourceType)
 }
 
-// checkReferences refuses references that a new version adds, and by which a record would hang on one that is not
-// covered. One to what is not there gets the same answer; the server's own would tell which it is.
+// checkReferences rejects new references that would tie a record to an uncovered resource. A missing target gets the same
+// rejection, because the FHIR server's own error would reveal whether the target exists.
 func (w permission) checkReferences(ctx context.Context, g access.Grant, before, after *version) error {
 	var old []string
 	if before != nil {
-		old, _ = message.References(before.text) // it was read before
+		old, _ = message.References(before.text) // parsed before, so never fails
 	}
 	added, err := message.References(after.text)
 	if err != nil {
@@ -110,9 +110,9 @@ func (w permission) checkReferences(ctx context.Context, g access.Grant, before,
 
 var errAttachment = errors.New("attachment whose address cannot be judged")
 
-// checkAttachments refuses a DocumentReference that names a Binary which the client may not read: whoever may read a
-// DocumentReference may read the Binaries that it names, so it would open that Binary. Under a grant that is not bound, that
-// holds for the patients whose Binaries the client may read by others.
+// checkAttachments rejects a DocumentReference with a Binary that the client may not read: read access to a DocumentReference
+// includes its Binaries, so the reference would grant access. For a grant without a patient, this applies to the patients whose
+// Binaries the client may read by other grants.
 func (w permission) checkAttachments(ctx context.Context, g access.Grant, before, after *version) error {
 	if after.Type != "DocumentReference" {
 		return nil
@@ -131,8 +131,8 @@ func (w permission) checkAttachments(ctx context.Context, g access.Grant, before
 	return nil
 }
 
-// checkAttached is checkAttachments for the record of a patient. What the record names already, is open already. Every
-// address that ends like that of a Binary counts as one of this server, which may have other names. A urn is resolved within
+// checkAttached is checkAttachments for the record of a patient. Binaries that the record already names are readable already.
+// Any address that ends like a Binary's counts as one of this server, which may have further names. A urn is resolved within
 // the transaction, whose entries are judged themselves.
 func (w permission) checkAttached(ctx context.Context, patient string, before, after *version) error {
 	var old []string
@@ -156,7 +156,7 @@ func (w permission) checkAttached(ctx context.Context, patient string, before, a
 	return nil
 }
 
-// namesBinary reports whether a server may take an address for that of a Binary.
+// namesBinary reports whether a server might interpret an address as that of a Binary.
 func namesBinary(address string) bool {
 	if plain, err := url.PathUnescape(address); err == nil {
 		address += " " + plain
@@ -170,8 +170,8 @@ func namesBinary(address string) bool {
 	return strings.Contains(strings.ToLower(visible), "binary/")
 }
 
-// mayRefer reports whether a resource may refer to another under a grant that is bound to a patient, or where policies
-// may deny what it refers to.
+// mayRefer reports whether a resource may refer to another, under a grant that is bound to a patient or with policies that may
+// deny the target.
 func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.Resource, literal string) (bool, error) {
 	if strings.HasPrefix(literal, "#") || strings.HasPrefix(literal, "urn:") {
 		return true, nil
@@ -190,8 +190,8 @@ func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.
 	return w.judge.IsInRecord(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
-// checkConditional refuses references that are searches (R4 http.html#trules), outside of transactions too, where some
-// servers resolve them: only who may search all resources of a type learns no more by them.
+// checkConditional rejects references that are searches (R4 http.html#trules) unless the client may search the whole type. Some
+// servers resolve them outside of transactions too.
 func checkConditional(rights *access.Rights, text []byte) error {
 	all, err := message.References(text)
 	if err != nil {
@@ -205,16 +205,16 @@ func checkConditional(rights *access.Rights, text []byte) error {
 	return nil
 }
 
-// maxSearching is how many references of a body may be searches.
+// maxSearching is the maximum number of conditional references in a body.
 const maxSearching = 16
 
-// resolveReferences puts the resources in the place of the references that are searches, as the client's own searches find
-// them. Those that no scope allows stay, to be refused; where the FHIR server may search for itself, all do.
+// resolveReferences replaces conditional references by the resources that the client's own searches find. References that no
+// scope allows remain, and are rejected later. A forwarded write keeps all of them for the FHIR server.
 func (w *write) resolveReferences(ctx context.Context) error {
 	if w.isForwarded() {
 		return nil
 	}
-	all, _ := message.References(w.c.Body) // what cannot be read is refused with the body
+	all, _ := message.References(w.c.Body) // a malformed body is rejected later
 	slices.Sort(all)
 	searching := slices.DeleteFunc(slices.Compact(all), func(literal string) bool {
 		of, _, searches := strings.Cut(literal, "?")
@@ -233,7 +233,7 @@ func (w *write) resolveReferences(ctx context.Context) error {
 	return nil
 }
 
-// searched is the one resource that a conditional reference means (R4 http.html#trules).
+// searched returns the single resource that a conditional reference selects (R4 http.html#trules).
 func (x *Writes) searched(ctx context.Context, literal string) (string, error) {
 	of, criteria, _ := strings.Cut(literal, "?")
 	parameters, err := smart.ParseParameters(criteria)
@@ -254,7 +254,7 @@ func (x *Writes) searched(ctx context.Context, literal string) (string, error) {
 	return of + "/" + id, err
 }
 
-// checkSearching refuses one reference that is a search.
+// checkSearching rejects a conditional reference.
 func checkSearching(rights *access.Rights, literal string) error {
 	path, criteria, searches := strings.Cut(literal, "?")
 	if !searches || rights.Whole(smart.AnyType, smart.Search) {
@@ -270,7 +270,7 @@ func checkSearching(rights *access.Rights, literal string) error {
 	return nil
 }
 
-// reachesOther reports whether a search looks at other resources than those that it finds.
+// reachesOther reports whether a search involves resources other than those that it finds.
 func reachesOther(list []smart.Parameter) bool {
 	for _, p := range list {
 		switch name, _, _ := strings.Cut(p.Name, ":"); {
@@ -281,14 +281,13 @@ func reachesOther(list []smart.Parameter) bool {
 	return false
 }
 
-// MayAct reports whether a stored resource of the type could have the FHIR server send or ask more than the token may.
-// Who may read and search everything gains nothing by it.
+// MayAct reports whether a stored resource of the type could make the FHIR server send or request more than the token may. A
+// token that may read and search everything gains nothing.
 func MayAct(rights *access.Rights, resourceType string) bool {
 	return !rights.Whole(smart.AnyType, message.ReadSearch) && access.EffectOf(resourceType) != access.Inert
 }
 
-// checkEffect refuses a version that, once stored, would have the FHIR server send or ask what no scope allows, or of
-// which that cannot be told.
+// checkEffect rejects a version that could make the FHIR server send or request something that no scope allows.
 func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
 	if !MayAct(x.Judge.Rights(), res.Type) {
 		return nil
@@ -304,8 +303,8 @@ func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
 	return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
 }
 
-// maySearch reports whether the token may read all that a search of one type finds, which is not judged again: by the
-// type's own parameters, and under a scope about the whole type, or whose constraint is among the criteria word for word.
+// maySearch reports whether the token may read all matches of a search, which are not judged later. The search must use the
+// type's own parameters, and a scope must cover the whole type or have its constraint literally among the criteria.
 func (x *Writes) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
@@ -318,13 +317,13 @@ func (x *Writes) maySearch(criteria string) bool {
 	})
 }
 
-// questions are the elements of a resource that is carried out which may say what is to be asked: Da Vinci HRex writes a
-// search as Task.input, CDex one as an extension of CommunicationRequest.payload.
+// questions are the elements that may contain requests to execute: Da Vinci HRex puts a search into Task.input, CDex into an
+// extension of CommunicationRequest.payload.
 var questions = []string{"input", "payload"}
 
-// checkTask refuses a search, read or operation for which the token has no scope in what is to be carried out.
+// checkTask rejects an executable resource with a search, read or operation that the token has no scope for.
 //
-// Under scopes that are bound to a patient, references are judged as those of any resource: see [permission.checkReferences].
+// Under scopes that are bound to a patient, [permission.checkReferences] judges the references as in any resource.
 func (x *Writes) checkTask(res resource.Resource) error {
 	writing := slices.Concat(x.Judge.Rights().For(res.Type, smart.Create), x.Judge.Rights().For(res.Type, smart.Update))
 	isBound := !slices.ContainsFunc(writing, func(g access.Grant) bool { return g.Patient == "" })
@@ -344,8 +343,8 @@ func (x *Writes) checkTask(res resource.Resource) error {
 	return nil
 }
 
-// checkQuestion refuses a text that is a request which the token may not make. A path is as good as a URL, a resource in
-// a compartment as good as any of its type.
+// checkQuestion rejects a text that is a request which the token may not send. A path counts like a URL, and a resource in a
+// compartment like any of its type.
 func (x *Writes) checkQuestion(in, said string) error {
 	path, query, searches := strings.Cut(strings.TrimSpace(said), "?")
 	of := path[strings.LastIndexByte(path, '/')+1:]
@@ -366,10 +365,10 @@ func (x *Writes) checkQuestion(in, said string) error {
 	return message.Forbidden(message.ErrOracle, "The %s asks for %s, which the scopes do not allow in whole.", in, message.Quoted(said))
 }
 
-// storedKinds are the types of Bundles that are no request to whoever holds them.
+// storedKinds are the types of Bundles that no server executes as requests.
 var storedKinds = []string{"document", "collection", "searchset", "history", "batch-response", "transaction-response"}
 
-// checkCarrier refuses a Bundle that a server may take for requests or a message, and a Basic that is R5's
+// checkCarrier rejects a Bundle that a server may execute as requests or a message, and a Basic that stands for R5's
 // SubscriptionTopic in R4 (Subscriptions R5 Backport, "Topic Discovery").
 func (x *Writes) checkCarrier(res resource.Resource, text []byte) error {
 	if res.Type == "Bundle" {
@@ -389,11 +388,11 @@ func (x *Writes) checkCarrier(res resource.Resource, text []byte) error {
 
 var errChannel = errors.New("channel of a Subscription that cannot be judged")
 
-// checkSubscription refuses a Subscription that would send more than a search by the token finds, whatever its status:
-// it may be activated later. Whose it was before counts for nothing, since all of it is judged as it will be.
+// checkSubscription rejects a Subscription that would send more than a search by the token finds, even if it is not active yet.
+// The stored version does not matter, because the new one is judged as a whole.
 //
-// What is sent is not judged one by one, so what a search finds must be covered as a whole. What a topic sends, the topic
-// says, and no filter: it takes scopes for everything.
+// The sent resources are not judged individually, so the scopes must cover every match. The content of a topic is defined by
+// the topic alone, so topics require scopes for everything.
 func (x *Writes) checkSubscription(res resource.Resource, text []byte) error {
 	criteria, _ := res.Member("criteria")
 	if !x.maySearch(resource.Text(criteria)) {
@@ -406,14 +405,14 @@ func (x *Writes) checkSubscription(res resource.Resource, text []byte) error {
 	return checkChannel(res)
 }
 
-// backport is where the extensions of the Subscriptions R5 Backport are.
+// backport is the prefix of the extensions of the Subscriptions R5 Backport.
 const backport = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
 
-// harmless are the extensions that do not add to what is sent.
+// harmless are the extensions that do not extend the sent content.
 var harmless = []string{backport + "heartbeat-period", backport + "timeout", backport + "max-count", backport + "payload-content"}
 
-// checkExtension refuses extensions: FHIR servers have some by which more is sent than the criteria say. Nothing but an
-// extension has a member url in a Subscription.
+// checkExtension rejects unknown extensions: some FHIR servers have extensions that send more than the criteria match. In a
+// Subscription, only extensions have a member url.
 func checkExtension(name, said string) error {
 	if name == "url" && !slices.Contains(harmless, said) {
 		return message.Forbidden(message.ErrOracle, "The extension %s of the Subscription is not allowed under these scopes: it may send more than the criteria say.", message.Quoted(said))
@@ -421,15 +420,15 @@ func checkExtension(name, said string) error {
 	return nil
 }
 
-// channels are the ways of sending (R4 valueset-subscription-channel-type.html), with the schemes of their endpoints.
-// R4's sms and message are the server's own ways, of which it is not known where they lead.
+// channels are the permitted channel types (R4 valueset-subscription-channel-type.html) with the schemes of their endpoints.
+// R4's sms and message are excluded, because their recipients are known only to the server.
 var channels = map[string][]string{
 	"rest-hook": {"https", "http"},
 	"websocket": {"", "wss", "ws"},
 	"email":     {"mailto"},
 }
 
-// checkChannel refuses a channel of which it is not plain where and how it sends.
+// checkChannel rejects a channel unless its recipient and protocol are unambiguous.
 func checkChannel(res resource.Resource) error {
 	channel, _ := res.Member("channel")
 	kind, _ := resource.Field(channel, "type")
@@ -455,10 +454,10 @@ func checkChannel(res resource.Resource) error {
 	return nil
 }
 
-// framing are headers that say where a request ends, whom it is for, or what it asks: with them a Subscription would send
-// another request than the one that the server means to send.
+// framing are headers that change the end, the target or the method of a request: a Subscription with them could make the
+// server send another request than it intends.
 var framing = message.SetOf("Connection", "Content-Length", "Expect", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override")
 
-// headerLine is a header on one line (RFC 9110 §5.5).
+// headerLine matches a header field on one line (RFC 9110 §5.5).
 var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$")

@@ -1,4 +1,4 @@
-// Package write answers writes: one and the same grant must cover a resource as it is, and as it will be.
+// Package write answers writes. A single grant must cover a resource both before and after the write.
 //
 //	write.go       create, update and delete, conditional or not; the version that is changed; the response to the client
 //	patch.go       a JSON Patch is applied here and forwarded as an update; a FHIRPath Patch is forwarded if it is plain
@@ -32,7 +32,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// permission says what the grants for a write allow to be written.
+// permission decides what the grants for a write allow.
 type permission struct {
 	judge        *judge.Judge
 	shared       access.Shared
@@ -40,64 +40,64 @@ type permission struct {
 	grants       []access.Grant
 }
 
-// Result is what the client is told of a write.
+// Result determines the response to a write.
 type Result struct {
 	Judge *judge.Judge // judges the response
 	at    message.Addresses
-	C     message.Call // the client's
+	C     message.Call // client's call
 	i     interaction.Interaction
-	// Confined is the resource that is deleted as long as it matches criteria. Zero for all other writes.
+	// Confined is the resource of a confined delete ([write.confinedDelete]). Zero for all other writes.
 	Confined interaction.Reference
 	server   *fhirserver.Server
 }
 
-// Collector takes what a write comes to in place of the server, with what the client is to be told of it.
+// Collector takes the call for the FHIR server, in place of the server, with the data for the response.
 type Collector func(r Result, c message.Call) (*message.Answer, error)
 
-// Writes are the writes that one request needs.
+// Writes answers the writes of one request.
 type Writes struct {
-	Server   *fhirserver.Server // asks the FHIR server
-	Judge    *judge.Judge       // judges what it answers
-	At       message.Addresses  // names what it holds as clients know it
-	Searches *search.Searches   // of criteria
+	Server   *fhirserver.Server // FHIR server
+	Judge    *judge.Judge       // judges its responses
+	At       message.Addresses  // public addresses
+	Searches *search.Searches   // resolves criteria
 	Reads    *read.Reads        // reads the stored version
-	Shared   access.Shared      // are the rules of types outside of the compartment
+	Shared   access.Shared      // rules for types outside of compartments
 	Upsert   bool               // an update may create a resource
 
-	ConditionalDeletes *ConditionalDeletes // of the FHIR server
+	ConditionalDeletes *ConditionalDeletes // support by the FHIR server
 
-	Limit   int64     // of a body
+	Limit   int64     // maximum size of a body in bytes
 	Collect Collector // nil: writes are sent
 }
 
-// write is a create, update, patch or delete on its way.
+// write is a create, update, patch or delete in progress.
 type write struct {
 	in       *Writes
 	c        message.Call
 	i        interaction.Interaction
 	may      permission
-	whole    bool                  // a grant is about all resources of the type
-	criteria *search.Selection     // of a conditional one
+	whole    bool                  // a grant covers all resources of the type
+	criteria *search.Selection     // of a conditional write
 	confined interaction.Reference // see [Result.Confined]
 }
 
-// isCascade reports whether a parameter has HAPI's server delete what refers to a resource, too.
+// isCascade reports whether a parameter makes HAPI also delete the resources that refer to a resource.
 func isCascade(p smart.Parameter) bool {
 	name, _, _ := strings.Cut(p.Name, ":")
 	return name == "_cascade"
 }
 
-// version is a resource as it is or will be.
+// version is a version of a resource, stored or new.
 type version struct {
 	resource.Resource
 	text []byte
-	etag string // of the version on the server, by which it is held
+	etag string // of the stored version, for If-Match
 }
 
-// isConditional reports whether the resource is the one that matches criteria.
+// isConditional reports whether criteria select the resource.
 func (w *write) isConditional() bool { return w.i.Permission()&smart.Search != 0 }
 
-// planned plans the search that the criteria of a conditional write are.
+// planned plans the search for the criteria of a conditional write.
 func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*search.Selection, error) {
 	s, err := x.Searches.Selecting(ctx, i.Type, slices.DeleteFunc(i.Criteria(), isCascade))
 	if err == nil && !s.Selects {
@@ -106,14 +106,13 @@ func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*searc
 	return s, err
 }
 
-// isForwarded reports whether the FHIR server does by itself what the client asks for: the scopes are about all that it
-// may find and change.
+// isForwarded reports whether the FHIR server processes the client's request itself, because the scopes cover every resource
+// that it may find and change.
 func (w *write) isForwarded() bool {
 	return w.whole && (!w.isConditional() || !w.criteria.Nothing && w.in.Judge.Rights().Whole(w.i.Type, smart.Search))
 }
 
-// forwardedCriteria are the query and the header that bring the FHIR server the criteria, as the rules for searches have
-// left them.
+// forwardedCriteria returns the query and If-None-Exist with the criteria for the FHIR server, after the rules for searches.
 func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 	switch {
 	case !w.isConditional():
@@ -125,7 +124,7 @@ func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 	return smart.EncodeParameters(slices.Concat(w.criteria.Parameters, cascade)), nil
 }
 
-// resolve makes a write of what matches the criteria one by id.
+// resolve sets the id of the resource that matches the criteria.
 func (w *write) resolve(ctx context.Context) error {
 	if !w.isConditional() {
 		return nil
@@ -138,7 +137,7 @@ func (w *write) resolve(ctx context.Context) error {
 	return err
 }
 
-// newWrite refuses what no scope permits whatever the resource is.
+// newWrite rejects writes that no scope permits, whatever the resource is.
 func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
 	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}
@@ -162,7 +161,7 @@ func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Int
 	return w, err
 }
 
-// extra is what the request asks for beyond the one resource, and what no scope allows. Empty if nothing.
+// extra describes an effect of the request beyond the named resource that no scope allows. Empty without one.
 func (w *write) extra() string {
 	switch {
 	case !MayExtend(w.in.Judge.Rights(), w.c.Header, w.i):
@@ -173,8 +172,8 @@ func (w *write) extra() string {
 	return ""
 }
 
-// MayExtend reports whether the scopes allow all resources that a write may reach beside the one that it names: those
-// that refer to a deleted one, on HAPI's servers, and a Provenance (R4 provenance.html#header).
+// MayExtend reports whether the scopes allow all other resources that a write may affect: on HAPI, those that refer to a
+// deleted one, and a Provenance (R4 provenance.html#header).
 func MayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
 	if header.Get("X-Provenance") != "" && (!rights.Whole(smart.AnyType, smart.Search) || !rights.Whole("Provenance", smart.Create)) {
 		return false
@@ -183,7 +182,7 @@ func MayExtend(rights *access.Rights, header http.Header, i interaction.Interact
 	return !cascades || rights.Whole(smart.AnyType, smart.Delete)
 }
 
-// newVersion reads the resource that the client writes.
+// newVersion parses the resource in the client's body.
 func (w *write) newVersion(text []byte) (*version, error) {
 	res, err := resource.Parse(text, w.in.At.Base)
 	switch {
@@ -198,10 +197,10 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	return &version{Resource: res, text: text}, checkConditional(w.in.Judge.Rights(), text)
 }
 
-// errAbsent says that a resource is not there. Clients are told no more than by ErrOutside.
+// errAbsent means that a resource does not exist. Clients cannot distinguish it from ErrOutside.
 var errAbsent = fmt.Errorf("%w: it is not there", message.ErrOutside)
 
-// current asks for the version that is to be changed. One that is not covered is answered like one that is not there.
+// current reads the version that is to be changed. An uncovered resource is handled like a missing one.
 func (w *write) current(ctx context.Context) (*version, error) {
 	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
 	a, err := w.in.Server.Ask(ctx, message.Get(of.String(), ""))
@@ -222,7 +221,7 @@ func (w *write) current(ctx context.Context) (*version, error) {
 
 var errNoVersion = errors.New("the FHIR server tells no version, so that the one judged could be another when it is written")
 
-// held is the version with the ETag by which it is held, if the client's conditions allow it to be changed.
+// held returns the version with the ETag for If-Match, if it meets the client's conditions.
 func (w *write) held(res resource.Resource, a *message.Answer) (*version, error) {
 	etag := a.Header.Get("Etag")
 	if etag == "" && res.VersionID != "" {
@@ -238,12 +237,12 @@ func (w *write) held(res resource.Resource, a *message.Answer) (*version, error)
 	return &version{res, a.Body, etag}, nil
 }
 
-// namesETag reports whether a condition names the ETag, or any.
+// namesETag reports whether a condition contains the ETag or *.
 func namesETag(condition []string, etag string) bool {
 	return slices.Contains(condition, "*") || message.IsNotModified(http.Header{"If-None-Match": condition}, etag)
 }
 
-// Create answers a create, conditional or not. The id in the body means nothing (R4 http.html#create).
+// Create answers a create, conditional or not. The id in the body is ignored (R4 http.html#create).
 func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
@@ -278,7 +277,7 @@ func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Inter
 	return w.send(ctx, w.post(body))
 }
 
-// found is what a conditional create is answered with if the resource is there already (R4 http.html#ccreate).
+// found returns the response to a conditional create whose resource already exists (R4 http.html#ccreate).
 func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Answer, error) {
 	if err != nil {
 		return nil, err
@@ -292,8 +291,8 @@ func (x *Writes) found(ctx context.Context, resourceType, id string, err error) 
 	return a, nil
 }
 
-// Update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
-// the resource as it is, and as it will be.
+// Update answers an update, conditional or not. Unless the scopes cover the whole type, a single grant must cover the resource
+// both before and after the update.
 func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
@@ -316,8 +315,8 @@ func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Inter
 	return w.updateTo(ctx, after)
 }
 
-// updateTo writes a version of the resource that the write names. What is refused whatever the stored version is, is
-// refused before that is asked for.
+// updateTo writes a version of the resource with the write's id. A version that no grant covers is rejected before the stored
+// version is read.
 func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, error) {
 	if err := w.may.checkCovered(ctx, after); err != nil {
 		return nil, err
@@ -335,13 +334,13 @@ func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, 
 	return w.send(ctx, w.put(after.text, before.etag))
 }
 
-// mayUpsert reports whether what could not be had may be created, because it is not there.
+// mayUpsert reports whether the error permits creating the resource, because it does not exist.
 func (x *Writes) mayUpsert(resourceType string, err error) bool {
 	return errors.Is(err, errAbsent) && x.Upsert && resourceType != "Patient"
 }
 
-// upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
-// still.
+// upsert creates a resource with the client's id. If-None-Match prevents FHIR servers that support it from overwriting a
+// resource created in the meantime.
 func (w *write) upsert(ctx context.Context, after *version) (*message.Answer, error) {
 	if w.c.Header.Get("If-Match") != "" {
 		return nil, message.NotFound()
@@ -381,7 +380,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answe
 	return w.updateTo(ctx, after)
 }
 
-// upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
+// upsertUnmatched creates a resource with the client's id, which must not exist: the criteria do not match it.
 func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
 	w.i.ID = after.ID
 	if err := w.may.checkCovered(ctx, after); err != nil {
@@ -397,12 +396,12 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.A
 	return nil, &guard.Error{Status: http.StatusConflict, Description: "The resource with that id does not match the criteria.", Err: errConflict}
 }
 
-// Delete answers a delete, conditional or not. Under scopes that are not about all of the type, what is not there, was
-// deleted or is not covered is not found: that it has been deleted, as R4 would have it, could be wrong, and for a
-// record that is to vanish a wrong yes is worse than a no.
+// Delete answers a delete, conditional or not. Unless the scopes cover the whole type, a resource that is missing, already
+// deleted or not covered gets 404, although R4 permits reporting success: success could be wrong, which is worse for a record
+// that must be erased.
 //
-// Some servers, HAPI among them, ignore If-Match on a delete. So where the server has conditional deletes, it deletes the
-// resource only as long as the grant that allows it covers it.
+// Some FHIR servers, such as HAPI, ignore If-Match on a delete. If the server supports conditional deletes, the delete
+// therefore has criteria that match only as long as the grant covers the resource.
 func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
@@ -437,9 +436,8 @@ func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Inter
 	return message.NewAnswer(http.StatusNoContent, nil), nil
 }
 
-// ConditionalDeletes are the types of which the FHIR server deletes what matches criteria, as its CapabilityStatement says.
-// The zero value asks for the statement when it is needed, and caches the answer. It is safe for concurrent use and must
-// not be copied.
+// ConditionalDeletes are the types for which the FHIR server's CapabilityStatement declares conditional deletes. The zero value
+// reads the statement when needed, and caches it. It is safe for concurrent use and must not be copied.
 type ConditionalDeletes struct {
 	mu      sync.Mutex
 	types   map[string]bool
@@ -447,13 +445,14 @@ type ConditionalDeletes struct {
 }
 
 const (
-	// capabilitiesTTL is how long a CapabilityStatement is relied on.
+	// capabilitiesTTL is how long a CapabilityStatement is cached.
 	capabilitiesTTL = time.Hour
-	// capabilitiesRetry is the time until it is requested again if it could not be read.
+	// capabilitiesRetry is the time until the next attempt after a failed one.
 	capabilitiesRetry = time.Minute
 )
 
-// supports reports whether the FHIR server has conditional deletes of a type. If the statement cannot be read, it has none.
+// supports reports whether the FHIR server supports conditional deletes of a type. If the statement cannot be read, it does
+// not.
 func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Server, resourceType string) bool {
 	d.mu.Lock()
 	types, expires := d.types, d.expires
@@ -475,7 +474,7 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Se
 	return types[resourceType]
 }
 
-// conditionalDeletes reads the server's statement.
+// conditionalDeletes reads the FHIR server's statement.
 func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[string]bool, error) {
 	a, err := server.Ask(ctx, message.Get("metadata", ""))
 	if err != nil {
@@ -504,8 +503,8 @@ func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[str
 	return types, nil
 }
 
-// confinedDelete is the call that deletes a version only as long as the grant covers it: if somebody moves the resource to
-// another patient after it was judged, it no longer matches. Ok is false if the FHIR server or the type has no such call.
+// confinedDelete returns the call that deletes a version only as long as the grant covers it: a resource that another client
+// moves to another patient in the meantime no longer matches. ok is false if the FHIR server or the type supports no such call.
 func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *version) (c message.Call, ok bool) {
 	criteria := w.in.Judge.Rights().Criteria(g, before.Resource)
 	if len(criteria) == 0 || !w.in.ConditionalDeletes.supports(ctx, w.in.Server, w.i.Type) {
@@ -515,8 +514,8 @@ func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *vers
 	return message.Call{Method: http.MethodDelete, Path: w.i.Type, Query: smart.EncodeParameters(criteria)}, true
 }
 
-// checkDeleted reports whether a resource is gone after a confined delete. Servers answer alike whether or not the criteria
-// matched.
+// checkDeleted returns an error if a resource still exists after a confined delete. FHIR servers respond alike whether or not
+// the criteria matched.
 func (w Result) checkDeleted(ctx context.Context) error {
 	a, err := w.server.Ask(ctx, message.Get(w.Confined.String(), ""))
 	switch {
@@ -530,7 +529,7 @@ func (w Result) checkDeleted(ctx context.Context) error {
 	return conflict(w.C.Header)
 }
 
-// put is the call that writes a version.
+// put returns the call that writes a version.
 func (w *write) put(body []byte, etag string) message.Call {
 	c := message.Call{Method: http.MethodPut, Path: w.i.Type + "/" + w.i.ID, Header: w.headers(), Body: body}
 	if etag != "" {
@@ -539,12 +538,12 @@ func (w *write) put(body []byte, etag string) message.Call {
 	return c
 }
 
-// post is the call that creates a resource.
+// post returns the call that creates a resource.
 func (w *write) post(body []byte) message.Call {
 	return message.Call{Method: http.MethodPost, Path: w.i.Type, Header: w.headers(), Body: body}
 }
 
-// headers are what the FHIR server is told along with a write: of what the body is, and how much the client wants back.
+// headers returns the headers of a write: the content type, and the client's preference for the response.
 func (w *write) headers() http.Header {
 	header := http.Header{"Content-Type": {message.TypeJSON}}
 	for _, value := range w.c.Header.Values("Prefer") {
@@ -554,7 +553,7 @@ func (w *write) headers() http.Header {
 			}
 		}
 	}
-	for _, name := range []string{"X-Cascade", "X-Provenance"} { // newWrite has checked them
+	for _, name := range []string{"X-Cascade", "X-Provenance"} { // checked by newWrite
 		if value := w.c.Header.Get(name); value != "" {
 			header.Set(name, value)
 		}
@@ -562,7 +561,7 @@ func (w *write) headers() http.Header {
 	return header
 }
 
-// forward has the FHIR server do what the client asked for, on the condition that the client set.
+// forward forwards the client's request with the client's conditions.
 func (w *write) forward(ctx context.Context) (*message.Answer, error) {
 	query, ifNoneExist := w.forwardedCriteria()
 	c := w.c
@@ -581,8 +580,8 @@ func (w *write) forward(ctx context.Context) (*message.Answer, error) {
 	return w.send(ctx, c)
 }
 
-// send has the FHIR server write, and tells the client what came of it as far as it may know. In a transaction, it waits
-// for the other entries.
+// send sends a write to the FHIR server, and returns the client's response. In a transaction, the write waits for the other
+// entries.
 func (w *write) send(ctx context.Context, c message.Call) (*message.Answer, error) {
 	if w.in.Collect != nil {
 		return w.in.Collect(w.result(), c)
@@ -598,7 +597,7 @@ func (w *write) result() Result {
 	return Result{Judge: w.in.Judge, at: w.in.At, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
 }
 
-// Told is what the client is told of the FHIR server's answer to a write.
+// Told returns the client's response to a write from the FHIR server's response.
 func (w Result) Told(ctx context.Context, a *message.Answer) (*message.Answer, error) {
 	if !a.Succeeded() {
 		return w.failure(a)
@@ -628,8 +627,7 @@ func (w Result) wantsOutcome() bool {
 	return slices.ContainsFunc(w.C.Header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
 }
 
-// outcome is what the client is told of a write as it has asked for it: that it is done, and what the FHIR server says of
-// what was sent.
+// outcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
 func (w Result) outcome(a *message.Answer) []byte {
 	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
 	for _, i := range message.IssuesOf(a, w.C.Said()) {
@@ -641,8 +639,8 @@ func (w Result) outcome(a *message.Answer) []byte {
 	return text
 }
 
-// isShown reports whether an answer is the written resource, and one that the client may read. What cannot be judged is
-// not shown; the write has been done all the same.
+// isShown reports whether a response is the written resource and the client may read it. A response that cannot be judged is
+// not shown, although the write has succeeded.
 func (w Result) isShown(ctx context.Context, a *message.Answer) bool {
 	grants := w.Judge.Rights().For(w.i.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
@@ -661,8 +659,8 @@ var (
 	errRefused  = errors.New("the FHIR server refuses the write")
 )
 
-// failure is what a client is told if the FHIR server has not written: the status, and what is wrong with what the client
-// has sent. What a patch came to is told nobody who may not read it.
+// failure returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
+// the issues describe the patched resource, so they require read access.
 func (w Result) failure(a *message.Answer) (*message.Answer, error) {
 	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
 	if isPatch && len(w.Judge.Rights().For(w.i.Type, smart.Read)) == 0 {
@@ -675,7 +673,7 @@ func (w Result) failure(a *message.Answer) (*message.Answer, error) {
 	return nil, w.Refusal(a, s)
 }
 
-// Refusal is the server's refusal, with what it says of what the client has sent.
+// Refusal returns the error for a rejected write, with the FHIR server's reasons about the client's input.
 func (w Result) Refusal(a *message.Answer, s message.Said) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.Status)
 	switch status := a.Status; {
@@ -692,7 +690,7 @@ func (w Result) Refusal(a *message.Answer, s message.Said) error {
 	}
 }
 
-// conflict is the status for a client that set a condition, or for one that did not (RFC 9110 §13.1.1, §15.5.10).
+// conflict returns 412 for a client that sent If-Match, and otherwise 409 (RFC 9110 §13.1.1, §15.5.10).
 func conflict(header http.Header) error {
 	refusal := &guard.Error{
 		Status: http.StatusConflict, Err: errConflict,
