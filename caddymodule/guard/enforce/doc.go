@@ -1,21 +1,21 @@
-// Package enforce lets a token's requests reach a FHIR server as far as its scopes allow, and its answers come back as
-// far as they do. The server enforces nothing, and is not trusted to find the right resources.
+// Package enforce restricts requests to a FHIR server, and its responses, to the scopes of a token. The FHIR server
+// enforces nothing, and is not trusted to find the right resources.
 //
-// A request's way through:
+// The steps of a request:
 //
-//	enforcer.go      the client's request, its scopes and policies; what was decided, for the audit trail
-//	exchange.go        with its body read, a content as a Binary, and a Binary as its content
+//	enforcer.go      the client's request, its scopes and policies; the decision for the audit trail
+//	exchange.go        with its parsed body; a content as a Binary, and a Binary as its content
 //	interactions.go  dispatch table by interaction; an empty row denies
-//	passing.go         passed on, if nothing in request and answer has to be judged
-//	   ▼               or answered by one of these:
+//	passing.go         forwarded, if nothing in request and response has to be judged,
+//	   ▼               or answered by one of these packages:
 //	read, search, write, operation, export, bundle, capability
-//	   ▼               each of which says what it needs of these two:
-//	server           the FHIR server is asked
-//	judge            what it answers is judged
+//	   ▼               each of which uses these two packages:
+//	fhirserver       sends requests to the FHIR server
+//	judge            judges its responses
 //	   ▼
-//	passing.go       links and addresses are rewritten, of what passes and of what was judged
+//	passing.go       rewrites links and addresses in forwarded and judged responses
 //
-// What they pass to each other is in package message, and links to pages are sealed by package paging.
+// Package message contains their common types, and package paging seals page links.
 //
 // References: FHIR R4, RESTful API and Search; SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources".
 package enforce

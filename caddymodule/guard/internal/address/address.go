@@ -1,10 +1,10 @@
-// Package address rewrites addresses of the FHIR server in responses into those that clients use.
+// Package address rewrites the FHIR server's addresses in responses into those that clients use.
 //
 //	address.go  the FHIR server's base URLs, learned from its responses, and their replacement in JSON and XML, piece by piece
 //	links.go    Bundle.link in JSON and XML; an address of the FHIR server in the entries of a Bundle
 //
-// Addresses below the FHIR server's base are replaced wherever they stand, however they are escaped. What identifies
-// something stays: canonical URLs of definitions, and the systems of identifiers and codes.
+// Addresses below the FHIR server's base are replaced everywhere, with any escaping. Identifiers stay: canonical URLs of
+// definitions, and the systems of identifiers and codes.
 package address
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. How the text is cut
-// into pieces makes no difference.
+// Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. The result does not depend
+// on the boundaries of the pieces.
 type Replacer struct {
 	escapes escapes
 	bases   [][]byte
 	ours    string
-	rest    []byte // of the pieces so far: context, and what may begin an address
-	context int    // how much of rest is replaced already
+	rest    []byte // end of the earlier pieces: context, and the possible beginning of an address
+	context int    // length of the part of rest that is already replaced
 }
 
 const (
-	// lookback is the length in bytes of the text before an address in which the name of its member is looked up.
+	// lookback is the length in bytes of the text before an address that is searched for its member name.
 	lookback = 128
-	// segment is how much of the path after a base says whether it is an address of the FHIR API.
+	// segment is the maximum length of the path segment after a base that identifies an address of the FHIR API.
 	segment = 48
-	// widest is the width of a character that is escaped, in bytes.
+	// widest is the maximum width of an escaped character in bytes.
 	widest = 10
 )
 
-// NewReplacer returns a Replacer for a text in a format. Of the bases, those that are the gateway's stay.
+// NewReplacer returns a Replacer for a text in a format. Bases that equal the gateway's are not replaced.
 func NewReplacer(format message.Format, bases []string, ours string) *Replacer {
 	r := &Replacer{escapes: jsonEscapes, ours: ours}
 	if format == message.XML {
@@ -51,13 +51,13 @@ func NewReplacer(format message.Format, bases []string, ours string) *Replacer {
 			r.bases = append(r.bases, []byte(b))
 		}
 	}
-	// The longest first, since one may be the beginning of another.
+	// Longest first, since one base may be a prefix of another.
 	slices.SortFunc(r.bases, func(a, b []byte) int { return len(b) - len(a) })
 	return r
 }
 
-// Append appends a piece of the text to out, with its addresses replaced, but for the end of the piece, which waits for
-// the next one. After the last piece, everything is appended.
+// Append appends a piece of the text to out, with its addresses replaced. The end of the piece is kept until the next one. The
+// last piece is appended completely.
 func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 	if len(r.bases) == 0 {
 		return append(out, piece...)
@@ -103,10 +103,10 @@ type finder struct {
 	text      []byte
 	until     int
 	mayEscape bool
-	ahead     []int // the next place of each base, as far as it was looked for; until: none
+	ahead     []int // next position of each base, if known; until: none
 }
 
-// next finds the first base URL from an offset on.
+// next returns the first base URL from an offset on.
 func (f *finder) next(from int) (span, bool) {
 	if from >= f.until {
 		return span{}, false
@@ -156,14 +156,14 @@ func (f *finder) plain(from int, base []byte) int {
 	return -1
 }
 
-// rareCharacters are characters of host names that are rare in FHIR's JSON, the rarest first.
+// rareCharacters are characters of host names that are rare in FHIR JSON, rarest first.
 const rareCharacters = "qzjxkwyvbgf987654p"
 
-// nextEscaped is next for a text in which characters may be escaped.
+// nextEscaped is next for a text with escaped characters.
 func (f *finder) nextEscaped(from int) (span, bool) {
 	e := f.r.escapes
 	for ; from < f.until; from++ {
-		if f.text[from] != 'h' && f.text[from] != e.first { // as http begins
+		if f.text[from] != 'h' && f.text[from] != e.first { // first letter of http
 			continue
 		}
 		for _, b := range f.r.bases {
@@ -175,12 +175,12 @@ func (f *finder) nextEscaped(from int) (span, bool) {
 	return span{}, false
 }
 
-// addressNames are the members and elements whose value is an address. Others whose value begins with a base URL, such
-// as the system of an identifier, identify something. Narrative has href and src.
+// addressNames are the members and elements whose value is an address, including href and src of the narrative. In other
+// members, such as the system of an identifier, a URL below the base is an identifier.
 var addressNames = message.SetOf("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
 
-// resourceNames are those whose value is the address of a resource, also of a definition. A url of a definition is its
-// name, and stays.
+// resourceNames are the members and elements whose value is the address of a resource, even of a definition. The url of a
+// definition is its canonical URL, and is not replaced.
 var resourceNames = message.SetOf("reference", "fullUrl", "location")
 
 // isAddress reports whether a base URL in a text begins an address of the FHIR API.
@@ -239,18 +239,18 @@ var definitions = message.SetOf(
 	"StructureDefinition", "StructureMap", "TerminologyCapabilities", "TestScript", "ValueSet",
 )
 
-// escapes is how a format escapes characters, and what precedes a value.
+// escapes describes how a format escapes characters, and how it names values.
 type escapes struct {
 	first byte // of an escape
-	// second are the characters of which one follows where a character of a URL is escaped.
+	// second contains the characters of which one follows first if a character of a URL is escaped.
 	second string
 	// char returns the character at an offset, and its width; 0 at the end of the text.
 	char func(text []byte, at int) (c byte, width int)
-	// name returns the name of the value that begins at an offset, and whether one does; empty if the name is not near.
+	// name returns the name of the value at an offset, and whether a value begins there; empty if the name is too far away.
 	name func(text []byte, at int) (name []byte, begins bool)
 }
 
-// isUsed reports whether a text may have escaped characters.
+// isUsed reports whether a text may contain escaped characters.
 func (e escapes) isUsed(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, e.first)
@@ -264,7 +264,7 @@ func (e escapes) isUsed(text []byte) bool {
 	}
 }
 
-// match returns where a base URL ends that begins at an offset; 0 if none does.
+// match returns the end of a base URL that begins at an offset; 0 if none does.
 func (e escapes) match(text []byte, at int, base []byte) int {
 	for _, want := range base {
 		c, width := e.char(text, at)
@@ -276,7 +276,7 @@ func (e escapes) match(text []byte, at int, base []byte) int {
 	return at
 }
 
-// isEscaped reports whether the backslash at an offset is itself escaped. After many backslashes, it reports true.
+// isEscaped reports whether the backslash at an offset is itself escaped. After very many backslashes, it returns true.
 func (e escapes) isEscaped(text []byte, at int) bool {
 	if text[at] != '\\' {
 		return false
@@ -362,7 +362,7 @@ var xmlEscapes = escapes{
 
 func trimSpace(text []byte) []byte { return bytes.TrimRight(text, " \t\r\n") }
 
-// quotedEnd returns what is between the quotation marks at the end of a text, if it is the name of a member.
+// quotedEnd returns the quoted text at the end of a text, if it is the name of a member.
 func quotedEnd(text []byte, isName bool) []byte {
 	if !isName || len(text) == 0 || text[len(text)-1] != '"' {
 		return nil
@@ -371,7 +371,7 @@ func quotedEnd(text []byte, isName bool) []byte {
 	return text[bytes.LastIndexByte(text, '"')+1:]
 }
 
-// wordEnd returns the letters at the end of a text.
+// wordEnd returns the word at the end of a text.
 func wordEnd(text []byte) []byte {
 	at := len(text)
 	for at > 0 && isPath(text[at-1]) {
@@ -380,18 +380,18 @@ func wordEnd(text []byte) []byte {
 	return text[at:]
 }
 
-// Bases remembers the base URLs that the FHIR server uses for itself, per way in which clients reach the gateway: many
-// servers derive their base from the request. What one client makes the server call itself does not affect clients that
-// use another host name. The zero value is ready for use, also by several goroutines.
+// Bases contains the FHIR server's base URLs by key, that is, by the way in which clients reach the gateway. Many FHIR servers
+// derive their base from the request, so a client's request must not affect clients that use another host name. The zero value
+// is ready for use, and safe for concurrent use.
 type Bases struct {
 	mu   sync.Mutex
-	keys []key // the most recently added last
+	keys []key // most recently added last
 }
 
-// key is one way to reach the gateway, with the bases that were seen there.
+// key contains the bases for one way to reach the gateway.
 type key struct {
 	name  string
-	bases []string // the most recently added last
+	bases []string // most recently added last
 }
 
 const (
@@ -400,7 +400,7 @@ const (
 	maxBase  = 256
 )
 
-// Key names the way in which a request has reached the gateway, as far as FHIR servers derive addresses from it.
+// Key returns the key of a request: the headers from which FHIR servers derive their addresses.
 func Key(r *http.Request) string {
 	name := r.Host
 	for _, forwarded := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Original-Host"} {
@@ -409,7 +409,7 @@ func Key(r *http.Request) string {
 	return name
 }
 
-// Of returns the bases that were seen for a key.
+// Of returns the bases of a key.
 func (b *Bases) Of(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -419,7 +419,7 @@ func (b *Bases) Of(name string) []string {
 	return nil
 }
 
-// Add remembers a base for a key. Of too many, the oldest is forgotten.
+// Add adds a base to a key. If there are too many, the oldest is removed.
 func (b *Bases) Add(name, base string) {
 	if !isBase(base) {
 		return
@@ -443,11 +443,11 @@ func (b *Bases) index(name string) int {
 
 var base = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~%!$&()*+,;=:@-]+)*$`)
 
-// isBase reports whether a text is an absolute URL without query.
+// isBase reports whether a text is an absolute URL without a query.
 func isBase(text string) bool { return len(text) <= maxBase && base.MatchString(text) }
 
-// BaseOf returns the base URL in an absolute address of the FHIR server's: what precedes the path that was requested
-// there, or the first resource type where the base itself was requested. Empty if the address does not end with that path.
+// BaseOf returns the base URL in an absolute address of the FHIR server: the part before the requested path or, if the base
+// itself was requested, before the first resource type. Empty if the address does not end with the requested path.
 func BaseOf(address, asked string) string {
 	address, _, _ = strings.Cut(address, "?")
 	address = strings.TrimSuffix(strings.TrimSuffix(address, "/_search"), "/")
@@ -475,7 +475,7 @@ var typeSegment = regexp.MustCompile(`/([A-Z][A-Za-z]+)`)
 
 var resourcePath = regexp.MustCompile(`^(.*)/([A-Z][A-Za-z]+)/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?$`)
 
-// BaseOfResource returns the base URL in the absolute address of a resource. Empty if the address is none.
+// BaseOfResource returns the base URL in the absolute address of a resource. Empty for any other address.
 func BaseOfResource(address string) string {
 	match := resourcePath.FindStringSubmatch(address)
 	if match == nil || !interaction.IsType(match[2]) || !isBase(match[1]) {

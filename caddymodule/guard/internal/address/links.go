@@ -16,8 +16,8 @@ import (
 // SealLinks returns the Bundle.link for clients in place of the FHIR server's.
 type SealLinks func(links message.Links) (message.Links, error)
 
-// LinkFinder replaces Bundle.link in a JSON text that arrives in pieces. How the text is cut into pieces makes no
-// difference. All else stays, and is not checked.
+// LinkFinder replaces Bundle.link in a JSON text that arrives in pieces. The result does not depend on the boundaries of the
+// pieces. The rest of the text stays unchanged and unchecked.
 type LinkFinder struct {
 	Seal SealLinks // required
 
@@ -25,20 +25,20 @@ type LinkFinder struct {
 	depth    int
 	inString bool
 	escaped  bool   // the last character was a backslash
-	isName   bool   // the next string of the root object is the name of a member
-	name     []byte // of the current member of the root object, as JSON
-	links    []byte // of Bundle.link, as far as it has arrived; nil outside of it
+	isName   bool   // the next string of the root object is a member name
+	name     []byte // current member name of the root object, as JSON
+	links    []byte // received part of Bundle.link; nil outside of it
 }
 
-// maxLinks is the size of the largest Bundle.link that is read, in bytes.
+// maxLinks is the maximum size of Bundle.link in bytes.
 const maxLinks = 1 << 18
 
 // ErrLinks is the cause of a 502 for links that cannot be rewritten.
 var ErrLinks = errors.New("links of the FHIR server cannot be rewritten")
 
-// Append appends a piece of the text to out, with Bundle.link replaced. It fails if that cannot be read or sealed.
+// Append appends a piece of the text to out, with Bundle.link replaced. It fails if Bundle.link cannot be parsed or sealed.
 func (f *LinkFinder) Append(out, piece []byte) ([]byte, error) {
-	at := 0 // what precedes is appended, or part of links
+	at := 0 // the text before it is in out, or part of links
 	for i := 0; i < len(piece) && !f.done; i++ {
 		if f.inString {
 			i = f.string(piece, i)
@@ -80,7 +80,7 @@ func (f *LinkFinder) Append(out, piece []byte) ([]byte, error) {
 	return out, nil
 }
 
-// string goes on in a string, and returns the offset of its last character in the piece.
+// string continues a string, and returns the offset of its last character in the piece.
 func (f *LinkFinder) string(piece []byte, from int) int {
 	i := from
 	for ; i < len(piece) && f.inString; i++ {
@@ -99,7 +99,7 @@ func (f *LinkFinder) string(piece []byte, from int) int {
 	return i - 1
 }
 
-// CheckJSON rejects a text that does not begin as an object or array in UTF-8 does.
+// CheckJSON rejects a text that does not begin with an object or array in UTF-8.
 func CheckJSON(text []byte) error {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 && (text[0] != '{' && text[0] != '[' || len(text) > 1 && text[1] == 0) {
 		return fmt.Errorf("%w: no JSON object in UTF-8", ErrLinks)
@@ -107,7 +107,7 @@ func CheckJSON(text []byte) error {
 	return nil
 }
 
-// maxName is the length of the longest name that may be link, with all letters escaped and quotation marks.
+// maxName is the maximum length of the name link, with all letters escaped and quotation marks.
 const maxName = 26
 
 // isLink reports whether the current member of the root object is link.
@@ -116,8 +116,8 @@ func (f *LinkFinder) isLink() bool {
 	return json.Unmarshal(f.name, &name) == nil && name == "link"
 }
 
-// sealed returns the links for clients. Other resources than Bundles have a link, too, whose elements have neither
-// relation nor url: it stays.
+// sealed returns the links for clients. Other resources with a member link have elements without relation and url, which stay
+// unchanged.
 func (f *LinkFinder) sealed(text []byte) ([]byte, error) {
 	var links message.Links
 	if err := json.Unmarshal(text, &links); err != nil {
@@ -134,8 +134,8 @@ func (f *LinkFinder) sealed(text []byte) ([]byte, error) {
 	return sealed.Append(nil), nil
 }
 
-// ReplaceXMLLinks replaces Bundle.link in the beginning of an XML text. FHIR has the links before the entries. What is no
-// Bundle stays. Without seal, only the encoding is checked.
+// ReplaceXMLLinks replaces Bundle.link in the beginning of an XML text, where FHIR puts it before the entries. Other resources
+// stay unchanged. With a nil seal, only the encoding is checked.
 func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
@@ -156,7 +156,7 @@ func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	b.Write(text[:x.from])
 	for _, l := range sealed {
 		b.WriteString(`<link xmlns="http://hl7.org/fhir"><relation value="`)
-		_ = xml.EscapeText(&b, []byte(l.Relation)) // it never fails
+		_ = xml.EscapeText(&b, []byte(l.Relation)) // never fails
 		b.WriteString(`"/><url value="`)
 		_ = xml.EscapeText(&b, []byte(l.URL))
 		b.WriteString(`"/></link>`)
@@ -165,11 +165,11 @@ func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// xmlLinks reads the links of a Bundle.
+// xmlLinks parses the links of a Bundle.
 type xmlLinks struct {
 	d        *xml.Decoder
 	links    message.Links
-	from, to int64 // of all links in the text
+	from, to int64 // range of all links in the text
 }
 
 func (x *xmlLinks) read(wanted bool) error {
@@ -199,7 +199,7 @@ func (x *xmlLinks) read(wanted bool) error {
 	}
 }
 
-// link reads one link, which begins at an offset.
+// link parses one link, which begins at an offset.
 func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
 	type value struct {
 		Value string `xml:"value,attr"`
@@ -219,8 +219,8 @@ func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
 	return nil
 }
 
-// OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle: addresses that the FHIR
-// server writes. What looks like one inside of a resource may be a client's. Empty if there is none.
+// OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle, because the FHIR server
+// generates these. Similar members of a resource may be a client's. Empty if there is none.
 func OfEntry(format message.Format, text []byte) string {
 	if format == message.XML {
 		return ofEntryXML(xml.NewDecoder(bytes.NewReader(text)))
@@ -228,7 +228,7 @@ func OfEntry(format message.Format, text []byte) string {
 	return ofEntryJSON(rawjson.NewCursor(text).AllowDuplicates())
 }
 
-// errFound stops reading once nothing more can be found.
+// errFound ends the search.
 var errFound = errors.New("found")
 
 func ofEntryJSON(c *rawjson.Cursor) (found string) {
@@ -277,7 +277,7 @@ func ofEntryXML(d *xml.Decoder) string {
 			continue
 		}
 		switch start.Name.Local {
-		case "Bundle", "entry", "response": // what they contain follows
+		case "Bundle", "entry", "response": // parse their content
 		case "fullUrl", "location":
 			for _, a := range start.Attr {
 				if a.Name.Local == "value" {

@@ -1,7 +1,7 @@
-// Package bundle answers batches and transactions: each entry is a request of its own.
+// Package bundle answers batches and transactions. Each entry is a request of its own.
 //
 //	bundle.go       the entries of a batch, one after the other, or all at once if nothing needs judging
-//	transaction.go  a transaction: all entries are judged before any is sent, as what they were judged to be
+//	transaction.go  a transaction: all entries are judged before the judged requests are sent
 //
 // References: FHIR R4, RESTful API (http.html#transaction).
 package bundle
@@ -30,14 +30,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Bundles are batches and transactions.
+// Bundles answers the batches and transactions of one request.
 type Bundles struct {
-	Server     *fhirserver.Server // asks the FHIR server
-	Judge      *judge.Judge       // judges what it answers
-	At         message.Addresses  // names what it holds as clients know it
-	Entries    entries            // answers an entry
-	MaxEntries int                // of one bundle
-	Limit      int64              // of all answers
+	Server     *fhirserver.Server // FHIR server
+	Judge      *judge.Judge       // judges its responses
+	At         message.Addresses  // public addresses
+	Entries    entries            // answers entries
+	MaxEntries int                // maximum number of entries per bundle
+	Limit      int64              // maximum total size of the responses in bytes
 }
 
 // entries answers the entries of a bundle as requests of their own.
@@ -46,9 +46,9 @@ type entries interface {
 	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
 	// Collect is Answer for a write that is not sent yet.
 	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error)
-	// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
+	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
-	// PassesSingle reports whether an entry about one resource needs no judging.
+	// PassesSingle reports whether an entry about a single resource needs no judging.
 	PassesSingle(c message.Call, i interaction.Interaction) bool
 	// Decided reports the decision about an entry after it was answered.
 	Decided(i interaction.Interaction, err error)
@@ -70,7 +70,7 @@ func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Inte
 	return x.batch(ctx, s)
 }
 
-// prefer has each entry prefer what the client prefers of the whole (R4 http.html#ops), but that it is done later.
+// prefer applies the client's Prefer header to each entry (R4 http.html#ops), unless it requests an asynchronous response.
 func (s *submission) prefer(c message.Call, i interaction.Interaction) {
 	if preferences := c.Header.Values("Prefer"); !i.Async && len(preferences) > 0 {
 		for _, e := range s.entries {
@@ -79,8 +79,8 @@ func (s *submission) prefer(c message.Call, i interaction.Interaction) {
 	}
 }
 
-// batch answers each entry as a request of its own, in their order, which is as good as any (R4 http.html#brules). So
-// all that holds for requests holds for entries, whatever the FHIR server makes of batches.
+// batch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request,
+// independently of the FHIR server's implementation of batches.
 func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, error) {
 	out := &message.Bundle{Kind: "batch-response", Total: -1}
 	var size int64
@@ -96,8 +96,8 @@ func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, er
 	return out.Answer(), nil
 }
 
-// passesWhole reports whether a batch or transaction needs no judging: each entry is a request that would pass, and
-// whose answer is no Bundle, the links in which would have to be sealed.
+// passesWhole reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
+// a Bundle, whose links would have to be sealed.
 func (x *Bundles) passesWhole(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].call(); err != nil || !x.Entries.PassesSingle(c, i) {
@@ -107,7 +107,7 @@ func (x *Bundles) passesWhole(s *submission) bool {
 	return s.areDistinct() && len(s.entries) > 0
 }
 
-// areDistinct reports whether no fullUrl is there twice.
+// areDistinct reports whether all values of fullUrl are different.
 func (s *submission) areDistinct() bool {
 	seen := map[string]bool{}
 	for _, e := range s.entries {
@@ -119,8 +119,8 @@ func (s *submission) areDistinct() bool {
 	return true
 }
 
-// sendWhole has the FHIR server answer a Bundle that needs no judging. It is written anew all the same, so that the
-// server gets what was read here.
+// sendWhole forwards a Bundle that needs no judging. The Bundle is serialized again, so that the FHIR server gets exactly the
+// entries that were parsed here.
 func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Answer, error) {
 	b := &message.Bundle{Kind: s.kind, Total: -1}
 	for n := range s.entries {
@@ -139,7 +139,7 @@ func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Answer
 	return x.Server.Ask(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
 }
 
-// sent is the resource of an entry as it goes on: none where there is no use for one.
+// sent returns the resource to forward with an entry: none for a request without a body.
 func (e *submitted) sent(c message.Call) []byte {
 	if c.Body == nil {
 		return nil
@@ -147,7 +147,7 @@ func (e *submitted) sent(c message.Call) []byte {
 	return e.resource
 }
 
-// submission is a Bundle that a client sends to the base: a batch or a transaction.
+// submission is a batch or transaction that a client sends to the base.
 type submission struct {
 	resourceType string
 	kind         string // Bundle.type
@@ -161,13 +161,13 @@ type submitted struct {
 	resource []byte
 	method   string
 	url      string
-	header   http.Header // what the entry says that a request says in headers
+	header   http.Header // headers for the members of request
 }
 
 var errTooMany = errors.New("too many entries")
 
-// parseSubmission reads a client's Bundle. No name may stand twice in an object, since servers differ in which one
-// counts. Members that requests have no place for are left out, and go no further.
+// parseSubmission parses a client's Bundle. Duplicate names in an object are an error, because FHIR servers differ in which one
+// counts. Unknown members are dropped.
 func parseSubmission(text []byte, limit int) (*submission, error) {
 	s := &submission{limit: limit}
 	c := rawjson.NewCursor(text)
@@ -190,7 +190,7 @@ func parseSubmission(text []byte, limit int) (*submission, error) {
 	return s, s.check(err)
 }
 
-// check refuses what is no batch or transaction.
+// check rejects anything but a batch or transaction.
 func (s *submission) check(err error) error {
 	switch {
 	case errors.Is(err, errTooMany):
@@ -205,7 +205,6 @@ func (s *submission) check(err error) error {
 	return nil
 }
 
-// read reads an entry.
 func (s *submission) read(c *rawjson.Cursor) error {
 	if len(s.entries) == s.limit {
 		return errTooMany
@@ -228,12 +227,11 @@ func (s *submission) read(c *rawjson.Cursor) error {
 	return err
 }
 
-// conditions are the headers that members of Bundle.entry.request stand for.
+// conditions are the headers for the members of Bundle.entry.request.
 var conditions = map[string]string{
 	"ifMatch": "If-Match", "ifNoneMatch": "If-None-Match", "ifModifiedSince": "If-Modified-Since", "ifNoneExist": "If-None-Exist",
 }
 
-// readRequest reads Bundle.entry.request.
 func (e *submitted) readRequest(c *rawjson.Cursor) error {
 	return c.Object(func(name []byte) (err error) {
 		switch header := conditions[string(name)]; {
@@ -252,10 +250,10 @@ func (e *submitted) readRequest(c *rawjson.Cursor) error {
 	})
 }
 
-// methods are those that an entry may have. R4 has HEAD as well, whose answer would be an entry that says nothing.
+// methods are the permitted methods of an entry. R4's HEAD is excluded, because its response would be an empty entry.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// call is the entry as a request of its own.
+// call returns the entry as a request of its own.
 func (e *submitted) call() (c message.Call, i interaction.Interaction, err error) {
 	if !slices.Contains(methods, e.method) {
 		return c, i, message.Invalid(message.ErrBody, "The entry's request.method is none of GET, POST, PUT, PATCH and DELETE.")
@@ -280,9 +278,9 @@ func (e *submitted) call() (c message.Call, i interaction.Interaction, err error
 	return c, i, err
 }
 
-// target is request.url as path and query. It is relative to the base (R4 bundle.html), decoded once as a request's
-// path is, and refused as that one is if servers could read it differently. An absolute one is refused even if it is
-// below the base: which base that is, proxies and servers see differently.
+// target returns the path and query of request.url. It must be relative to the base (R4 bundle.html), and is decoded once and
+// checked like the path of a request. Absolute URLs are rejected even below the base, because proxies and servers can disagree
+// about what the base is.
 func (e *submitted) target() (path, query string, err error) {
 	path, query, _ = strings.Cut(e.url, "?")
 	if e.url == "" {
@@ -299,7 +297,7 @@ func (e *submitted) target() (path, query string, err error) {
 	return decoded, query, guard.CheckPath(r, "")
 }
 
-// checkHeader refuses what is no header's value.
+// checkHeader rejects invalid header values.
 func (e *submitted) checkHeader() error {
 	for _, values := range e.header {
 		if strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -309,7 +307,7 @@ func (e *submitted) checkHeader() error {
 	return nil
 }
 
-// body is what a request for the interaction has as its body. Of an entry that has no use for a resource, none is sent.
+// body returns the body of the request; none for an interaction without one.
 func (e *submitted) body(i interaction.Interaction) ([]byte, error) {
 	switch i.Kind {
 	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate:
@@ -325,7 +323,7 @@ func (e *submitted) body(i interaction.Interaction) ([]byte, error) {
 	return nil, nil
 }
 
-// parse reads the entry's resource.
+// parse parses the entry's resource.
 func (e *submitted) parse() (resource.Resource, error) {
 	if e.resource == nil {
 		return resource.Resource{}, message.Invalid(message.ErrBody, "The entry has no resource.")
@@ -337,8 +335,8 @@ func (e *submitted) parse() (resource.Resource, error) {
 	return res, nil
 }
 
-// version is the resource to be written. It must be the one that request.url names: some servers go by the one, some by
-// the other.
+// version returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others the
+// URL's.
 func (e *submitted) version(i interaction.Interaction) ([]byte, error) {
 	res, err := e.parse()
 	switch {
@@ -353,7 +351,7 @@ func (e *submitted) version(i interaction.Interaction) ([]byte, error) {
 	return e.resource, nil
 }
 
-// patch is a JSON Patch, which comes in a Binary, or a FHIRPath Patch, which is a Parameters resource (R4
+// patch returns a JSON Patch, which is sent in a Binary, or a FHIRPath Patch, which is a Parameters resource (R4
 // http.html#patch).
 func (e *submitted) patch() ([]byte, error) {
 	res, err := e.parse()
@@ -374,7 +372,7 @@ func (e *submitted) patch() ([]byte, error) {
 	return body, nil
 }
 
-// entryAnswer answers one entry, unless the answers before it are as long as an answer may be.
+// entryAnswer answers one entry, unless the responses to earlier entries have reached the size limit.
 func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*message.Answer, error) {
 	if size > x.Limit {
 		return nil, message.TooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.Limit)
@@ -390,18 +388,18 @@ func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*m
 	x.Server.Keep(before, a)
 	x.Entries.Decided(i, err)
 	if err == nil && c.Method == http.MethodGet && a.Status == http.StatusOK && message.IsNotModified(c.Header, a.Header.Get("Etag")) {
-		a = &message.Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as of [message.Answer.Write]
+		a = &message.Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as in [message.Answer.Write]
 	}
 	return a, err
 }
 
-// begin begins an entry. What was learned for the one before may have been changed by it.
+// begin begins an entry. The previous entry may have changed the cached resources.
 func (x *Bundles) begin() {
 	x.Server.Begin()
 	x.Judge.Forget()
 }
 
-// response is Bundle.entry.response.
+// response is a Bundle.entry.response.
 type response struct {
 	Status       string          `json:"status"`
 	Location     string          `json:"location,omitempty"`
@@ -410,7 +408,7 @@ type response struct {
 	Outcome      json.RawMessage `json:"outcome,omitempty"`
 }
 
-// entryOf is an answer, or the error in its place, as an entry of a batch-response or transaction-response.
+// entryOf returns an entry of a batch-response or transaction-response for a response or an error.
 func entryOf(a *message.Answer, err error) message.Entry {
 	if err != nil {
 		return refusedEntry(err)
@@ -432,7 +430,7 @@ func entryOf(a *message.Answer, err error) message.Entry {
 	return message.Entry{Resource: a.Body, Response: r.text()}
 }
 
-// refusedEntry is an error as an entry: an OperationOutcome, in the words that it has as the answer to a request.
+// refusedEntry returns an entry with the OperationOutcome of an error.
 func refusedEntry(err error) message.Entry {
 	refusal, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -445,11 +443,11 @@ func refusedEntry(err error) message.Entry {
 }
 
 func (r response) text() []byte {
-	text, _ := json.Marshal(r) // strings, and an outcome that is JSON, never fail
+	text, _ := json.Marshal(r) // strings and valid JSON never fail
 	return text
 }
 
-// statusLine is a status as R4 wants it: it begins with the three digits.
+// statusLine returns a status for an entry, which R4 requires to begin with the three digits.
 func statusLine(status int) string {
 	if text := http.StatusText(status); text != "" {
 		return strconv.Itoa(status) + " " + text
@@ -457,7 +455,7 @@ func statusLine(status int) string {
 	return strconv.Itoa(status)
 }
 
-// instant is an HTTP date as FHIR's instant; empty if it is none.
+// instant converts an HTTP date to a FHIR instant; empty if it is invalid.
 func instant(date string) string {
 	t, err := http.ParseTime(date)
 	if err != nil {
@@ -466,7 +464,7 @@ func instant(date string) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// httpDate is a FHIR instant as an HTTP date; empty if it is none.
+// httpDate converts a FHIR instant to an HTTP date; empty if it is invalid.
 func httpDate(instant string) string {
 	t, err := time.Parse(time.RFC3339, instant)
 	if err != nil {
@@ -475,7 +473,7 @@ func httpDate(instant string) string {
 	return t.UTC().Format(http.TimeFormat)
 }
 
-// checkObject reports what would break the Bundle that the text becomes part of.
+// checkObject returns an error for a text that would break the syntax of the surrounding Bundle.
 func checkObject(text []byte) error {
 	c := rawjson.NewCursor(text).AllowDuplicates()
 	if err := c.Object(func([]byte) error { return c.Skip() }); err != nil {
@@ -484,7 +482,7 @@ func checkObject(text []byte) error {
 	return c.End()
 }
 
-// requestOf is a call as Bundle.entry.request.
+// requestOf returns a call as a Bundle.entry.request.
 func requestOf(c message.Call) []byte {
 	var out bytes.Buffer
 	target := c.Path

@@ -21,14 +21,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// transaction is a client's on its way. Each entry is judged as the request that it is, before anything is sent. What
-// writes come to is collected meanwhile, and goes to the FHIR server as one transaction. Reads and searches are asked
-// one by one when that is done, as R4 orders them.
+// transaction is a client's transaction in progress. Each entry is judged like a request before anything is sent. The resulting
+// writes are collected and sent to the FHIR server as one transaction. Reads and searches follow one by one afterwards, in the
+// order that R4 requires.
 type transaction struct {
 	in    *Bundles
 	parts []*part
 	names map[string]*part // by fullUrl
-	preds []*part          // whose criteria have been searched for
+	preds []*part          // entries whose criteria have been resolved
 }
 
 // part is an entry of a transaction.
@@ -37,14 +37,14 @@ type part struct {
 	n       int
 	c       message.Call
 	i       interaction.Interaction
-	as      interaction.Reference // what is written, as others refer to it while they are judged
-	isNew   bool                  // the id in as stands for one that the FHIR server will give
-	result  write.Result          // what the client is told of a write
-	sent    *message.Call         // what a write comes to; nil: there is nothing to do
+	as      interaction.Reference // written resource, as other entries refer to it while they are judged
+	isNew   bool                  // the id in as is a placeholder for the id that the FHIR server will assign
+	result  write.Result          // determines the response to a write
+	sent    *message.Call         // resulting request of a write; nil: nothing to write
 	instead *message.Answer
 }
 
-// transaction answers a transaction. Any entry that is refused has it refused as a whole.
+// transaction answers a transaction. A rejected entry rejects the whole transaction.
 func (x *Bundles) transaction(ctx context.Context, s *submission) (*message.Answer, error) {
 	t := &transaction{in: x, names: map[string]*part{}}
 	if err := t.readAll(s); err != nil {
@@ -60,7 +60,7 @@ func (x *Bundles) transaction(ctx context.Context, s *submission) (*message.Answ
 	return t.respond(ctx, answers)
 }
 
-// readAll reads all entries as requests.
+// readAll parses all entries as requests.
 func (t *transaction) readAll(s *submission) error {
 	for n := range s.entries {
 		p := &part{submitted: s.entries[n], n: n}
@@ -79,7 +79,7 @@ func (t *transaction) readAll(s *submission) error {
 	return nil
 }
 
-// judgeAll judges all entries. Those with criteria come first: what others refer to may be what they find.
+// judgeAll judges all entries. Conditional entries are first, because other entries may refer to the resources that they find.
 func (t *transaction) judgeAll(ctx context.Context) error {
 	if err := t.promise(); err != nil {
 		return err
@@ -97,7 +97,6 @@ func (t *transaction) judgeAll(ctx context.Context) error {
 	return t.checkDistinct()
 }
 
-// judgePart judges an entry.
 func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -116,8 +115,8 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	return err
 }
 
-// judgeRead has a read refused that would fail, since it would tell what is there by what becomes of the transaction.
-// What the transaction itself writes, it may read.
+// judgeRead rejects a read that would fail, because the result of the transaction would otherwise reveal whether the resource
+// exists. A resource that the transaction itself writes may be read.
 func (t *transaction) judgeRead(ctx context.Context, p *part) error {
 	for _, other := range t.parts {
 		if other.i.Kind == interaction.Update && other.i.Type == p.i.Type && other.i.ID == p.i.ID {
@@ -130,7 +129,7 @@ func (t *transaction) judgeRead(ctx context.Context, p *part) error {
 	return err
 }
 
-// judgeWrite judges a write, and keeps what it comes to.
+// judgeWrite judges a write, and keeps the resulting request.
 func (t *transaction) judgeWrite(ctx context.Context, p *part) error {
 	body, err := t.resolved(p, p.c.Body)
 	if err != nil {
@@ -155,7 +154,7 @@ func (t *transaction) judgeWrite(ctx context.Context, p *part) error {
 
 var errOverlap = errors.New("two entries write the same resource")
 
-// checkDistinct refuses two entries that write the same resource (R4 http.html#trules).
+// checkDistinct rejects two entries that write the same resource (R4 http.html#trules).
 func (t *transaction) checkDistinct() error {
 	seen := map[string]bool{}
 	for _, p := range t.parts {
@@ -176,12 +175,12 @@ func (t *transaction) checkDistinct() error {
 	return nil
 }
 
-// send has the FHIR server do what the writes come to, and returns its answers in their order. Nothing of the client's
-// Bundle goes on but what was judged.
+// send sends the resulting writes to the FHIR server, and returns its responses in order. Only judged parts of the client's
+// Bundle are forwarded.
 func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	b := &message.Bundle{Kind: "transaction", Total: -1}
 	var first *part
-	said := message.Said{} // by the client
+	said := message.Said{} // of the client
 	for _, p := range t.parts {
 		if p.sent == nil {
 			continue
@@ -210,7 +209,8 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	return answersOf(a, len(b.Entries))
 }
 
-// entry is what an entry comes to. References to what is new are to its fullUrl again, which the FHIR server resolves.
+// entry returns the entry for the FHIR server. References to new resources become their fullUrl again, which the FHIR server
+// resolves.
 func (t *transaction) entry(p *part) message.Entry {
 	body := p.sent.Body
 	for name, other := range t.names {
@@ -227,7 +227,7 @@ func (t *transaction) entry(p *part) message.Entry {
 
 var errMismatch = errors.New("transaction-response that does not answer each entry")
 
-// answersOf are the entries of the answer to a transaction.
+// answersOf returns the entries of the response to a transaction.
 func answersOf(a *message.Answer, want int) ([]message.Entry, error) {
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func answersOf(a *message.Answer, want int) ([]message.Entry, error) {
 	return b.Entries, nil
 }
 
-// respond is the answer to the transaction, when its writes are done.
+// respond returns the response to the transaction after its writes.
 func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*message.Answer, error) {
 	out := &message.Bundle{Kind: "transaction-response", Total: -1}
 	var size int64
@@ -263,7 +263,7 @@ func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*me
 	return out.Answer(), nil
 }
 
-// told is what the client is told of a write: what it would be told if it were alone.
+// told returns the client's response to a write, as if it were a single request.
 func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*message.Answer, error) {
 	var r response
 	if err := json.Unmarshal(e.Response, &r); err != nil || len(r.Status) < 3 {
@@ -286,16 +286,16 @@ func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*mess
 	if err != nil {
 		return nil, err
 	}
-	p.result.Judge = of // which has not looked up what other entries have changed since
+	p.result.Judge = of // without cached resources that other entries have changed since
 	return p.result.Told(ctx, a)
 }
 
-// isWrite reports whether the entry changes something.
+// isWrite reports whether the entry changes data.
 func (p *part) isWrite() bool {
 	return p.i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
 }
 
-// isConditional reports whether criteria say what the entry writes.
+// isConditional reports whether criteria select the resource that the entry writes.
 func (p *part) isConditional() bool { return p.isWrite() && p.i.Permission()&smart.Search != 0 }
 
 // isRead reports whether the entry reads or searches.
@@ -307,8 +307,8 @@ func (p *part) isRead() bool {
 	return false
 }
 
-// refused is the error of an entry as that of the transaction. What is not there is not told from what may not be seen,
-// so both are refused in the same way as what no scope allows.
+// refused returns the error of an entry as that of the transaction. Missing and uncovered resources both become 403, so that
+// clients cannot distinguish them.
 func (p *part) refused(err error) error {
 	refusal, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -324,9 +324,9 @@ func (p *part) refused(err error) error {
 
 var errUnresolved = errors.New("reference that no entry resolves")
 
-// name keeps how other entries refer to what an entry writes: by its fullUrl. What is new gets an id that nobody can
-// guess, and so nothing else has, by which references to it are judged as any. Its fullUrl must be a URN: of an address,
-// some servers would take references to another resource for references to the new one.
+// name registers the fullUrl by which other entries refer to the resource that an entry writes. A new resource gets a random
+// id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN: with a URL,
+// some FHIR servers would resolve references to another resource to the new one.
 func (t *transaction) name(p *part) error {
 	if p.fullURL == "" || !p.isWrite() || len(p.c.Body) == 0 {
 		return nil
@@ -350,8 +350,8 @@ func isURN(s string) bool {
 	return strings.HasPrefix(s, "urn:uuid:") || strings.HasPrefix(s, "urn:oid:")
 }
 
-// resolved is the body of an entry with references to entries as references to what these write. One that is to no
-// entry is refused, but in a Bundle, which has entries of its own.
+// resolved returns the body of an entry with references to other entries replaced by the resources that these write. An
+// unresolved URN is rejected, except in a Bundle, which has entries of its own.
 func (t *transaction) resolved(p *part, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil
@@ -389,10 +389,10 @@ type replacement struct {
 	text []byte
 	by   func(literal string) (string, error)
 	out  []byte
-	done int // how much of the text is in out
+	done int // length of the text that is in out
 }
 
-// value goes through a value, which is a member of a name, or in an array that is.
+// value processes a value, which is a member of this name or part of an array in it.
 func (r *replacement) value(name string) error {
 	switch r.c.Kind() {
 	case rawjson.Object:
@@ -421,8 +421,8 @@ func (r *replacement) reference() error {
 	return err
 }
 
-// checkResolved refuses what still refers to an entry: by letters in different case, or by a patch. The FHIR server
-// would resolve what was not judged.
+// checkResolved rejects remaining references to an entry, such as those in different case or in a patch: the FHIR server would
+// resolve references that were not judged.
 func (t *transaction) checkResolved(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -439,8 +439,8 @@ func (t *transaction) checkResolved(text []byte) error {
 	return nil
 }
 
-// promise looks ahead at what entries write, so that others may depend on it: see [judge.Judge.Promise]. That they may
-// write it is judged with each. What criteria find is not known yet.
+// promise registers the resources that entries will write, so that others may depend on them: see [judge.Judge.Promise].
+// Whether an entry may write its resource is judged later. The matches of criteria are not known yet.
 func (t *transaction) promise() error {
 	for _, p := range t.parts {
 		if p.as == (interaction.Reference{}) || p.i.Kind == interaction.Patch || p.i.Kind == interaction.ConditionalPatch {
@@ -457,7 +457,7 @@ func (t *transaction) promise() error {
 	return nil
 }
 
-// promisePart keeps in which patients' records the resource is that an entry writes.
+// promisePart registers the resource that an entry will write.
 func (t *transaction) promisePart(p *part, text []byte, certain bool) error {
 	text, err := rawjson.With(text, "id", []byte(message.Quoted(p.as.ID)))
 	if err != nil {
@@ -471,8 +471,7 @@ func (t *transaction) promisePart(p *part, text []byte, certain bool) error {
 	return nil
 }
 
-// settle keeps what an entry's criteria have found. Entries that were judged before, when that was not known, must not
-// refer to it.
+// settle registers the match of an entry's criteria. Entries that were judged before the match was known must not refer to it.
 func (t *transaction) settle(p *part) error {
 	t.preds = append(t.preds, p)
 	found := t.found(p)
@@ -491,7 +490,7 @@ func (t *transaction) settle(p *part) error {
 	return nil
 }
 
-// found is the resource that an entry's criteria lead to: one that is there, or still the one that is new.
+// found returns the match of an entry's criteria: an existing resource, or the placeholder for the new one.
 func (t *transaction) found(p *part) interaction.Reference {
 	address := ""
 	switch {

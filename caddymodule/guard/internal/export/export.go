@@ -1,7 +1,7 @@
-// Package export begins exports of bulk data, for whole types, and answers for their jobs and files.
+// Package export starts bulk data exports of whole types, and serves their jobs and files.
 //
-//	export.go  the kick-off: the types that a system scope covers whole, and the parameters about them
-//	job.go     the job, asked about by sealed links, and its files, streamed
+//	export.go  the kick-off: the types that a system scope covers as a whole, and the permitted parameters
+//	job.go     the job, reached by sealed links, and its files, which are streamed
 //
 // References: Bulk Data Access IG 2.0.
 package export
@@ -30,19 +30,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Exports are the exports that one request needs.
+// Exports answers the exports of one request.
 type Exports struct {
-	Server     *fhirserver.Server // asks the FHIR server
-	Judge      *judge.Judge       // judges what it answers
-	At         message.Addresses  // names what it holds as clients know it
+	Server     *fhirserver.Server // FHIR server
+	Judge      *judge.Judge       // judges its responses
+	At         message.Addresses  // public addresses
 	Sealing    paging.Sealing     // seals links to the job and its files
-	Binding    string             // of links to the token
-	R          *http.Request      // the client's
-	Parameters searchparam.Set    // are the search parameters
-	Limit      int64              // of a line
+	Binding    string             // binds links to the token
+	R          *http.Request      // client's request
+	Parameters searchparam.Set    // supported search parameters
+	Limit      int64              // maximum size of a line in bytes
 }
 
-// lackingToExport are the scopes for an export of types, if the token has some of a system: no other exports.
+// lackingToExport returns the scopes for an export of types, if the token has any system scope. Other tokens cannot export.
 func (x *Exports) lackingToExport(types ...string) string {
 	if !slices.ContainsFunc(x.Judge.Rights().Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
 		return ""
@@ -52,8 +52,8 @@ func (x *Exports) lackingToExport(types ...string) string {
 
 var errExport = errors.New("export that cannot be guarded")
 
-// Export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
-// types of which they cover all. The job's address is sealed for the token.
+// Export starts a bulk data export (Bulk Data Access 2.0). Only system scopes export, and only types that they cover as a
+// whole. The job's address is sealed for the token.
 func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	s := selection{x.Judge.Rights().WholeTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
 	needed, ok := exportLevel(i)
@@ -97,7 +97,7 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.Judged}, location)
 }
 
-// exportLevel are the types that an export needs for its level; ok is false for a level that there is not.
+// exportLevel returns the types that the level of an export requires; ok is false for an unknown level.
 func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
 	switch {
 	case i.Type == "":
@@ -110,7 +110,7 @@ func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
 	return nil, false
 }
 
-// started answers with the job's address, sealed.
+// started returns the response with the sealed address of the job.
 func (x *Exports) started(ctx context.Context, j job, location string) (_ *message.Answer, err error) {
 	if j.Path, j.Query, err = below(j.Base, location); err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (x *Exports) started(ctx context.Context, j job, location string) (_ *messa
 	return a, nil
 }
 
-// serverBase is the path of the FHIR API in the server's own links, as a search's link to itself tells it: a proxy may
-// have put another one before it.
+// serverBase returns the path of the FHIR API in the FHIR server's own links, taken from the self link of a search. A proxy may
+// have replaced the path.
 func (x *Exports) serverBase(ctx context.Context) (string, error) {
 	a, err := x.Server.Ask(ctx, message.Get("Patient", "_id=none&_count=1"))
 	if err != nil {
@@ -139,7 +139,7 @@ func (x *Exports) serverBase(ctx context.Context) (string, error) {
 	return x.At.Path, nil
 }
 
-// systemScopes are the scopes to export types; without one, all.
+// systemScopes returns the scopes to export types; without types, the scope for all.
 func systemScopes(types ...string) string {
 	if len(types) == 0 {
 		types = []string{smart.AnyType}
@@ -151,7 +151,7 @@ func systemScopes(types ...string) string {
 	return strings.Join(scopes, " ")
 }
 
-// below is a link of the FHIR server as path and query below its base.
+// below returns the path and query of a link below the FHIR server's base.
 func below(base, link string) (path, query string, err error) {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -164,28 +164,28 @@ func below(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). The second spelling is
-// what a plus sign in a query decodes to.
+// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second one, the query's
+// plus sign was decoded to a space.
 var formats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
 
-// exportParameters are the kick-off parameters that may be forwarded, with the element that holds each in a body (Bulk
-// Data Access 2.0, "Query Parameters"). _elements never gets here: it is dropped with the parameters about the form of an
-// answer, because policies may depend on an element that it would remove.
+// exportParameters are the permitted kick-off parameters, with the element for the value in a body (Bulk Data Access 2.0,
+// "Query Parameters"). _elements is dropped with the parameters for the format, because policies may depend on removed
+// elements.
 var exportParameters = map[string]string{
 	"_outputFormat": "valueString", "_since": "valueInstant", "_until": "valueInstant", "_type": "valueString",
 	"_typeFilter": "valueString", "includeAssociatedData": "valueString", "organizeOutputBy": "valueString",
 	"patient": "valueReference",
 }
 
-// selection is what one kick-off may select.
+// selection determines what a kick-off may select.
 type selection struct {
 	access.WholeTypes
 	of         interaction.Interaction
-	parameters searchparam.Set // that _typeFilter may have
+	parameters searchparam.Set // for _typeFilter
 	lenient    bool            // Prefer: handling=lenient
 }
 
-// confine checks the parameters of a kick-off, and sets _type to the types that may be exported.
+// confine checks the parameters of a kick-off, and sets _type to the exported types.
 func (s selection) confine(parameters []smart.Parameter) ([]smart.Parameter, error) {
 	var named []string
 	passed := make([]smart.Parameter, 0, len(parameters)+1)
@@ -228,7 +228,7 @@ func (s selection) confine(parameters []smart.Parameter) ([]smart.Parameter, err
 	return passed, nil
 }
 
-// listed are the words of a list with commas, without empty ones.
+// listed returns the non-empty elements of a list with commas.
 func listed(value string) []string {
 	var words []string
 	for word := range strings.SplitSeq(value, ",") {
@@ -239,8 +239,8 @@ func listed(value string) []string {
 	return words
 }
 
-// within are the types that an export at its level can hold: patients have records of the types in their compartment,
-// and servers refuse to export some others with them. Of those in it, a Group and a List name other patients.
+// within returns the covered types that an export of its level can contain: those in the Patient compartment, because some FHIR
+// servers reject others. A Group and a List name other patients.
 func (s selection) within() []string {
 	if s.of.Type == "" {
 		return s.Names
@@ -251,8 +251,8 @@ func (s selection) within() []string {
 	})
 }
 
-// check rejects a parameter that could reveal resources which may not be exported. Where policies judge each resource,
-// associated data and files by patient are rejected, too: both would reveal which records exist.
+// check rejects a parameter that could reveal resources that may not be exported. With policies, associated data and files by
+// patient are rejected too, because both reveal which records exist.
 func (s selection) check(p smart.Parameter, named []string) error {
 	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.of.Type != "")
 	switch p.Name {
@@ -269,8 +269,8 @@ func (s selection) check(p smart.Parameter, named []string) error {
 	return nil
 }
 
-// checkFilter reports whether a _typeFilter is a list of searches by the elements of types that may be exported. A
-// comma is part of a search unless another search begins behind it.
+// checkFilter reports whether a _typeFilter is a list of permitted searches. A comma is part of a search unless another search
+// follows it.
 func (s selection) checkFilter(value string, named []string) bool {
 	var searches []string
 	for part := range strings.SplitSeq(value, ",") {
@@ -285,11 +285,10 @@ func (s selection) checkFilter(value string, named []string) bool {
 	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, named) })
 }
 
-// checkSearch reports whether a search looks at the elements of one exported type only, which is one of those named, or any
-// type if all are exported: modifiers and chains are part of
-// a parameter's name, and parameters without paths, such as _content and _list, look elsewhere. Some servers let a search
-// for Patient select the patients whose other records they export, so where policies judge each resource, it is for
-// exports of the system or of Patient only.
+// checkSearch reports whether a search compares only elements of one exported type. Modifiers, chains, and parameters without
+// paths, such as _content and _list, are not permitted. Some FHIR servers let a search for Patient select the patients whose
+// other records they export. With policies, such a search is therefore permitted only for exports of the system or of Patient
+// alone.
 func (s selection) checkSearch(search string, named []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)
@@ -305,14 +304,14 @@ func (s selection) checkSearch(search string, named []string) bool {
 	})
 }
 
-// patientID matches a patient as the parameter patient of a kick-off names it.
+// patientID matches a value of the kick-off parameter patient.
 var patientID = regexp.MustCompile(`^(?:Patient/)?([A-Za-z0-9.-]{1,64})$`)
 
-// patientsPerSearch is the number of patients that one search looks up.
+// patientsPerSearch is the number of patients that are looked up by one search.
 const patientsPerSearch = 50
 
-// checkSubjects rejects an export of a Group or of patients that policies deny like one of what does not exist: the FHIR
-// server would export the records of the first, and reject the second.
+// checkSubjects rejects an export of a Group or of patients that policies deny, exactly like one of a missing Group or patient.
+// The FHIR server would export the former and reject the latter.
 func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
 	if s.of.Type == "Group" {
 		of := interaction.Reference{Type: "Group", ID: s.of.ID}
@@ -346,7 +345,7 @@ func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []s
 	return nil
 }
 
-// checkPatients rejects patients of which one is denied or does not exist.
+// checkPatients rejects patients if one of them is denied or does not exist.
 func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
 	a, err := x.Server.Ask(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
@@ -377,7 +376,7 @@ func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// exportCall is the kick-off with the parameters that were judged, by the client's method.
+// exportCall returns the kick-off with the judged parameters, by the client's method.
 func exportCall(c message.Call, parameters []smart.Parameter) message.Call {
 	header := http.Header{"Prefer": {"respond-async"}}
 	if c.Method != http.MethodPost {

@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// JobPath is where sealed links to jobs lead, below the FHIR base.
+	// JobPath is the path of sealed links to jobs, below the FHIR base.
 	JobPath = "_job/"
-	// FilePath is where sealed links to the files of jobs lead, below the FHIR base.
+	// FilePath is the path of sealed links to the files of jobs, below the FHIR base.
 	FilePath = "_file/"
-	// jobLifetime is how long a job and its files can be asked for.
+	// jobLifetime is how long links to a job and its files are valid.
 	jobLifetime = 7 * 24 * time.Hour
 )
 
-// job is what a sealed link to a job carries, or to one of its files.
+// job is the content of a sealed link to a job or to one of its files.
 type job struct {
 	Path    string   `json:"p"` // on the FHIR server, below its base
 	Query   string   `json:"q,omitempty"`
-	Base    string   `json:"b"` // path of the FHIR API in the server's links
-	Request string   `json:"r"` // the kick-off as the client sent it
+	Base    string   `json:"b"` // path of the FHIR API in the FHIR server's links
+	Request string   `json:"r"` // kick-off as sent by the client
 	Types   []string `json:"t,omitempty"`
 	All     bool     `json:"a,omitempty"` // all types
-	// Judged reports whether policies that judge each resource were in force at the kick-off, which was checked for them.
+	// Judged reports whether policies judged resources at the kick-off. The kick-off was then checked for leaks.
 	Judged bool `json:"j,omitempty"`
-	// Holds is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file is all
-	// of its files of this type.
+	// Holds is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines all
+	// files of this type.
 	Holds string `json:"h,omitempty"`
 }
 
-// sealed is the address of a job or file for the token.
+// sealed returns the address of a job or file for the token.
 func (x *Exports) sealed(ctx context.Context, path string, j job) (string, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -56,10 +56,11 @@ func (x *Exports) sealed(ctx context.Context, path string, j job) (string, error
 	return x.At.URL(path+sealed, ""), nil
 }
 
-// bindingOf keeps links apart by what they lead to.
+// bindingOf returns different bindings for jobs and files.
 func (x *Exports) bindingOf(path string) string { return path + x.Binding }
 
-// unsealed is what a link to a job or file carries, with the kick-off that it came from. Another token's is not there.
+// unsealed returns the content of a link to a job or file, with the interaction of its kick-off. A link of another token gets
+// 404.
 func (x *Exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
 	text, err := x.Sealing.Unseal(x.R.Context(), sealed, x.bindingOf(path), jobLifetime)
 	if err != nil {
@@ -72,14 +73,14 @@ func (x *Exports) unsealed(path, sealed string) (j job, i interaction.Interactio
 	return j, i, err
 }
 
-// kickOff is the call that began the job.
+// kickOff returns the call that started the job.
 func (j job) kickOff() message.Call {
 	path, query, _ := strings.Cut(j.Request, "?")
 	return message.Get(path, query)
 }
 
-// underPolicies returns the exports that answer a link to a job or file under the policies in force now. A kick-off that was
-// not checked for policies like them may have selected by records that they deny.
+// underPolicies returns the exports under the current policies. If policies may now deny resources but did not at the kick-off,
+// the job is rejected, because its filters may have used records that they deny.
 func (x *Exports) underPolicies(j job, i interaction.Interaction) (*Exports, error) {
 	of, err := x.Judge.ForCall(x.R.Context(), j.kickOff(), i)
 	if err != nil {
@@ -93,7 +94,7 @@ func (x *Exports) underPolicies(j job, i interaction.Interaction) (*Exports, err
 	return &under, nil
 }
 
-// ServeJob answers for the status of a job, or cancels it.
+// ServeJob returns the status of a job, or cancels it.
 func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Answer, error) {
 	j, i, err := x.unsealed(JobPath, sealed)
 	if err != nil {
@@ -110,7 +111,7 @@ func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Ans
 	return i, a, err
 }
 
-// cancelJob cancels a job, or deletes what it made.
+// cancelJob cancels a job, or deletes its files.
 func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Answer, error) {
 	a, err := x.Server.Ask(ctx, message.Call{Method: http.MethodDelete, Path: j.Path, Query: j.Query})
 	if err != nil {
@@ -122,7 +123,7 @@ func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Answer, error)
 	return message.NewAnswer(http.StatusAccepted, nil), nil
 }
 
-// jobStatus asks how far a job has come.
+// jobStatus requests the status of a job.
 func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error) {
 	if x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
 		return nil, message.NotFound()
@@ -147,7 +148,7 @@ func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error)
 	return done, nil
 }
 
-// answerWith is an answer of our own with some headers of the FHIR server's.
+// answerWith returns a response of the gateway with some headers of the FHIR server's response.
 func answerWith(status int, body []byte, a *message.Answer, names ...string) *message.Answer {
 	out := message.NewAnswer(status, body)
 	for _, name := range names {
@@ -158,7 +159,7 @@ func answerWith(status int, body []byte, a *message.Answer, names ...string) *me
 	return out
 }
 
-// manifest is the end of an export (Bulk Data Access 2.0, "Response - Complete Status").
+// manifest is the result of an export (Bulk Data Access 2.0, "Response - Complete Status").
 type manifest struct {
 	TransactionTime     string       `json:"transactionTime"`
 	Request             string       `json:"request"`
@@ -177,7 +178,7 @@ type outputFile struct {
 
 var errManifest = errors.New("end of an export that cannot be judged")
 
-// readManifest reads the end of an export, whose output must be of types that the job may export.
+// readManifest parses the result of an export. Its output must consist of types that the job may export.
 func readManifest(j job, text []byte) (manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -191,8 +192,8 @@ func readManifest(j job, text []byte) (manifest, error) {
 	return m, nil
 }
 
-// manifest writes the end of an export anew, with links of ours. What it does not know is left out. Files of deleted
-// resources name those of any type.
+// manifest writes the result of an export with sealed links. Unknown members are dropped. Files of deleted resources may
+// contain any type, so they require a job for all types.
 func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
 	m, err := readManifest(j, text)
 	if err != nil {
@@ -221,8 +222,8 @@ func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, err
 	return json.Marshal(m)
 }
 
-// judgeManifest leaves one file for each type of which policies leave a resource. The number of the FHIR server's files,
-// their counts, empty files, and the files of deletions and errors would all reveal denied resources.
+// judgeManifest reduces the output to one file for each type with a visible resource. The number and counts of the FHIR
+// server's files, empty files, and files of deletions and errors would all reveal denied resources.
 func (x *Exports) judgeManifest(ctx context.Context, j job, m *manifest) error {
 	server := *m
 	m.Output, m.Deleted, m.Error = []outputFile{}, nil, []outputFile{}
@@ -261,11 +262,11 @@ func (x *Exports) sealFile(ctx context.Context, j job, file *outputFile) (err er
 // typeNDJSON is the media type of an export's files.
 const typeNDJSON = "application/fhir+ndjson"
 
-// acceptFile asks for a file as the server keeps it. A server that keeps files as Binaries, as HAPI does, answers with the
-// Binary in XML if Accept names NDJSON in another spelling than the kick-off did.
+// acceptFile accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells NDJSON
+// differently than the kick-off.
 var acceptFile = []string{"*/*"}
 
-// ServeFile answers with a file of an export.
+// ServeFile returns a file of an export.
 func (x *Exports) ServeFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
 	j, i, err := x.unsealed(FilePath, sealed)
 	if err == nil && x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
@@ -294,7 +295,7 @@ func (x *Exports) stream(w http.ResponseWriter, j job) error {
 	return file.finish(x.passAll(ctx, j, m, file))
 }
 
-// finished asks for the manifest of a job that has ended.
+// finished requests the manifest of a completed job.
 func (x *Exports) finished(ctx context.Context, j job) (manifest, error) {
 	a, err := x.Server.Ask(ctx, message.Get(j.Path, j.Query))
 	if err != nil {
@@ -306,13 +307,13 @@ func (x *Exports) finished(ctx context.Context, j job) (manifest, error) {
 	return readManifest(j, a.Body)
 }
 
-// hasVisible reports whether policies leave a line of the files of a type.
+// hasVisible reports whether a file of a type contains a line that policies do not deny.
 func (x *Exports) hasVisible(ctx context.Context, j job, m manifest) (bool, error) {
 	if x.Judge.DeniesType(ctx, j.Holds) {
-		return false, nil // without reading all of it
+		return false, nil // without reading the files
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the rest of a file
+	defer cancel() // skip the rest of a file
 	probe := &fileWriter{keeps: x.keeps(ctx, j), limit: x.Limit}
 	err := x.passAll(ctx, j, m, probe)
 	if errors.Is(err, errVisible) {
@@ -321,7 +322,7 @@ func (x *Exports) hasVisible(ctx context.Context, j job, m manifest) (bool, erro
 	return false, err
 }
 
-// passAll passes all files of a type to w.
+// passAll streams all files of a type to w.
 func (x *Exports) passAll(ctx context.Context, j job, m manifest, w *fileWriter) error {
 	for _, file := range m.Output {
 		if file.Type != j.Holds {
@@ -338,7 +339,7 @@ func (x *Exports) passAll(ctx context.Context, j job, m manifest, w *fileWriter)
 	return nil
 }
 
-// pass passes one of the FHIR server's files to w.
+// pass streams one of the FHIR server's files to w.
 func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -355,7 +356,7 @@ func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err 
 	return w.end()
 }
 
-// keeps returns the function that decides about each line of a file: an error says that it is not a resource.
+// keeps returns the filter for the lines of a file. It returns an error for a line that is not a resource.
 func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, error) {
 	return func(line []byte) (bool, error) {
 		res, err := x.At.Parse(line)
@@ -366,19 +367,19 @@ func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, err
 	}
 }
 
-// fileWriter writes the lines of files that are kept, and nothing before the first of them. It has no client if it only
-// looks for such a line.
+// fileWriter writes the visible lines of files, and no header before the first of them. Without a client, it only detects such
+// a line.
 type fileWriter struct {
-	to    http.ResponseWriter // the client; nil: the first line that is kept is errVisible
-	head  bool                // without a body
+	to    http.ResponseWriter // client; nil: the first visible line returns errVisible
+	head  bool                // no body
 	keeps func(line []byte) (bool, error)
-	limit int64 // of a line, and of a Binary, in bytes
+	limit int64 // maximum size of a line or a Binary in bytes
 
 	header  http.Header // of the current file
 	status  int         // of the current file
 	line    bytes.Buffer
-	began   bool  // the client has the header
-	failure error // to write
+	began   bool  // the header was sent to the client
+	failure error // error of Write
 }
 
 var (
@@ -416,12 +417,12 @@ func (f *fileWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// isBinary reports whether the file comes in JSON, as the Binary in which the server keeps it.
+// isBinary reports whether the file is sent as JSON, that is, as the Binary in which the FHIR server stores it.
 func (f *fileWriter) isBinary() bool {
 	return (&message.Answer{Header: f.header}).IsJSON()
 }
 
-// hold holds a part of a line, or of a Binary.
+// hold buffers a part of a line, or of a Binary.
 func (f *fileWriter) hold(p []byte) error {
 	if int64(f.line.Len()+len(p)) > f.limit {
 		return message.Withheld(message.ErrTooLong)
@@ -430,7 +431,7 @@ func (f *fileWriter) hold(p []byte) error {
 	return nil
 }
 
-// writeLines writes the lines that are complete, and holds the rest.
+// writeLines writes the complete lines, and buffers the rest.
 func (f *fileWriter) writeLines(p []byte) error {
 	for {
 		line, rest, complete := bytes.Cut(p, []byte("\n"))
@@ -444,7 +445,7 @@ func (f *fileWriter) writeLines(p []byte) error {
 	}
 }
 
-// flushLine writes a line, if it is kept.
+// flushLine writes the buffered line if it is visible.
 func (f *fileWriter) flushLine() error {
 	defer f.line.Reset()
 	if len(bytes.TrimSpace(f.line.Bytes())) == 0 {
@@ -480,7 +481,7 @@ func (f *fileWriter) begin() {
 	f.to.WriteHeader(http.StatusOK)
 }
 
-// FlushError lets what was written so far be sent.
+// FlushError flushes the written lines.
 func (f *fileWriter) FlushError() error {
 	if !f.began {
 		return nil
@@ -509,7 +510,7 @@ func (f *fileWriter) end() error {
 	return f.flushLine()
 }
 
-// unwrap returns the content of a Binary that holds NDJSON.
+// unwrap returns the content of a Binary with NDJSON.
 func unwrap(text []byte) ([]byte, error) {
 	var binary struct {
 		ResourceType, ContentType string
@@ -524,14 +525,14 @@ func unwrap(text []byte) ([]byte, error) {
 	return binary.Data, nil
 }
 
-// isNDJSON reports whether a media type is one of NDJSON.
+// isNDJSON reports whether a media type is NDJSON.
 func isNDJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && strings.HasSuffix(media, "ndjson")
 }
 
-// finish ends what the client gets. A file that turns out to be none after its first lines are sent is broken off, so
-// that the client does not take it for complete.
+// finish ends the client's response. If an error occurs after the first lines were sent, it aborts the connection, so that the
+// client does not mistake the file for complete.
 func (f *fileWriter) finish(err error) error {
 	switch {
 	case err == nil:

@@ -18,22 +18,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// linesPerFile is the number of resources of one exported file.
+// linesPerFile is the number of resources in an exported file.
 const linesPerFile = 2
 
-// job is an export.
 type job struct {
 	polls    int
 	count    int
 	manifest string
 }
 
-// isExport reports whether a request is about an export, and not one of [Server.Answers].
+// isExport reports whether a request is about an export, and not in [Server.Answers].
 func isExport(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && (i.Operation == "$export" || i.Operation == "$export-poll-status")
 }
 
-// export begins an export, or answers about one. Like HAPI, it keeps each file as a Binary.
+// export starts an export, or serves its job. Like HAPI, it stores each file as a Binary.
 func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body []byte) {
 	if i.Operation == "$export-poll-status" {
 		s.poll(w, value(i.Parameters, "_jobId"))
@@ -56,7 +55,7 @@ func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body [
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// poll answers that a job is at work, the first time.
+// poll returns the status in progress the first time.
 func (s *Server) poll(w http.ResponseWriter, id string) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n >= len(s.jobs) {
@@ -73,7 +72,6 @@ func (s *Server) poll(w http.ResponseWriter, id string) {
 	_, _ = w.Write([]byte(j.manifest))
 }
 
-// exportParameters are the parameters of a body.
 func exportParameters(body []byte) (list []smart.Parameter) {
 	var b struct {
 		Parameter []struct {
@@ -81,14 +79,14 @@ func exportParameters(body []byte) (list []smart.Parameter) {
 			ValueReference                  struct{ Reference string }
 		}
 	}
-	_ = json.Unmarshal(body, &b) // none
+	_ = json.Unmarshal(body, &b) // no parameters
 	for _, p := range b.Parameter {
 		list = append(list, smart.Parameter{Name: p.Name, Value: p.ValueString + p.ValueInstant + p.ValueReference.Reference})
 	}
 	return list
 }
 
-// run makes the files of an export: one or more for each type, one for what was deleted, and one that names all.
+// run writes the files of an export: one or more per type, one for deletions, and a manifest.
 func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Parameter, format string) job {
 	lines := map[string][]string{}
 	var deleted, names []string
@@ -127,7 +125,7 @@ func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Param
 	return job{count: len(names), manifest: manifest + "}"}
 }
 
-// isExported reports whether an export has a resource.
+// isExported reports whether an export includes a resource.
 func (s *Server) isExported(res resource.Resource, i interaction.Interaction, parameters []smart.Parameter) bool {
 	if types := value(parameters, "_type"); types != "" && !slices.Contains(strings.Split(types, ","), res.Type) {
 		return false
@@ -152,7 +150,7 @@ func (s *Server) isExported(res resource.Resource, i interaction.Interaction, pa
 		var group struct {
 			Member []struct{ Entity struct{ Reference string } }
 		}
-		_ = json.Unmarshal(s.current("Group/"+i.ID), &group) // nobody
+		_ = json.Unmarshal(s.current("Group/"+i.ID), &group) // no members
 		for _, m := range group.Member {
 			patients = append(patients, strings.TrimPrefix(m.Entity.Reference, "Patient/"))
 		}
@@ -167,7 +165,7 @@ func isOfPatients(resourceType string) bool {
 	return ok
 }
 
-// content answers a read of a Binary as its content, if the client takes any format.
+// content returns the content of a Binary, if the client accepts any format.
 func (s *Server) content(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
 	var binary struct {
 		ContentType     string

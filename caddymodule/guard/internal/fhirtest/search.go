@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// next answers with the page that a link of ours leads to.
+// next returns the page of one of the server's own links.
 func (s *Server) next(w http.ResponseWriter, token string) {
 	n, err := strconv.Atoi(token)
 	if err != nil || n >= len(s.pages) {
@@ -30,7 +30,6 @@ func (s *Server) next(w http.ResponseWriter, token string) {
 	s.writePage(w, p, Address+"?_getpages="+token)
 }
 
-// search answers a search.
 func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 	p := page{of: i, kind: "searchset", count: 20}
 	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil {
@@ -61,7 +60,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 	s.writePage(w, p, strings.TrimSuffix(Address+"/"+self.Path, "/"))
 }
 
-// matches reports whether a resource is one that the search is for. A parameter that is not known is ignored.
+// matches reports whether a resource matches a search. Unknown parameters are ignored.
 func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool {
 	if i.Type != "" && i.Type != smart.AnyType && i.Type != res.Type {
 		return false
@@ -86,7 +85,7 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 	})
 }
 
-// matchesChain reports whether a resource matches a chain or _has; ok reports whether the parameter is one.
+// matchesChain reports whether a resource matches a chain or _has; ok reports whether the parameter is one of these.
 func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches, ok bool) {
 	search := func(of, name string) interaction.Interaction {
 		return interaction.Interaction{Kind: interaction.TypeSearch, Type: of, Parameters: []smart.Parameter{{Name: name, Value: p.Value}}}
@@ -115,7 +114,7 @@ func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches
 	}), true
 }
 
-// current is the current version of a resource; nil if there is none.
+// current returns the current version of a resource; nil if it does not exist.
 func (s *Server) current(key string) []byte {
 	versions := s.versions[key]
 	if len(versions) == 0 {
@@ -124,7 +123,7 @@ func (s *Server) current(key string) []byte {
 	return versions[len(versions)-1]
 }
 
-// arrange orders by the parameters of _sort. What has no value comes last.
+// arrange sorts by the parameters of _sort. Resources without a value are last.
 func (s *Server) arrange(p page) {
 	if p.kind != "searchset" {
 		return
@@ -144,7 +143,7 @@ func (s *Server) arrange(p page) {
 	})
 }
 
-// included are what _include, _revinclude and _include:iterate bring along.
+// included returns the resources of _include, _revinclude and _include:iterate.
 func (s *Server) included(i interaction.Interaction, matches []found) []found {
 	all := slices.Clone(matches)
 	has := func(res resource.Resource) bool {

@@ -1,13 +1,13 @@
-// Package fhirtest is a small FHIR R4 server in memory for tests of the guard. It decides nothing: whoever asks gets
-// what is there, so that a test sees what the guard withholds.
+// Package fhirtest is a small in-memory FHIR R4 server for tests of the guard. It has no access control, so that tests see what
+// the guard withholds.
 //
 //	server.go  resources and their versions; requests, batches and transactions; create, update, delete and FHIRPath Patch, by
-//	           id with If-Match or, but for the patch, by criteria
+//	           id with If-Match or, except for the patch, by criteria
 //	search.go  read, vread, history; searches by type, in a compartment and of the system; includes; pages
-//	export.go  $export of the system, of patients and of groups, with files that are kept as Binaries
+//	export.go  $export of the system, of patients and of groups, with files that are stored as Binaries
 //
-// It searches by the table and the matching of package searchparam, and does what HAPI does where servers differ:
-// _getpages, links with its own address, 410 for what was deleted.
+// Its searches use package searchparam. Where FHIR servers differ, it behaves like HAPI: _getpages, links with its own
+// address, 410 for deleted resources.
 package fhirtest
 
 import (
@@ -31,39 +31,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Address is where the server believes to be, as servers behind a proxy do.
+// Address is the server's own base URL, which differs from the clients' as behind a proxy.
 const Address = "http://backend.internal:8080/fhir"
 
-// Server is a FHIR server in memory. It is safe for concurrent use.
+// Server is an in-memory FHIR server. It is safe for concurrent use.
 type Server struct {
 	// Base is the path of the FHIR API. Default: /fhir/R4.
 	Base string
-	// Parameters are the search parameters that the server knows. Zero: those of R4.
+	// Parameters are the supported search parameters. Default: those of R4.
 	Parameters searchparam.Set
 	// Seen, if set, is called with each request.
 	Seen func(r *http.Request)
-	// Shuffles has each answer order anew what _sort leaves open, as servers may. An answer fits its own link to the rest,
-	// and no answer before.
+	// Shuffles makes each response use another order where _sort leaves it open, as FHIR servers may. Only the response's own
+	// link continues that order.
 	Shuffles bool
-	// Cuts is the _count with which pages have neither a link to the next one nor a total, as HAPI's where duplicates have
-	// filled them.
+	// Cuts is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled them.
 	Cuts int
-	// OmitsTotals has searches tell no total.
+	// OmitsTotals omits the total of searches.
 	OmitsTotals bool
-	// Integrity has the server reject a resource that refers to one that does not exist, as HAPI does.
+	// Integrity rejects a resource that refers to a missing one, as HAPI does.
 	Integrity bool
-	// MinCount and MaxCount are the fewest and the most matches of a page, whatever _count says. Zero: as _count says.
+	// MinCount and MaxCount limit the number of matches on a page, whatever _count is. Default: no limits.
 	MinCount, MaxCount int
-	// Answers answer what the server does not, such as operations and jobs, by path below the base.
+	// Answers are handlers for other requests, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 
-	// SendsContent has a Binary read as its content if the request accepts no format of FHIR's.
+	// SendsContent returns the content of a Binary if the request accepts none of FHIR's formats.
 	SendsContent bool
-	// IgnoresIfMatch has deletes ignore If-Match, as HAPI does.
+	// IgnoresIfMatch ignores If-Match on deletes, as HAPI does.
 	IgnoresIfMatch bool
 
 	mu       sync.Mutex
-	versions map[string][][]byte // by Type/id, the oldest first; nil for a deletion
+	versions map[string][][]byte // by Type/id, oldest first; nil for a deletion
 	order    []string
 	pages    []page
 	jobs     []job
@@ -78,7 +77,7 @@ func New(resources ...string) *Server {
 	return s
 }
 
-// Put stores a resource under its own type and id, as a new version. It panics if it has none: tests are wrong then.
+// Put stores a resource under its type and id, as a new version. It panics without an id, which is an error of the test.
 func (s *Server) Put(text string) {
 	res, err := resource.Parse([]byte(text))
 	if err != nil || res.ID == "" {
@@ -98,7 +97,7 @@ func (s *Server) Delete(reference string) {
 	}
 }
 
-// Get returns the current version of a resource such as Patient/1; empty if there is none.
+// Get returns the current version of a resource such as Patient/1; empty if it does not exist.
 func (s *Server) Get(reference string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +108,7 @@ func (s *Server) Get(reference string) string {
 	return string(versions[len(versions)-1])
 }
 
-// All returns the current versions by reference, such as Patient/1. That of what was deleted is empty.
+// All returns the current versions by reference, such as Patient/1. A deleted resource is empty.
 func (s *Server) All() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +120,7 @@ func (s *Server) All() map[string]string {
 	return all
 }
 
-// put adds a version, numbered in meta.
+// put adds a version, with its number in meta.
 func (s *Server) put(of interaction.Reference, text []byte) []byte {
 	key := of.String()
 	if s.versions[key] == nil {
@@ -141,7 +140,7 @@ func (s *Server) put(of interaction.Reference, text []byte) []byte {
 	return text
 }
 
-// page is what is left of a search.
+// page is the rest of a search.
 type page struct {
 	of      interaction.Interaction
 	kind    string // Bundle.type
@@ -150,27 +149,26 @@ type page struct {
 	count   int
 }
 
-// found is a resource that a search found.
+// found is a match of a search.
 type found struct {
 	res  resource.Resource
 	text []byte
 	mode string
-	more string // what else an entry of a history says
+	more string // other members of a history entry
 }
 
-// answer writes a resource.
 func answer(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/fhir+json;charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }
 
-// outcome writes an OperationOutcome, which names what it is about, as careless servers do.
+// outcome writes an OperationOutcome with revealing diagnostics, as careless servers do.
 func outcome(w http.ResponseWriter, status int, text string) {
 	answer(w, status, []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":`+strconv.Quote(text)+`}]}`))
 }
 
-// value is the value of a parameter; empty if it is missing.
+// value returns the value of a parameter; empty if it is missing.
 func value(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
@@ -212,7 +210,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// submitted is a batch or transaction.
 type submitted struct {
 	Type  string
 	Entry []struct {
@@ -222,8 +219,8 @@ type submitted struct {
 	}
 }
 
-// bundle answers a batch or transaction. In a transaction, URNs that are the fullUrl of a new resource become its
-// address, wherever they stand.
+// bundle answers a batch or transaction. In a transaction, the URNs of new resources are replaced by their addresses
+// everywhere.
 func (s *Server) bundle(w http.ResponseWriter, body []byte) {
 	var b submitted
 	if err := json.Unmarshal(body, &b); err != nil || b.Type != "batch" && b.Type != "transaction" {
@@ -253,7 +250,7 @@ func (s *Server) bundle(w http.ResponseWriter, body []byte) {
 	answer(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"`+b.Type+`-response","entry":[`+strings.Join(answers, ",")+`]}`))
 }
 
-// urns replaces the URNs of new resources.
+// urns returns the replacer for the URNs of new resources.
 func (s *Server) urns(b submitted) *strings.Replacer {
 	var pairs []string
 	next := len(s.order)
@@ -268,7 +265,6 @@ func (s *Server) urns(b submitted) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// entry answers one entry.
 func (s *Server) entry(method, target string, body []byte, header http.Header) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	for name, values := range header {
@@ -286,7 +282,7 @@ func (s *Server) entry(method, target string, body []byte, header http.Header) *
 	return w
 }
 
-// responded is an answer as an entry.
+// responded returns a response as an entry.
 func responded(w *httptest.ResponseRecorder) string {
 	text := `{"response":{"status":"` + strconv.Itoa(w.Code) + `"`
 	for member, header := range map[string]string{"location": "Location", "etag": "Etag"} {
@@ -301,7 +297,7 @@ func responded(w *httptest.ResponseRecorder) string {
 	return text + "}"
 }
 
-// serve answers what is no batch or transaction.
+// serve answers a request other than a batch or transaction.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	if token := value(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
 		s.next(w, token)
@@ -327,7 +323,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Int
 	}
 }
 
-// write stores or deletes a resource.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	of := interaction.Reference{Type: i.Type, ID: i.ID}
 	if i.Kind == interaction.Create {
@@ -375,7 +370,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Int
 // literal matches a reference to a resource of the server.
 var literal = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
 
-// store adds a version, and answers with it.
+// store adds a version, and returns it in the response.
 func (s *Server) store(w http.ResponseWriter, of interaction.Reference, body []byte, there bool) {
 	status := http.StatusCreated
 	if there {
@@ -388,7 +383,7 @@ func (s *Server) store(w http.ResponseWriter, of interaction.Reference, body []b
 	answer(w, status, text)
 }
 
-// writeMatch writes what matches the criteria of a conditional interaction.
+// writeMatch writes the resource that matches the criteria of a conditional interaction.
 func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	var found []resource.Resource
 	for _, key := range s.order {
@@ -418,7 +413,7 @@ func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interactio
 	}
 }
 
-// patched applies a FHIRPath Patch of operations that replace a member of the resource.
+// patched applies a FHIRPath Patch whose operations replace members of the resource.
 func patched(text, patch []byte) []byte {
 	var p struct {
 		Parameter []struct{ Part []map[string]json.RawMessage }

@@ -1,7 +1,6 @@
-// Package paging seals links to pages for a token, so that they say how far a search has come and nobody else can follow
-// or change them.
+// Package paging seals page links. A sealed link contains the position of a search, and only the same token can follow it.
 //
-//	page.go   links, and the position of a search that they carry
+//	page.go   links, and the position of a search in them
 //	state.go  the encoding of a position, in the link itself or in a store
 package paging
 
@@ -25,35 +24,35 @@ import (
 )
 
 const (
-	// PagePath is where sealed links lead, below the FHIR base.
+	// PagePath is the path of page links below the FHIR base.
 	PagePath = "_page/"
-	// pageLifetime is how long a link to a page can be followed.
+	// pageLifetime is how long a page link is valid.
 	pageLifetime = 24 * time.Hour
 )
 
-// Position is how far the pages of a search have come: a place for each branch.
+// Position is the position of a page in a search.
 type Position struct {
-	Places []Place // one for each branch
-	// Shown is how many matches the pages before have had.
+	Places []Place // by branch
+	// Shown is the number of matches on earlier pages.
 	Shown int
-	// Total is what the first page told; 0 if nothing.
+	// Total is the total of the first page; 0 if it had none.
 	Total int
 }
 
-// Place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
-// with each answer, and an answer fits no other than the one that its own link leads to.
+// Place is the position of a branch. Each page of the FHIR server is read once: if _sort leaves the order open, the order may
+// differ between responses, and only the page's own link continues it.
 type Place struct {
-	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
+	// Left are the matches that were read but not shown, as Type/id in order. They precede the page.
 	Left []string
-	// Path is that of the next page on the FHIR server. Empty, and Query too: its first one.
+	// Path is the path of the next page on the FHIR server. An empty Path and Query mean the first page.
 	Path string
-	// Query is that of the next page on the FHIR server.
+	// Query is the query of the next page on the FHIR server.
 	Query string
-	// Taken are the entries of an operation's page that earlier pages of ours had.
+	// Taken is the number of entries on an operation's page that earlier pages have contained.
 	Taken int
-	// Done says that there are no more pages.
+	// Done is true if there are no more pages.
 	Done bool
-	// Cut says that the last page may not have been the last: some servers lose the link where duplicates fill the page.
+	// Cut is true if the branch may be incomplete: some FHIR servers omit the next link if duplicates fill a page.
 	Cut bool
 }
 
@@ -65,44 +64,45 @@ func (p Position) IsStart() bool {
 	return p.IsEnd() || !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.IsFirst() || at.Taken > 0 })
 }
 
-// IsEnd reports whether no branch has any more.
+// IsEnd reports whether all branches are exhausted.
 func (p Position) IsEnd() bool {
 	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 })
 }
 
-// Sealing seals texts so that nobody but us can make or read them.
+// Sealing seals texts so that only this server can create and read them.
 type Sealing interface {
-	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.
+	// Seal returns the sealed text, which opens only with the same binding. It consists of letters, digits, - _ and dots.
 	Seal(ctx context.Context, text, binding string) (string, error)
-	// Unseal opens what [Sealing.Seal] has sealed with the binding, maxAge ago at most.
+	// Unseal opens a text that [Sealing.Seal] sealed with the binding at most maxAge ago.
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 }
 
-// Pages seals links to pages for the token, and opens them.
+// Pages seals and opens page links for the token.
 type Pages struct {
 	Sealing Sealing           // seals the links
-	States  PageStates        // stores what is too long for a link; nil if links may have any length
-	Binding string            // of the links to the token
-	At      message.Addresses // names what it holds as clients know it
-	AsSent  bool              // links carry all that the client sent, which policies judge again
+	States  PageStates        // stores states that are too long for a link; nil: links have any length
+	Binding string            // binds links to the token
+	At      message.Addresses // public addresses
+	AsSent  bool              // links contain the client's whole request, which policies judge again
 }
 
-// Page is what a sealed link carries: the request as the client made it, and how far it has come.
+// Page is the content of a sealed link: the client's request, and the position.
 type Page struct {
 	Method string   // GET or POST
 	Path   string   // below the FHIR base
-	Query  string   // as the client sent it
-	Body   string   // the form of a POST
+	Query  string   // as sent by the client
+	Body   string   // form of a POST
 	At     Position // how far it has come
 }
 
-// AsSent is what a link carries of a request that is needed whole.
+// AsSent returns the page of a request whose link must contain the whole request.
 func AsSent(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), At: at}
 }
 
-// Begun is what a link carries once all branches have begun: the FHIR server's own links say what is searched for, and
-// of the client's parameters only those are kept that say what is done here. Rules judge each page by all of them.
+// Begun returns the page of a search whose branches have all begun. The FHIR server's links contain the search itself, so the
+// client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge each
+// page.
 func (x Pages) Begun(c message.Call, i interaction.Interaction, at Position) Page {
 	if x.AsSent {
 		return AsSent(c, at)
@@ -115,8 +115,8 @@ func (x Pages) Begun(c message.Call, i interaction.Interaction, at Position) Pag
 	return p
 }
 
-// isForPages reports whether a parameter is of use once a search has begun: it says how results are to be, or of which
-// patient they are, by which the search is planned.
+// isForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient determines
+// the plan of the search.
 func isForPages(resourceType string, p smart.Parameter) bool {
 	switch name, _, _ := strings.Cut(p.Name, ":"); {
 	case name == "_count", name == "_sort", name == "_type", name == "patient", IsForResults(p):
@@ -127,13 +127,13 @@ func isForPages(resourceType string, p smart.Parameter) bool {
 	}
 }
 
-// IsForResults reports whether a parameter says how results are to be, and what comes along with them.
+// IsForResults reports whether a parameter controls the content of results or included resources.
 func IsForResults(p smart.Parameter) bool {
 	name, _, _ := strings.Cut(p.Name, ":")
 	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
 }
 
-// Seal is the link that carries a page.
+// Seal returns the link to a page.
 func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	sealed, err := x.seal(ctx, p.encode())
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
@@ -145,8 +145,7 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	return x.At.URL(PagePath+sealed, ""), nil
 }
 
-// Opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
-// another token's is not there.
+// Opened returns the client's request and the position in a sealed link. A link of another token gets 404.
 func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interaction.Interaction, at Position, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return c, i, at, message.NotFound()
@@ -164,10 +163,10 @@ func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interac
 	return c, i, p.At, err
 }
 
-// ErrForeignLink says that a page would have to be asked of another server.
+// ErrForeignLink means that a link of the FHIR server leads to another server.
 var ErrForeignLink = errors.New("link of the FHIR server that leads elsewhere")
 
-// Call is the call for the page at the place, if the first page is asked for by another one.
+// Call returns the call for the page at the place; first is the call for the first page.
 func (p Place) Call(first message.Call) message.Call {
 	if p.IsFirst() {
 		return first
@@ -175,8 +174,8 @@ func (p Place) Call(first message.Call) message.Call {
 	return message.Get(p.Path, p.Query)
 }
 
-// Next is the place behind the page that a call has asked for at the place: where the FHIR server's link to the next
-// page leads, which is no page that has been.
+// Next returns the place after a page, from the FHIR server's next link. A link back to the same page or to the first one is an
+// error.
 func (p Place) Next(links message.Links, asked message.Call) (Place, error) {
 	next := links.To("next")
 	if next == "" {
@@ -189,8 +188,8 @@ func (p Place) Next(links message.Links, asked message.Call) (Place, error) {
 	return to, nil
 }
 
-// localTo is where a link of the FHIR server leads below its base, which is what its own link has before the path that
-// was asked for, or else the link before the first segment that is a resource type.
+// localTo returns the place of a link below the FHIR server's base. The base is the self link without the requested path or,
+// failing that, the part of the link before the first resource type.
 func localTo(address, self, asked string) (Place, bool) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -204,7 +203,7 @@ func localTo(address, self, asked string) (Place, bool) {
 	return Place{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
 }
 
-// BaseOf is the path of a link without the path that was asked for.
+// BaseOf returns the path of a link without the requested path.
 func BaseOf(link, asked string) (string, bool) {
 	u, err := url.Parse(link)
 	if err != nil || link == "" {
@@ -217,10 +216,10 @@ func BaseOf(link, asked string) (string, bool) {
 	return strings.CutSuffix(path, "/"+asked)
 }
 
-// rooted is the path of a link, of which a relative one is taken to be below the server's root.
+// rooted returns the path of a link. A relative path counts as below the server's root.
 func rooted(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
 
-// beforeType is a path up to its first segment that is a resource type.
+// beforeType returns the part of a path before its first resource type.
 func beforeType(path string) string {
 	at := 0
 	for segment := range strings.SplitSeq(path, "/") {
@@ -232,12 +231,12 @@ func beforeType(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is the answer to a call, or a page
-// of it, for which the server was asked at another path. A link that does not lead below the server's base is an error.
+// SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is a page of the response to a call,
+// requested from the FHIR server at the path asked. A link that leads outside of the FHIR server's base is an error.
 func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, links message.Links) (message.Links, error) {
 	self := links.To("self")
 	sealed := message.Links{{Relation: "self", URL: x.At.URL(c.Path, c.Query)}}
-	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // a page of a search by POST is asked for by GET
+	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // pages of a search by POST are requested by GET
 	for _, l := range links {
 		if l.Relation == "self" {
 			continue
@@ -259,15 +258,15 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, link
 	return sealed, nil
 }
 
-// paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page
-// on many servers, so only we follow them.
+// paging are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to the page,
+// so only the gateway may follow it.
 var paging = []string{
 	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
 	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
 	"queryid", "searchid",
 }
 
-// RefusePaging refuses the FHIR server's own links.
+// RefusePaging rejects the FHIR server's own page links.
 func RefusePaging(parameters []smart.Parameter) error {
 	for _, p := range parameters {
 		name, _, _ := strings.Cut(p.Name, ":")
@@ -278,5 +277,5 @@ func RefusePaging(parameters []smart.Parameter) error {
 	return nil
 }
 
-// MaxFetches is how many pages of the FHIR server one page of a history or an operation is made of at most.
+// MaxFetches is the maximum number of pages of the FHIR server for one page of a history or an operation.
 const MaxFetches = 8

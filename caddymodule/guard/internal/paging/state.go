@@ -15,33 +15,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// PageStates stores the states of pages that are too long for a link.
+// PageStates stores page states that are too long for a link.
 type PageStates interface {
-	// PutState stores a state under a key for ttl. The binding names the token: it bounds what one client can store.
+	// PutState stores a state under a key for ttl. The binding identifies the token, to limit the storage of one client.
 	PutState(ctx context.Context, binding, key string, state []byte, ttl time.Duration) error
 	// GetState returns the state under a key, or [ErrNoState].
 	GetState(ctx context.Context, key string) ([]byte, error)
 }
 
-// ErrNoState says that a page's state has expired or was discarded.
+// ErrNoState means that a page state has expired or was discarded.
 var ErrNoState = errors.New("page state is not stored")
 
 const (
-	// maxInline is the size in bytes up to which a page link contains the state itself. Sealing adds a third: browsers,
-	// servers and proxies accept URLs of 2,000 characters.
+	// maxInline is the maximum size in bytes of a state in a link. Sealing adds a third, and browsers, servers and proxies
+	// accept URLs of 2,000 characters.
 	maxInline = 1200
-	// maxState is the size in bytes of a stored state.
+	// maxState is the maximum size in bytes of a stored state.
 	maxState = 256 << 10
 )
 
-// The first byte of a sealed text, after any padding: whether the state or the key of a stored state follows.
+// First byte of a sealed text after any padding: whether the state or the key of a stored state follows.
 const (
 	inline  = 's'
 	stored  = 'k'
 	padding = "p"
 )
 
-// seal returns a sealed link to a state.
+// seal returns the sealed text for a state.
 func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	if len(state) <= maxInline || x.States == nil {
 		return x.sealPadded(ctx, string(inline)+string(state))
@@ -60,8 +60,8 @@ func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	return x.sealPadded(ctx, string(stored)+key)
 }
 
-// sealPadded seals the text of a link. Under rules of the site, all links have the same length: the length of a state depends
-// on where matches that the rules deny moved the boundaries of the FHIR server's pages.
+// sealPadded seals the text of a link. With policies, all links have the same length: the length of a state depends on how
+// denied matches shifted the boundaries of the FHIR server's pages.
 func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
 	if x.AsSent {
 		text = strings.Repeat(padding, max(maxInline+1-len(text), 0)) + text
@@ -69,7 +69,7 @@ func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
 	return x.Sealing.Seal(ctx, text, x.Binding)
 }
 
-// unseal returns the state that a sealed link leads to. Links of other tokens do not exist.
+// unseal returns the state of a sealed link. Links of other tokens get 404.
 func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	text, err := x.Sealing.Unseal(ctx, sealed, x.Binding, pageLifetime)
 	if text = strings.TrimLeft(text, padding); err != nil || text == "" {
@@ -95,10 +95,10 @@ func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	return text, nil
 }
 
-// keyBinding binds a stored state to its key too.
+// keyBinding also binds a stored state to its key.
 func (x Pages) keyBinding(key string) string { return "state\x00" + key + "\x00" + x.Binding }
 
-// retryState is the Retry-After when a state cannot be stored or read.
+// retryState is the Retry-After if a state cannot be stored or read.
 const retryState = 10 * time.Second
 
 func unavailable(err error) error {
@@ -108,11 +108,10 @@ func unavailable(err error) error {
 	}
 }
 
-// A state is encoded as fields in a fixed order. Numbers are unsigned varints, texts have their length before them.
-// Types of resources are numbered by their first occurrence. Nothing is compressed: the length of a sealed link must not
-// depend on how similar the client's parameters are to the FHIR server's.
+// A state is encoded as fields in a fixed order. Numbers are unsigned varints, texts are preceded by their length. Resource
+// types are numbered by first occurrence. Nothing is compressed: the length of a sealed link must not depend on the similarity
+// of the client's parameters to the FHIR server's.
 
-// stateWriter encodes a state.
 type stateWriter struct {
 	out   []byte
 	types map[string]uint64
@@ -125,7 +124,7 @@ func (w *stateWriter) text(s string) {
 	w.out = append(w.out, s...)
 }
 
-// resourceType writes the number of a type, and its name the first time.
+// resourceType writes the number of a type, followed by its name at the first occurrence.
 func (w *stateWriter) resourceType(name string) {
 	n, ok := w.types[name]
 	if !ok {
@@ -137,17 +136,17 @@ func (w *stateWriter) resourceType(name string) {
 	}
 }
 
-// The encodings of ids, as a number before them. From textID on, the number is textID and the length of the text.
+// Encodings of ids, as a number before them. For text, the number is textID plus the length.
 const (
 	uuidID   = iota // 16 bytes
-	numberID        // an unsigned varint
+	numberID        // unsigned varint
 	textID
 )
 
 // maxNumber is the largest number in a state.
 const maxNumber = 1 << 62
 
-// id writes an id: most are UUIDs or numbers.
+// id writes an id. Most ids are UUIDs or numbers.
 func (w *stateWriter) id(id string) {
 	if raw, ok := parseUUID(id); ok {
 		w.out = append(append(w.out, uuidID), raw[:]...)
@@ -162,7 +161,7 @@ func (w *stateWriter) id(id string) {
 	w.out = append(w.out, id...)
 }
 
-// parseUUID reads a UUID in its canonical form, small letters and hyphens.
+// parseUUID parses a UUID in canonical form: lower case with hyphens.
 func parseUUID(s string) (raw [16]byte, ok bool) {
 	const hyphens = "\x08\x0d\x12\x17"
 	if len(s) != 36 {
@@ -186,7 +185,7 @@ func parseUUID(s string) (raw [16]byte, ok bool) {
 	return raw, true
 }
 
-// encode returns the state that a link carries.
+// encode returns the state for a link.
 func (p Page) encode() []byte {
 	w := stateWriter{types: map[string]uint64{}}
 	w.text(p.Method)
@@ -220,14 +219,13 @@ func boolBit(is bool, bit int) int {
 
 var errState = errors.New("malformed page state")
 
-// stateReader decodes a state. After an error it returns zeros.
+// stateReader decodes a state. After an error, it returns zero values.
 type stateReader struct {
 	rest  string
 	types []string
 	err   error
 }
 
-// take returns the next n bytes.
 func (r *stateReader) take(n int) string {
 	if n < 0 || n > len(r.rest) {
 		r.err, r.rest = errState, ""
@@ -277,7 +275,7 @@ func (r *stateReader) id() string {
 	}
 }
 
-// decodePage reads what [Page.encode] has written.
+// decodePage decodes the result of [Page.encode].
 func decodePage(state string) (p Page, err error) {
 	r := stateReader{rest: state}
 	p.Method, p.Path, p.Query, p.Body = r.text(), r.text(), r.text(), r.text()
