@@ -51,7 +51,7 @@ func TestError(t *testing.T) {
 	}
 }
 
-// All defects of a token look alike, or a forger would learn from them.
+// All invalid tokens get the same error, so that a forger learns nothing.
 func TestErrorTellsNothing(t *testing.T) {
 	t.Parallel()
 	want := invalidToken(ErrSignature)
@@ -90,7 +90,7 @@ func TestErrorWithoutCause(t *testing.T) {
 	}
 }
 
-// A client learns which claim is at fault, and never what is in it; the log learns both.
+// The client gets the name of the invalid claim but not its value; the log gets both.
 func TestClaimError(t *testing.T) {
 	t.Parallel()
 	keycloak := providerNamed(t, "Keycloak")
@@ -125,7 +125,7 @@ func TestClaimError(t *testing.T) {
 	}
 }
 
-// A token that is not known to be signed reveals nothing of how far it got.
+// The error for a token without a verified signature does not reveal how far verification got.
 func TestForgedClaims(t *testing.T) {
 	t.Parallel()
 	keycloak := providerNamed(t, "Keycloak")
@@ -136,7 +136,7 @@ func TestForgedClaims(t *testing.T) {
 	}
 }
 
-// A token that is older than the keys that were fetched last is refused; of a newer one nobody can tell yet.
+// A token with an unknown kid is rejected with 401 if it is older than the last key fetch, and with 503 if it is newer.
 func TestUnknownKeyOfOldToken(t *testing.T) {
 	t.Parallel()
 	keycloak := providerNamed(t, "Keycloak")
@@ -153,7 +153,7 @@ func TestUnknownKeyOfOldToken(t *testing.T) {
 	}
 }
 
-// TestStepUp is over what is asked and what the token says. What it does not say is not so.
+// TestStepUp compares requirements with the acr and auth_time of tokens. A missing claim does not meet a requirement.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) time.Time { return testTime.Add(-d) }
@@ -164,7 +164,7 @@ func TestStepUp(t *testing.T) {
 		name      string
 		asked     StepUp
 		token     Token
-		challenge string // beside the description
+		challenge string // in addition to the description
 	}{
 		{"nothing", StepUp{}, Token{}, ""},
 		{"the class", gold, Token{ACR: "silver"}, ""},
@@ -201,7 +201,7 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
-// TestSignInClaims: what issuers write in other forms is as good as missing, and no reason to refuse the token.
+// A sign-in claim of an unexpected type counts as missing, and does not reject the token.
 func TestSignInClaims(t *testing.T) {
 	t.Parallel()
 	p := providerNamed(t, "Keycloak")

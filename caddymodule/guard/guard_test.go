@@ -18,8 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// testGuard guards with our own tokens, those of all providers and opaque
-// ones, sharing one memory, at testTime.
+// testGuard returns a guard for our own tokens, those of all providers, and opaque ones, with a shared memory, at testTime.
 func testGuard(t testing.TB) *Guard {
 	t.Helper()
 	memory := NewMemory(100)
@@ -41,7 +40,7 @@ func testGuard(t testing.TB) *Guard {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := testGuard(t)
-	for range 2 { // verified, then remembered
+	for range 2 { // verified, then cached
 		if got, err := g.Verify(t.Context(), mint{}.token(t)); err != nil || got.Issuer != testIssuer {
 			t.Errorf("ours: %+v, %v", got, err)
 		}
@@ -56,7 +55,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Each token has one verifier, whoever else would accept it.
+// Each token has exactly one verifier, even if others would accept it.
 func TestGuardConfusion(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
@@ -94,7 +93,7 @@ func TestGuardConfusion(t *testing.T) {
 	}
 }
 
-// One verifier alone is asked at once, and sees to the iss itself.
+// A single verifier is used directly, and checks iss itself.
 func TestGuardOnly(t *testing.T) {
 	t.Parallel()
 	okta := providerNamed(t, "Okta")
@@ -125,7 +124,7 @@ func TestGuardOnly(t *testing.T) {
 	}
 }
 
-// Two trusted issuers whose key sets share a kid keep their keys to themselves.
+// Two trusted issuers with the same kid do not share keys.
 func TestGuardSharedKid(t *testing.T) {
 	t.Parallel()
 	okta, keycloak := providerNamed(t, "Okta"), providerNamed(t, "Keycloak")
@@ -143,8 +142,7 @@ func TestGuardSharedKid(t *testing.T) {
 	wantRefused(t, g, keycloak.token(t, keycloak.access, nil), errAlgorithm)
 }
 
-// What one verifier remembers is nothing to one with another policy
-// (CVE-2026-33496), though all that can be told apart by name is alike.
+// A verifier does not use cache entries of another policy (CVE-2026-33496), even if both have the same names.
 func TestGuardMemoryPolicies(t *testing.T) {
 	t.Parallel()
 	own := testVerifier()
@@ -165,8 +163,7 @@ func TestGuardMemoryPolicies(t *testing.T) {
 	wantRefused(t, &other, token, errAudience)
 }
 
-// Ours is not asked whether another's token was revoked: a jti is a name
-// within its issuer.
+// A trusted issuer's jti is not looked up among our own revocations, because a jti is unique only within its issuer.
 func TestGuardRevoked(t *testing.T) {
 	t.Parallel()
 	own := testVerifier()
@@ -286,7 +283,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// counting is a KeySet that can be told to fail, and counts.
+// counting is a KeySet that counts its calls, and can fail.
 type counting struct {
 	keySet
 	calls int
@@ -297,14 +294,14 @@ func (c *counting) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 	return c.keySet.Key(ctx, kid)
 }
 
-// remembering is a verifier with a memory and the real clock.
+// remembering returns a verifier with a memory and the real clock.
 func remembering(size int) *Verifier {
 	v := testVerifier()
 	v.Memory, v.Now = NewMemory(size), nil
 	return v
 }
 
-// remembered says whether the memory has the token.
+// remembered reports whether the memory contains the token.
 func (v *Verifier) remembered(token string) bool {
 	_, ok := v.Memory.get(v.policy().remembranceID(token))
 	return ok
@@ -326,7 +323,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// A remembered token ends with exp; the leeway is for a verification anew.
+// A cached token expires at exp. The leeway applies only to a new verification.
 func TestMemoryExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -351,7 +348,7 @@ func TestMemoryExpires(t *testing.T) {
 	})
 }
 
-// The memory's clock is the process's; the verifier's own one counts.
+// The memory expires entries by the process clock, and the verifier by its own clock.
 func TestMemoryOwnClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -392,7 +389,7 @@ func TestMemoryForgetsNoFailure(t *testing.T) {
 	}
 }
 
-// What one verifier remembers is nothing to one with another policy.
+// A verifier does not use cache entries of another policy.
 func TestMemoryPolicies(t *testing.T) {
 	t.Parallel()
 	token := mint{}.tokenAt(t, time.Now())
@@ -427,7 +424,7 @@ func TestMemoryPolicies(t *testing.T) {
 	}
 }
 
-// Revocations are asked each time, keys too; both fail closed.
+// Revocations and keys are checked each time, and errors reject the token.
 func TestMemoryAsks(t *testing.T) {
 	t.Parallel()
 	v := remembering(8)
@@ -454,7 +451,7 @@ func TestMemoryAsks(t *testing.T) {
 	wantError(t, err, http.StatusServiceUnavailable, "", keys.err)
 }
 
-// What is kept with a token is found at its next request, also when its key was read anew, and by no other policy.
+// A value stored with a token is found on its next request, even after its key was fetched again, but not by another policy.
 func TestMemo(t *testing.T) {
 	t.Parallel()
 	v := remembering(8)
@@ -572,8 +569,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// TestClaimsAsHeaders rejects tokens of every kind with a claim that the next server would read differently: the site may
-// send each of these claims in an HTTP header field.
+// Tokens of every kind with a claim that an HTTP header field would not carry unchanged are rejected: sites forward these
+// claims in headers.
 func TestClaimsAsHeaders(t *testing.T) {
 	t.Parallel()
 	auth0 := providerNamed(t, "Auth0")
@@ -608,7 +605,7 @@ func TestClaimsAsHeaders(t *testing.T) {
 			if claim == "sub" || claim == "client_id" {
 				values["256 characters"] = strings.Repeat("x", 256)
 			}
-			if claim == "scope" && kind != "own" { // read as a list of words, whose spaces do not remain
+			if claim == "scope" && kind != "own" { // parsed as a list of words, so the spaces are lost
 				delete(values, "space behind")
 				delete(values, "space before")
 				delete(values, "a space alone")
@@ -616,7 +613,7 @@ func TestClaimsAsHeaders(t *testing.T) {
 			for name, value := range values {
 				err := verify(map[string]any{claim: value})
 				refused, ok := errors.AsType[*Error](err)
-				if claim == "scope" && kind == "introspection" && ok { // 503: a response that cannot be read answers nothing
+				if claim == "scope" && kind == "introspection" && ok { // 503: the response cannot be parsed
 					continue
 				}
 				if !ok || refused.Status != http.StatusUnauthorized || refused.Code != codeInvalidToken {

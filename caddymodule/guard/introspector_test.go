@@ -24,18 +24,17 @@ import (
 
 const testEndpoint = "https://idp.example/introspect"
 
-// transport answers requests in the process, so that no socket is in the
-// bubble of a test.
+// transport answers requests in process, since a synctest bubble must not contain sockets.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// answering is a transport with one answer.
+// answering returns a transport with a single response.
 func answering(body string) transport {
 	return func(*http.Request) (*http.Response, error) { return answer(body), nil }
 }
 
-// answer is a response of that JSON.
+// answer returns a response with a JSON body.
 func answer(body string) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusOK,
@@ -44,7 +43,7 @@ func answer(body string) *http.Response {
 	}
 }
 
-// testIntrospector asks by a transport, and remembers.
+// testIntrospector returns an introspector with a transport and a memory.
 func testIntrospector(rt transport) *Introspector {
 	return &Introspector{
 		Endpoint: testEndpoint, ClientID: "guard", ClientSecret: "secret",
@@ -61,17 +60,17 @@ func counted(rt transport) (transport, *atomic.Int64) {
 	}, count
 }
 
-// in formats a time of the bubble as a claim.
+// in returns a time relative to the bubble's as a claim.
 func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
-// An active token is asked about again after a minute, or after its end.
+// An active token is introspected again after a minute, or after it expires.
 func TestIntrospectorLifetimes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		expires  time.Duration
-		lifetime time.Duration // as set
-		want     time.Duration // how long it is remembered
+		lifetime time.Duration // as configured
+		want     time.Duration // time in the cache
 	}{
 		{"default", time.Hour, 0, time.Minute},
 		{"no exp", 0, 0, time.Minute},
@@ -110,7 +109,7 @@ func TestIntrospectorLifetimes(t *testing.T) {
 	}
 }
 
-// The time under way counts: what has been active is not so from its arrival.
+// The cache time of an active token begins when the request is sent, not when the response arrives.
 func TestIntrospectorSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +130,7 @@ func TestIntrospectorSlow(t *testing.T) {
 	})
 }
 
-// A refused token makes one request in ten seconds, however often it comes.
+// A rejected token causes one request in ten seconds, however often it is sent.
 func TestIntrospectorRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -165,8 +164,7 @@ func TestIntrospectorRefused(t *testing.T) {
 	}
 }
 
-// Refused tokens have a memory of their own: a flood of them drives no active
-// one out.
+// Rejected tokens have a separate cache, so that a flood of them evicts no active token.
 func TestIntrospectorFlood(t *testing.T) {
 	t.Parallel()
 	rt, count := counted(func(r *http.Request) (*http.Response, error) {
@@ -193,8 +191,7 @@ func TestIntrospectorFlood(t *testing.T) {
 	}
 }
 
-// GO-2022-0406: what is remembered as active is checked like any answer, by
-// the claims and by the clock.
+// Cached responses are checked like new ones, by their claims and the clock (GO-2022-0406).
 func TestIntrospectorChecksRemembered(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -210,7 +207,7 @@ func TestIntrospectorChecksRemembered(t *testing.T) {
 	wantRefused(t, i, "opaque", ErrExpired)
 }
 
-// Another policy does not take the answer over, though it shares the memory.
+// Another policy does not use a cached response, although it shares the memory.
 func TestIntrospectorPolicies(t *testing.T) {
 	t.Parallel()
 	memory := NewMemory(100)
@@ -266,7 +263,7 @@ func TestIntrospectorIncomplete(t *testing.T) {
 	}
 }
 
-// The request is RFC 7662's, the credentials encoded as RFC 6749 §2.3.1 says.
+// The request conforms to RFC 7662, with credentials encoded as in RFC 6749 §2.3.1.
 func TestIntrospectorRequest(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(func(r *http.Request) (*http.Response, error) {
@@ -295,8 +292,7 @@ func TestIntrospectorRequest(t *testing.T) {
 	}
 }
 
-// Many who hold one token make one request; one who leaves takes nothing from
-// the others.
+// Concurrent requests with a token share one introspection. A client that disconnects does not affect the others.
 func TestIntrospectorFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +328,7 @@ func TestIntrospectorFlight(t *testing.T) {
 	})
 }
 
-// Who missed the memory just before another flight ended asks no more.
+// A flight that begins just after another one has completed uses the cached response.
 func TestIntrospectorFlightEnded(t *testing.T) {
 	t.Parallel()
 	rt, count := counted(answering(`{"active":false}`))
@@ -343,8 +339,7 @@ func TestIntrospectorFlightEnded(t *testing.T) {
 	}
 }
 
-// No more requests are under way than allowed; who waits too long, or comes
-// when too many wait, is refused with 503.
+// Concurrent requests are limited. A token that waits too long, or comes when too many wait, is rejected with 503.
 func TestIntrospectorConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -371,8 +366,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			})
 		}
 		group.Wait()
-		// Two at a time: those that begin at 0 and 3, for at 6 half of the
-		// timeout is over.
+		// Two at a time, begun at 0 and 3. At 6, half of the timeout has passed.
 		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.Places-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
@@ -385,15 +379,14 @@ func TestIntrospectorConcurrency(t *testing.T) {
 
 type networkKey struct{}
 
-// from is the context of a request from a network.
+// from returns the context of a request from a network.
 func from(t *testing.T, network string) context.Context {
 	return context.WithValue(t.Context(), networkKey{}, network)
 }
 
 func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(string) }
 
-// However many tokens one network makes up, those of others are asked about at once,
-// and places are left to them.
+// Forged tokens from one network, however many, do not delay tokens from others, and leave places in the queue.
 func TestIntrospectorShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -427,7 +420,7 @@ func TestIntrospectorShares(t *testing.T) {
 	})
 }
 
-// A failure is not remembered: neither as active nor as refused.
+// A failure is not cached, neither as active nor as rejected.
 func TestIntrospectorRecovers(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -473,7 +466,7 @@ func TestIntrospectorTimeout(t *testing.T) {
 
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	const hour = 1793538000 // testTime and an hour
+	const hour = 1793538000 // testTime plus an hour
 	for _, test := range []struct {
 		name, body string
 		want       Token
@@ -512,7 +505,7 @@ func TestIntrospection(t *testing.T) {
 			i := testIntrospector(answering(test.body))
 			i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
 			i.Now = func() time.Time { return testTime }
-			for range 2 { // asked, and remembered
+			for range 2 { // introspected, then cached
 				if test.err != nil {
 					wantRefused(t, i, "opaque", test.err)
 					continue
@@ -533,7 +526,7 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// A server that may speak for any issuer speaks for none but itself.
+// A server without a configured issuer can only issue tokens under its own endpoint.
 func TestIntrospectionIssuer(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(answering(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
@@ -543,7 +536,7 @@ func TestIntrospectionIssuer(t *testing.T) {
 	}
 }
 
-// Whatever is not understood refuses the token with 503, each time anew.
+// An unintelligible response rejects the token with 503, and is not cached.
 func TestIntrospectionFailures(t *testing.T) {
 	t.Parallel()
 	const active = `{"active":true,"sub":"bob"}`
@@ -620,7 +613,7 @@ func TestIntrospectionFailures(t *testing.T) {
 	}
 }
 
-// No redirect is followed: not the token nor the trust goes elsewhere.
+// Redirects are not followed.
 func TestIntrospectionRedirect(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{301, 302, 303, 307, 308} {
@@ -640,7 +633,7 @@ func TestIntrospectionRedirect(t *testing.T) {
 	}
 }
 
-// A server that is real, with a response as large as may be.
+// A real server is supported, with a response of the maximum size.
 func TestIntrospectionServed(t *testing.T) {
 	t.Parallel()
 	body := `{"active":true,"sub":"bob"}`
@@ -660,7 +653,7 @@ func TestIntrospectionServed(t *testing.T) {
 	}
 }
 
-// Errors are for logs, and hold neither token nor secret.
+// Errors are for logs, and contain neither token nor secret.
 func TestIntrospectionErrorsTellNothing(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("broken %s", r.Method) })
@@ -674,13 +667,13 @@ func TestIntrospectionErrorsTellNothing(t *testing.T) {
 	}
 }
 
-// served is an introspector of a server that counts its requests.
+// served returns an introspector of a server that counts its requests.
 func served(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
-		_ = r.ParseForm() // so that a hanging handler learns that the client is gone
+		_ = r.ParseForm() // so that a blocked handler notices when the client disconnects
 		handler(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -689,7 +682,7 @@ func served(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *
 	return i, requests
 }
 
-// reset resets the connection, after some bytes.
+// reset resets the connection after some bytes.
 func reset(w http.ResponseWriter, bytes string) {
 	connection, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -718,7 +711,7 @@ func FuzzIntrospection(f *testing.F) {
 	})
 }
 
-// Responses that are JWTs count as what is in them, if they are responses of the issuer to us (RFC 9701 §5).
+// Signed responses count only if the issuer signed them as introspection responses to this client (RFC 9701 §5).
 func TestSignedIntrospection(t *testing.T) {
 	t.Parallel()
 	issuer := provider{issuer: "https://idp.example", audience: "guard"}
@@ -770,7 +763,7 @@ func TestSignedIntrospection(t *testing.T) {
 	}
 }
 
-// With All, JWTs of the issuer are asked about each time that they are no longer remembered; ours and others' never.
+// With All, JWTs of the introspected issuer are introspected whenever they are not cached; our own and others' never.
 func TestIntrospectAll(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
@@ -803,8 +796,8 @@ func TestIntrospectAll(t *testing.T) {
 	})
 }
 
-// While the endpoint hangs nobody waits for it but who asked already, and one at a
-// time who tries again; when it answers, all are asked about again.
+// While the endpoint does not respond, one token at a time probes it and all others are rejected at once. When it responds,
+// tokens are introspected again.
 func TestIntrospectorBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -853,8 +846,7 @@ func TestIntrospectorBackOff(t *testing.T) {
 	})
 }
 
-// What has no answer leaves the endpoint alone. What has one that is not understood
-// does not: somebody may have made up a token for it.
+// A missing response starts a back-off. An unintelligible one does not, because a forged token could cause it.
 func TestIntrospectorBackOffByFailure(t *testing.T) {
 	t.Parallel()
 	status := func(code int) transport {

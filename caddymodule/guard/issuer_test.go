@@ -22,10 +22,10 @@ const (
 	testAudience = "https://fhir.example.org/fhir/R4"
 )
 
-// testTime is the time of the tests that have no clock of their own.
+// testTime is the time of the tests without a clock of their own.
 var testTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// The keys of the tests, made once.
+// Keys of the tests, generated once.
 var (
 	signingKey = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
 	secondKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
@@ -33,7 +33,7 @@ var (
 	rsaKey     = sync.OnceValue(josetest.NewRSA)
 )
 
-// keySet is a KeySet of the keys by their kid; err, if any, is its answer.
+// keySet is a KeySet by kid; a non-nil err is returned for every kid.
 type keySet struct {
 	keys map[string]jose.JSONWebKey
 	err  error
@@ -50,8 +50,7 @@ func (k *keySet) Key(_ context.Context, kid string) (jose.JSONWebKey, error) {
 	return key, nil
 }
 
-// testKeys are the issuer's keys: two that sign access tokens, and others that
-// do not.
+// testKeys are the issuer's keys: two that sign access tokens, and others that do not.
 func testKeys() *keySet {
 	jwk := func(public crypto.PublicKey, alg, use string) jose.JSONWebKey {
 		return jose.JSONWebKey{Key: public, Algorithm: alg, Use: use}
@@ -70,7 +69,7 @@ func testKeys() *keySet {
 	}}
 }
 
-// testVerifier verifies the tokens of the tests, at testTime.
+// testVerifier returns a verifier for the tokens of the tests, at testTime.
 func testVerifier() *Verifier {
 	return &Verifier{
 		Issuer:   testIssuer,
@@ -80,15 +79,15 @@ func testVerifier() *Verifier {
 	}
 }
 
-// mint says how a test's token differs from a valid one.
+// mint contains the differences of a token from a valid one.
 type mint struct {
 	alg    jose.SignatureAlgorithm // default ES256
 	key    any                     // default signingKey
-	header map[jose.HeaderKey]any  // over typ at+jwt and kid first; nil leaves out
-	claims map[string]any          // over those of validClaims; nil leaves out
+	header map[jose.HeaderKey]any  // replaces typ at+jwt and kid first; nil removes
+	claims map[string]any          // replaces those of validClaims; nil removes
 }
 
-// validClaims are the claims of a token that was issued at now for an hour.
+// validClaims returns the claims of a token issued now for an hour.
 func validClaims(now time.Time) map[string]any {
 	return map[string]any{
 		"iss": testIssuer, "aud": testAudience, "sub": "alice", "client_id": "demo-app", "jti": "token-1",
@@ -113,7 +112,7 @@ func (m mint) tokenAt(t testing.TB, now time.Time) string {
 	return m.sign(t, payload)
 }
 
-// sign makes a token of a payload as it is.
+// sign signs a payload.
 func (m mint) sign(t testing.TB, payload []byte) string {
 	t.Helper()
 	if m.alg == "" {
@@ -126,28 +125,26 @@ func (m mint) sign(t testing.TB, payload []byte) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: m.alg, Key: m.key}, header, payload)
 }
 
-// merge lays changes over base; a nil removes.
+// merge applies changes to base; a nil removes a key.
 func merge[K comparable](base, changes map[K]any) map[K]any {
 	maps.Copy(base, changes)
 	maps.DeleteFunc(base, func(_ K, value any) bool { return value == nil })
 	return base
 }
 
-// provider is another issuer, with tokens as it makes them. All sign RS256
-// with a key of kid "rs".
+// provider is another issuer with tokens in its own format. All sign with RS256 and the kid "rs".
 type provider struct {
 	name     string
 	issuer   string
 	audience string
 	header   map[jose.HeaderKey]any // typ and kid
-	access   map[string]any         // the claims of an access token, but iss, aud and times
-	id       map[string]any         // and those of an ID token
-	want     Token                  // what the access token says, but Issuer and times
+	access   map[string]any         // claims of an access token, without iss, aud and times
+	id       map[string]any         // claims of an ID token
+	want     Token                  // result for the access token, without Issuer and times
 }
 
-// providers are the issuers whose tokens a site is likely to hold. Each one's
-// ID token is meant for the audience of its access tokens, as it is where an
-// API and its client are registered as one.
+// providers are common issuers. The audience of each ID token is that of the access tokens, as if an API and its client were
+// registered as one.
 var providers = []provider{
 	{
 		name:     "Entra ID 1.0",
@@ -264,8 +261,7 @@ var providers = []provider{
 	},
 }
 
-// trusted verifies the provider's tokens, at testTime. Its key has no alg, as
-// with Entra ID.
+// trusted returns a verifier for the provider's tokens, at testTime. Its key has no alg, like Entra ID's.
 func (p provider) trusted() *Trusted {
 	return &Trusted{
 		Issuer: p.issuer, Audience: p.audience, Keys: providerKeys(),
@@ -278,20 +274,20 @@ func providerKeys() *keySet {
 	return &keySet{keys: map[string]jose.JSONWebKey{"rs": {Key: &rsaKey().PublicKey, Use: "sig"}}}
 }
 
-// token makes a token of the provider's, at testTime. A nil change removes.
+// token mints a token of the provider at testTime. A nil change removes a claim.
 func (p provider) token(t testing.TB, claims, changes map[string]any) string {
 	t.Helper()
 	return p.mint().sign(t, p.payload(t, claims, changes))
 }
 
-// mint signs as the provider does.
+// mint returns the provider's header and key.
 func (p provider) mint() mint {
 	header := maps.Clone(p.header)
 	header["kid"] = "rs"
 	return mint{alg: jose.RS256, key: rsaKey(), header: header}
 }
 
-// payload is the JSON of claims, with those that all tokens have.
+// payload returns claims as JSON, including those that all tokens have.
 func (p provider) payload(t testing.TB, claims, changes map[string]any) []byte {
 	t.Helper()
 	all := map[string]any{
@@ -305,7 +301,7 @@ func (p provider) payload(t testing.TB, claims, changes map[string]any) []byte {
 	return payload
 }
 
-// providerNamed is the provider of that name.
+// providerNamed returns the provider with a name.
 func providerNamed(t testing.TB, name string) provider {
 	t.Helper()
 	for _, p := range providers {

@@ -99,7 +99,7 @@ func TestVerifyUnavailable(t *testing.T) {
 	}
 }
 
-// A token without an issuer must not match a verifier without one.
+// A verifier without an issuer rejects a token without one.
 func TestVerifyNothingWithNothing(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
@@ -121,7 +121,7 @@ func TestVerifyRevoked(t *testing.T) {
 	wantRefused(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevoked)
 }
 
-// A token that is no one's must not make the store of revocations work.
+// An invalid token does not cause a revocation look-up.
 func TestVerifyRevokedLast(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
@@ -130,7 +130,7 @@ func TestVerifyRevokedLast(t *testing.T) {
 	wantRefused(t, v, mint{claims: map[string]any{"exp": 1}}.token(t), ErrExpired)
 }
 
-// revoked is a Revoked with one answer.
+// revoked returns a Revoked with a fixed result.
 func revoked(answer bool, err error) func(context.Context, string) (bool, error) {
 	return func(context.Context, string) (bool, error) { return answer, err }
 }
@@ -148,12 +148,12 @@ func wantError(t *testing.T, err error, status int, code string, want error) *Er
 	return refusal
 }
 
-// Verify verifies a token without a [Guard] around.
+// Verify verifies a token without a [Guard].
 func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	return v.policy().verify(ctx, raw)
 }
 
-// Verify verifies a token without a [Guard] around.
+// Verify verifies a token without a [Guard].
 func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
 	return t.policy().verify(ctx, raw)
 }
@@ -322,8 +322,8 @@ func TestVerifyMalformed(t *testing.T) {
 	}
 }
 
-// lastBitsChanged changes the bits of the last character that a lenient
-// base64 decoder does not look at: the signature decodes to the same bytes.
+// lastBitsChanged changes the bits of the last character that a lenient base64 decoder ignores, so that the decoded signature
+// is the same.
 func lastBitsChanged(token string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, token[len(token)-1])
@@ -353,7 +353,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// The ID tokens are signed with the same key and have the right audience.
+// ID tokens with the same key and the right audience are rejected.
 func TestTrustedIDTokens(t *testing.T) {
 	t.Parallel()
 	for _, p := range providers {
@@ -370,8 +370,7 @@ func TestTrustedIDTokens(t *testing.T) {
 	}
 }
 
-// Even an ID token with a client and the scope of an access token is refused,
-// for what else it has.
+// ID tokens are rejected because of their other claims, even with the client and scope of an access token.
 func TestTrustedOtherTokens(t *testing.T) {
 	t.Parallel()
 	auth0, keycloak := providerNamed(t, "Auth0"), providerNamed(t, "Keycloak")
@@ -412,7 +411,7 @@ func TestTrustedClaims(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		changes map[string]any
-		want    error // nil passes
+		want    error // nil: accepted
 	}{
 		{"no iat", map[string]any{"iat": nil}, nil},
 		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
@@ -498,7 +497,7 @@ func TestTrustedHeader(t *testing.T) {
 	}
 }
 
-// headed makes an access token with one header parameter changed.
+// headed mints an access token with one changed header parameter.
 func headed(t *testing.T, p provider, name jose.HeaderKey, value any) string {
 	t.Helper()
 	m := p.mint()
@@ -506,7 +505,7 @@ func headed(t *testing.T, p provider, name jose.HeaderKey, value any) string {
 	return m.sign(t, p.payload(t, p.access, nil))
 }
 
-// A token without a kid is for the key that the set has for it, if any.
+// A token without a kid is verified with the key that the set returns for it, if any.
 func TestTrustedNoKid(t *testing.T) {
 	t.Parallel()
 	p := providerNamed(t, "Auth0")
@@ -541,7 +540,7 @@ func TestTrustedUnavailable(t *testing.T) {
 	}
 }
 
-// What is remembered ends with the token, and with its key.
+// A cache entry expires with the token, and with its key.
 func TestTrustedMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -577,12 +576,12 @@ func TestTrustedMemory(t *testing.T) {
 	})
 }
 
-// verifies is what verifiers and the guard over them have in common.
+// verifies is the interface of a verifier and a guard.
 type verifies interface {
 	Verify(ctx context.Context, raw string) (*Token, error)
 }
 
-// wantRefused checks that v refuses a token with 401 invalid_token.
+// wantRefused checks that v rejects a token with 401 invalid_token.
 func wantRefused(t *testing.T, v verifies, token string, want error) {
 	t.Helper()
 	got, err := v.Verify(t.Context(), token)
@@ -599,7 +598,7 @@ func TestTrustedKey(t *testing.T) {
 	payload := p.payload(t, p.access, nil)
 	for _, test := range []struct {
 		name string
-		key  any // the private key that signs
+		key  any // private key that signs
 		alg  jose.SignatureAlgorithm
 	}{
 		{"RS256", rsaKey(), jose.RS256}, {"RS384", rsaKey(), jose.RS384}, {"RS512", rsaKey(), jose.RS512},
@@ -611,7 +610,7 @@ func TestTrustedKey(t *testing.T) {
 			token := mint{alg: test.alg, key: test.key, header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "k"}}.sign(t, payload)
 			for _, alg := range []string{"", string(test.alg)} {
 				v := p.trusted()
-				v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"k": {Key: test.key, Algorithm: alg}}} // made public
+				v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"k": {Key: test.key, Algorithm: alg}}} // as a public key
 				if _, err := v.Verify(t.Context(), token); err != nil {
 					t.Errorf("key with alg %q: %v", alg, err)
 				}

@@ -144,16 +144,15 @@ func TestStripKeeps(t *testing.T) {
 	}
 }
 
-// Where headers are named that go on, no others do, but for those without which the
-// request would be another.
+// Only the listed headers are forwarded, and those that the request requires.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{forwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})
 	for name, want := range map[string]bool{
 		"Accept": true, "If-None-Exist": true, "Content-Type": true, "Content-Length": true, "Upgrade": true, "Sec-Websocket-Key": true,
 		"X-Trace-Id": true, "x_trace_id": true, "X-Forwarded-For": true, "Authorization": true,
-		"X-User-Agent": true,                             // named in full
-		"X-Fhir-User":  false, "X-Forwarded-User": false, // named by a beginning alone
+		"X-User-Agent": true,                             // listed by full name
+		"X-Fhir-User":  false, "X-Forwarded-User": false, // matches only a listed prefix
 		"X-Ward": false, "X-Cascade": false, "Cookie": false, "X-Anything": false, "Forwarded": false, "X-Real-Ip": false,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +165,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// By default, what FHIR does not know does not pass: any header may tell a FHIR server who asks, or
-// for whom.
+// By default, only headers of FHIR's REST API are forwarded, because any other header may carry a user or a tenant.
 func TestForwardByDefault(t *testing.T) {
 	t.Parallel()
 	headers := NewIdentityHeaders(nil, nil)
@@ -184,7 +182,7 @@ func TestForwardByDefault(t *testing.T) {
 	}
 }
 
-// Without the word fhir, what the guard and HTTP need is still there.
+// Without the word fhir, the headers that the guard and HTTP require are still forwarded.
 func TestForwardOne(t *testing.T) {
 	t.Parallel()
 	h := http.Header{"Authorization": {"a"}, "Content-Type": {"a"}, "X-Progress": {"a"}, "Accept": {"a"}, "X-User": {"a"}}
@@ -350,7 +348,7 @@ func TestBearerRefused(t *testing.T) {
 	}
 }
 
-// A form's body is not read, whatever it says.
+// A token in a form body is ignored.
 func TestBearerForm(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("access_token=a"))
@@ -359,7 +357,7 @@ func TestBearerForm(t *testing.T) {
 	wantError(t, err, http.StatusUnauthorized, "", ErrNoToken)
 }
 
-// request makes a request with these Authorization headers.
+// request returns a request with these Authorization headers.
 func request(target string, authorization ...string) *http.Request {
 	path, query, _ := strings.Cut(target, "?")
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: query}, Header: make(http.Header)}
@@ -369,8 +367,7 @@ func request(target string, authorization ...string) *http.Request {
 	return r
 }
 
-// FuzzBearer throws headers and queries at the whole way to a Token. Only the
-// one token that was minted may come through.
+// FuzzBearer fuzzes headers and queries up to a Token. Only the minted token may be accepted.
 func FuzzBearer(f *testing.F) {
 	v := testVerifier()
 	v.Memory = NewMemory(8)

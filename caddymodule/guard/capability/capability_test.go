@@ -24,7 +24,7 @@ func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answering answers every request with a text.
+// answering returns a server that answers every request with a text.
 func answering(text string) server {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -69,7 +69,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataPasses checks that what is no statement comes through as it is.
+// A response that is no CapabilityStatement and contains no patient data stays unchanged.
 func TestMetadataPasses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -115,7 +115,7 @@ func TestMetadataRefused(t *testing.T) {
 	}
 }
 
-// TestMetadataIsNoSearch checks that a server which takes metadata for a type shows nothing of what it finds.
+// A server that interprets metadata as a resource type does not reveal its search results.
 func TestMetadataIsNoSearch(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, `{"resourceType":"Patient","id":"a"}`, `{"resourceType":"CapabilityStatement"`, `{"resourcetype":"Patient"}`, `{"entry":[]}`, `[{}]`} {
@@ -126,7 +126,7 @@ func TestMetadataIsNoSearch(t *testing.T) {
 	}
 }
 
-// TestMetadataETag checks that the ETag is that of the changed statement, and stays while the statement does.
+// The ETag is that of the changed statement, and stays as long as the statement does.
 func TestMetadataETag(t *testing.T) {
 	t.Parallel()
 	m := &capability.Metadata{Base: "/fhir/R4"}
@@ -162,7 +162,7 @@ func TestMetadataETag(t *testing.T) {
 	}
 }
 
-// statement is a CapabilityStatement such as HAPI's.
+// statement is a CapabilityStatement like HAPI's.
 const statement = `{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",
   "implementation": {"description":"HAPI FHIR", "url": "http://backend.internal:8080/fhir"},
   "messaging":[{"documentation":"messages"}], "format": ["application/fhir+xml", "json"], "patchFormat": ["application/json-patch+json", "application/xml-patch+xml"],
@@ -231,7 +231,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesInPart checks that a statement that was asked for in part gets nothing that was not.
+// A partial statement gets no elements that were not requested.
 func TestCapabilitiesInPart(t *testing.T) {
 	t.Parallel()
 	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`
@@ -258,7 +258,7 @@ func TestCapabilitiesRefused(t *testing.T) {
 	}
 }
 
-// TestCapabilityFormats checks that a statement says of no format but those of JSON.
+// A statement lists only JSON formats.
 func TestCapabilityFormats(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

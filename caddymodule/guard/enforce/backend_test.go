@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
 )
 
-// TestAsked checks what the FHIR server is asked: of the client's headers none that would change what is judged.
+// Requests to the FHIR server contain no client header that would affect judging.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -50,8 +50,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestAskedUnrestricted checks that a response that passes is requested as a whole and without compression: links and addresses
-// in it are rewritten.
+// A response that passes is requested in full and uncompressed, because its links and addresses are rewritten.
 func TestAskedUnrestricted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -67,7 +66,7 @@ func TestAskedUnrestricted(t *testing.T) {
 	}
 }
 
-// TestWithheld is over answers that cannot be judged.
+// TestWithheld lists responses that cannot be judged.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	const own = `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`
@@ -109,13 +108,12 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// handler is a next handler in a function.
+// handler is a next handler as a function.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// ServeHTTP implements message.NextHandler.
 func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
 
-// read reads an own record through a handler.
+// read reads a resource of the patient through a handler.
 func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
@@ -125,7 +123,7 @@ func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, er
 	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
 }
 
-// TestNextHandler is over handlers that do not answer as they should.
+// TestNextHandler lists handlers that violate their contract.
 func TestNextHandler(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("no connection")
@@ -138,7 +136,7 @@ func TestNextHandler(t *testing.T) {
 	}
 	_, err = handler(func(w http.ResponseWriter, _ *http.Request) error {
 		if _, err := w.Write(make([]byte, 200)); err != nil {
-			panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
+			panic(http.ErrAbortHandler) // like httputil.ReverseProxy
 		}
 		return nil
 	}).read(t, 100)
@@ -147,7 +145,7 @@ func TestNextHandler(t *testing.T) {
 	}
 }
 
-// TestPanic checks that only the abort that the guard has caused is none.
+// A panic is recovered only if the guard caused the abort.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []any{http.ErrAbortHandler, "a bug"} {
@@ -163,7 +161,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestRequests checks that one request causes no more than may be.
+// The number of requests to the FHIR server is limited per request.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -178,7 +176,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// bodyOf is an answer's body.
+// bodyOf returns a response's body.
 func bodyOf(t *testing.T, response *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(response.Body)
@@ -188,7 +186,7 @@ func bodyOf(t *testing.T, response *http.Response) string {
 	return string(text)
 }
 
-// TestAnswerHeaders checks that an answer that was judged has no headers of another body, and none that name the server.
+// A judged response has no headers of the original body, and none that name the FHIR server.
 func TestAnswerHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -214,7 +212,7 @@ func TestAnswerHeaders(t *testing.T) {
 	}
 }
 
-// TestSearchAnswer is over answers to a search that say more than they should, or fail.
+// TestSearchAnswer lists search responses that reveal too much, or fail.
 func TestSearchAnswer(t *testing.T) {
 	t.Parallel()
 	const own = `{"resource":{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"performer":[{"reference":"Practitioner/alice"}]},"search":{"mode":"match","score":0.7}}`
@@ -255,8 +253,7 @@ func TestSearchAnswer(t *testing.T) {
 	}
 }
 
-// TestPageLinkIsOnlyRead checks that a link to a page is followed by GET alone, and leads nowhere once the searches that
-// it continues are others.
+// A page link works only with GET, and gets 404 if the request now has other searches than at its creation.
 func TestPageLinkIsOnlyRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -271,7 +268,7 @@ func TestPageLinkIsOnlyRead(t *testing.T) {
 	}
 }
 
-// paging is a next handler that answers with a page whose links are the server's.
+// paging is a next handler that returns a page with the FHIR server's links.
 type paging func(w http.ResponseWriter)
 
 const serverPage = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"http://server.example/fhir/Patient?page=2"}]}`
@@ -283,7 +280,7 @@ func (a paging) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// late is a handler in between that writes the header with the body.
+// late is an intermediate handler that writes the header together with the body.
 type late struct {
 	http.ResponseWriter
 	status int
@@ -298,8 +295,8 @@ func (l *late) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// TestOwnHeader checks that only an answer to an operation on definitions passes unread, and only as far as it was begun by
-// the process itself: nothing that another server sends makes its answer one.
+// Only responses to terminology operations pass unbuffered, and only if this process generated them: no response of another
+// server can be marked.
 func TestOwnHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"
@@ -351,12 +348,12 @@ func TestOwnHeader(t *testing.T) {
 	}
 }
 
-// wrapping is another handler's writer.
+// wrapping is a writer of another handler.
 type wrapping struct{ http.ResponseWriter }
 
 func (w wrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// wholeRequests are requests of each way through the guard: as method, path and body.
+// wholeRequests are requests for each way through the guard, as method, path and body.
 var wholeRequests = [][3]string{
 	{"GET", "Observation/a1", ""},
 	{"HEAD", "Observation/a1", ""},
@@ -374,14 +371,14 @@ var wholeRequests = [][3]string{
 	{"GET", "metadata", ""},
 }
 
-// through has a request answered by a gateway over HTTP, in front of a handler.
+// through sends a request to a gateway over HTTP, in front of a handler.
 func through(t *testing.T, h access.Holder, method, path, body string, next handler) *http.Response {
 	t.Helper()
 	response, _ := throughLogged(t, h, method, path, body, next)
 	return response
 }
 
-// throughLogged is through, and returns the error that the gateway logs.
+// throughLogged is through, and also returns the error that the gateway logs.
 func throughLogged(t *testing.T, h access.Holder, method, path, body string, next handler) (*http.Response, error) {
 	t.Helper()
 	g := newGateway(t)
@@ -415,8 +412,8 @@ func throughLogged(t *testing.T, h access.Holder, method, path, body string, nex
 	return response, logged
 }
 
-// TestCredentialsAndRedirects checks that the FHIR server's requests for credentials and its redirects become 502 under
-// every scope, without its headers, and that the log says what to do.
+// Requests for credentials and redirects by the FHIR server become 502 under every scope, without its headers, and the log
+// contains a remedy.
 func TestCredentialsAndRedirects(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{300, 301, 302, 303, 307, 308, 401, 407} {
@@ -429,7 +426,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.WriteHeader(status)
 			if _, err := io.WriteString(w, "backend"); err != nil {
-				panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
+				panic(http.ErrAbortHandler) // like httputil.ReverseProxy
 			}
 			return nil
 		})
@@ -465,7 +462,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 	}
 }
 
-// TestPublicMetadataRedirects checks the same for metadata, which needs no token.
+// The same applies to metadata, which needs no token.
 func TestPublicMetadataRedirects(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?mode=terminology"} {
@@ -482,7 +479,7 @@ func TestPublicMetadataRedirects(t *testing.T) {
 	}
 }
 
-// TestGatewayHeaders checks which headers of the FHIR server reach clients, and that those of other handlers stay.
+// TestGatewayHeaders lists the FHIR server's headers that reach clients. Headers of other handlers stay.
 func TestGatewayHeaders(t *testing.T) {
 	t.Parallel()
 	next := handler(func(w http.ResponseWriter, _ *http.Request) error {
@@ -504,7 +501,7 @@ func TestGatewayHeaders(t *testing.T) {
 	}
 }
 
-// compressed is a text in an encoding.
+// compressed returns a text in an encoding.
 func compressed(t *testing.T, encoding, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -524,8 +521,7 @@ func compressed(t *testing.T, encoding, text string) string {
 	return b.String()
 }
 
-// TestCompressedAnyway checks that a response that is compressed unasked is decompressed before it is judged or rewritten,
-// or rejected.
+// An unrequested compression is decompressed before judging or rewriting, or else rejected.
 func TestCompressedAnyway(t *testing.T) {
 	t.Parallel()
 	const found = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation?patient=a"},` +
@@ -575,8 +571,7 @@ func TestCompressedAnyway(t *testing.T) {
 	}
 }
 
-// TestTooLong checks that a response above the limit is rejected with the limit and a remedy, as another error than one
-// that cannot be read.
+// A response above the size limit is rejected with the limit and a remedy, unlike an unreadable one.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation?patient=a", "Observation/a1", "Patient/a/$everything"} {

@@ -14,20 +14,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 )
 
-// submit is send for a Bundle with entries.
+// submit sends a Bundle with entries.
 func (g *gateway) submit(h access.Holder, kind string, entries ...string) *http.Response {
 	g.t.Helper()
 	return g.post(h, `{"resourceType":"Bundle","type":"`+kind+`","entry":[`+strings.Join(entries, ",")+`]}`)
 }
 
-// post is send for a body posted to the base.
+// post posts a body to the base.
 func (g *gateway) post(h access.Holder, body string) *http.Response {
 	g.t.Helper()
 	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 	return g.send(h, r)
 }
 
-// responses is what a batch or transaction is answered with.
+// responses is the response to a batch or transaction.
 type responses struct {
 	Type  string
 	Entry []struct {
@@ -42,10 +42,10 @@ type responses struct {
 	}
 }
 
-// status is that of an entry.
+// status returns the status of an entry.
 func (r responses) status(n int) string { return r.Entry[n].Response.Status[:3] }
 
-// said is the text of the outcome of an entry.
+// said returns the diagnostics in the outcome of an entry.
 func (r responses) said(n int) string {
 	if issues := r.Entry[n].Response.Outcome.Issue; len(issues) > 0 {
 		return issues[0].Diagnostics
@@ -53,7 +53,7 @@ func (r responses) said(n int) string {
 	return ""
 }
 
-// answered reads the answer to a batch or transaction with as many entries.
+// answered parses the response to a batch or transaction with a number of entries.
 func answered(t *testing.T, response *http.Response, entries int) (r responses) {
 	t.Helper()
 	body, _ := io.ReadAll(response.Body)
@@ -66,17 +66,17 @@ func answered(t *testing.T, response *http.Response, entries int) (r responses) 
 	return r
 }
 
-// request is an entry without a resource.
+// request returns an entry without a resource.
 func request(method, target string) string {
 	return fmt.Sprintf(`{"request":{"method":%q,"url":%q}}`, method, target)
 }
 
-// sending is an entry with one.
+// sending returns an entry with a resource.
 func sending(method, target, resource string) string {
 	return fmt.Sprintf(`{"request":{"method":%q,"url":%q},"resource":%s}`, method, target, resource)
 }
 
-// Each entry of a batch is answered as the request that it is would be.
+// Each entry of a batch gets the response of the corresponding request.
 func TestBatchEntry(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "patient/*.r", Patient: "a"}
@@ -101,8 +101,8 @@ func TestBatchEntry(t *testing.T) {
 		{"a DELETE without the permission", reader, request("DELETE", "Observation/a1"), "403"},
 		{"a POST without the permission", reader, sending("POST", "Observation", records[3]), "403"},
 		{"history of everything", patientA, request("GET", "_history"), "403"},
-		{"metadata", patientA, request("GET", "metadata"), "501"}, // what fhirtest says
-		{"an export", patientA, request("GET", "$export"), "400"}, // it needs respond-async
+		{"metadata", patientA, request("GET", "metadata"), "501"}, // the status of fhirtest
+		{"an export", patientA, request("GET", "$export"), "400"}, // respond-async is missing
 		{"an operation not on the list", clinician, request("GET", "Patient/a/$secret"), "403"},
 		{"a page", patientA, request("GET", "_page/1234"), "404"},
 		{"another form of answer", patientA, request("GET", "Patient/a?_format=xml"), "200"},
@@ -151,7 +151,7 @@ func TestBatchEntry(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// The second entry has every entry answered by itself.
+			// The second entry prevents forwarding the batch as a whole.
 			r := answered(t, newGateway(t, records...).submit(tt.holder, "batch", tt.entry, request("GET", "x")), 2)
 			if r.status(0) != tt.status || r.Type != "batch-response" {
 				t.Errorf("%s %s: %s, want %s", r.Type, r.Entry[0].Response.Status, r.said(0), tt.status)
@@ -163,13 +163,13 @@ func TestBatchEntry(t *testing.T) {
 	}
 }
 
-// jsonPatch is a JSON Patch as an entry has it.
+// jsonPatch returns a JSON Patch as the resource of an entry.
 func jsonPatch(operations string) string {
 	return `{"resourceType":"Binary","contentType":"application/json-patch+json","data":"` +
 		base64.StdEncoding.EncodeToString([]byte(operations)) + `"}`
 }
 
-// What an entry is refused with says as much as what the request is refused with.
+// A rejected entry has the same description as the rejected request.
 func TestBatchRefusals(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "patient/Observation.r", Patient: "a"}
@@ -184,7 +184,7 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
-// What some clients send by mistake is refused with what is wrong with it.
+// Common mistakes of clients get a helpful description.
 func TestBatchWords(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -198,7 +198,8 @@ func TestBatchWords(t *testing.T) {
 	}
 }
 
-// A server that goes by the resource, and not by request.url, would write another one than the one that is judged.
+// A resource that differs from request.url is rejected, because a FHIR server that uses the resource would write another one
+// than was judged.
 func TestBatchOtherResource(t *testing.T) {
 	t.Parallel()
 	for _, entry := range []string{sending("POST", "Observation", records[0]), sending("PUT", "Observation/a2", records[3])} {
@@ -269,7 +270,7 @@ func TestBundleRefused(t *testing.T) {
 	}
 }
 
-// The limits hold for each entry, and for all answers together.
+// The limits apply to each entry and to the total size of the responses.
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -287,7 +288,7 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// A batch of which every entry would pass goes on as one request, written anew.
+// A batch whose entries would all pass is forwarded as one request, serialized again.
 func TestBatchWhole(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -311,7 +312,7 @@ func TestBatchWhole(t *testing.T) {
 	}
 }
 
-// named is an entry with a fullUrl.
+// named returns an entry with a fullUrl.
 func named(fullURL, method, target, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":%q,"url":%q},"resource":%s}`, fullURL, method, target, resource)
 }
@@ -324,17 +325,17 @@ const (
 	provenance     = `{"resourceType":"Provenance","target":[{"reference":"urn:uuid:o"}]}`
 )
 
-// document has a link from one entry to another, which is none of the Bundle that it is sent in.
+// document has a reference between its own entries, which is not one of the surrounding Bundle.
 const document = `{"resourceType":"Bundle","type":"document","entry":[` +
 	`{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Composition","subject":{"reference":"Patient/a"},"section":[{"entry":[{"reference":"urn:uuid:2"}]}]}},` +
 	`{"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"}}}]}`
 
-// matching is an entry that creates a resource unless one matches the criteria.
+// matching returns an entry that creates a resource unless one matches the criteria.
 func matching(fullURL, criteria, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":"POST","url":"Observation","ifNoneExist":%q},"resource":%s}`, fullURL, criteria, resource)
 }
 
-// A transaction is refused if any of its entries would be, and nothing of it is done.
+// A transaction with a rejected entry is rejected and not executed.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	plain := sending("POST", "Observation", newObservation)
@@ -430,7 +431,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// What cannot be seen is refused in the same words as what is not there.
+// Invisible and missing resources are rejected with the same description.
 func TestTransactionTellsNothing(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "DELETE"} {
@@ -468,13 +469,13 @@ func TestTransactionAnswer(t *testing.T) {
 	if got := r.Entry[5].Response.Location; got != "https://gateway.example/fhir/R4/Device/a1" {
 		t.Errorf("found %s", got)
 	}
-	// The search is answered when all else is done.
+	// The search is executed last.
 	if text := string(r.Entry[0].Resource); !strings.Contains(text, `"new-`) || strings.Contains(text, `"id":"a1"`) || strings.Contains(text, `"id":"a2"`) {
 		t.Errorf("search: %s", text)
 	}
 }
 
-// What may be written but not read is not answered with.
+// A written resource without read access is not returned.
 func TestTransactionWithoutRead(t *testing.T) {
 	t.Parallel()
 	r := answered(t, newGateway(t, records...).submit(access.Holder{Scope: "patient/Observation.c", Patient: "a"}, "transaction", sending("POST", "Observation", newObservation)), 1)
@@ -483,7 +484,7 @@ func TestTransactionWithoutRead(t *testing.T) {
 	}
 }
 
-// What goes on is what was judged, held by its version, and nothing else of the client's text.
+// Only the judged writes are forwarded, with the versions for If-Match, and no other text of the client.
 func TestTransactionSent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -506,7 +507,7 @@ func TestTransactionSent(t *testing.T) {
 	}
 }
 
-// A read of a new record is under the site's rules as any other.
+// Policies judge the read of a newly written resource.
 func TestTransactionRules(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny request.interaction == 'create' && resource.meta.versionId == '1'")

@@ -17,10 +17,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// pdf, of Patient/a, holds hello.
+// pdf is a Binary of Patient/a with the content hello.
 const pdf = `{"resourceType":"Binary","id":"pdf","contentType":"application/pdf","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`
 
-// TestBinaryContent checks when a Binary is read as what it holds.
+// TestBinaryContent lists the requests that return a Binary's content.
 func TestBinaryContent(t *testing.T) {
 	t.Parallel()
 	kind := func(contentType string) string { return strings.Replace(pdf, "application/pdf", contentType, 1) }
@@ -73,7 +73,7 @@ func TestBinaryContent(t *testing.T) {
 	}
 }
 
-// TestBinaryContentIsJudged checks that what is read as content is judged before, and nothing else becomes any.
+// A Binary is judged before its content is returned. Other types have no content.
 func TestBinaryContentIsJudged(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, append(slices.Clone(writable), pdf,
@@ -93,7 +93,7 @@ func TestBinaryContentIsJudged(t *testing.T) {
 	}
 }
 
-// TestBinaryUpload checks that a content is written as the Binary that it stands for.
+// An uploaded content is written as a Binary.
 func TestBinaryUpload(t *testing.T) {
 	t.Parallel()
 	const own, asPDF = "X-Security-Context: Patient/a", "Content-Type: application/pdf\n"
@@ -135,7 +135,7 @@ func TestBinaryUpload(t *testing.T) {
 	}
 }
 
-// note is a DocumentReference with an attachment.
+// note returns a DocumentReference with an attachment.
 func note(id, category, subject, more, url string) string {
 	return `{"resourceType":"DocumentReference","id":"` + id + `","status":"current","category":[{"coding":[{"code":"` + category + `"}]}],"subject":{"reference":"` + subject + `"}` +
 		more + `,"content":[{"attachment":{"contentType":"text/plain","url":"` + url + `"}}]}`
@@ -148,7 +148,7 @@ const (
 	notesOnly = "patient/DocumentReference.rs?category=clinical-note patient/Binary.rs"
 )
 
-// TestBinaryByReferrer is over the documents that name a Binary without a securityContext: who may read it.
+// TestBinaryByReferrer lists the documents that make a Binary without a securityContext readable.
 func TestBinaryByReferrer(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 21)
@@ -212,8 +212,7 @@ func TestBinaryByReferrer(t *testing.T) {
 	}
 }
 
-// TestBinaryContextDecides checks that a document does not open a Binary with a securityContext, nor one for which a
-// policy says otherwise.
+// A document does not open a Binary with a securityContext, nor one that a policy denies.
 func TestBinaryContextDecides(t *testing.T) {
 	t.Parallel()
 	for context, want := range map[string]int{
@@ -238,8 +237,7 @@ func TestBinaryContextDecides(t *testing.T) {
 	}
 }
 
-// TestAttachment is over DocumentReferences that a client bound to patient a writes: none may name a Binary that the client
-// may not read, in whatever way it is written.
+// A client bound to patient a cannot write a DocumentReference with a Binary that the client may not read, in any spelling.
 func TestAttachment(t *testing.T) {
 	t.Parallel()
 	secured := func(id, context string) string {
@@ -286,7 +284,7 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
-// TestAttachmentInTransaction checks that a transaction may name the Binaries that it writes, and those alone.
+// A transaction may only attach the Binaries that it writes.
 func TestAttachmentInTransaction(t *testing.T) {
 	t.Parallel()
 	own := `{"resourceType":"Binary","id":"x","contentType":"text/plain","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`
@@ -313,11 +311,11 @@ func TestAttachmentInTransaction(t *testing.T) {
 // longContent is a FHIR server with a Binary of patient a of any length.
 type longContent struct {
 	size                  int
-	etags                 [2]string // of the Binary, and of its content
+	etags                 [2]string // of the Binary and of its content
 	contentType, context  string    // of the content
 	status                int
 	asked                 []string
-	inline                string // the Binary in FHIR JSON
+	inline                string // Binary in FHIR JSON
 	sentRange, sentAccept string
 }
 
@@ -349,13 +347,13 @@ func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	part := make([]byte, 64<<10)
 	for left := s.size; left > 0; left -= len(part) {
 		if _, err := w.Write(part[:min(left, len(part))]); err != nil {
-			panic(http.ErrAbortHandler) // as a reverse proxy does
+			panic(http.ErrAbortHandler) // like a reverse proxy
 		}
 	}
 	return nil
 }
 
-// discarding counts what a client gets.
+// discarding counts the bytes that a client gets.
 type discarding struct {
 	http.ResponseWriter
 	bytes int
@@ -366,15 +364,14 @@ func (d *discarding) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBinaryStream checks that a content of 100 MB passes without being held, and that nothing passes but the content of the
-// version that was judged.
+// A content of 100 MB is streamed without buffering, and only if it belongs to the judged version.
 func TestBinaryStream(t *testing.T) {
 	const small = `{"resourceType":"Binary","id":"n","contentType":"application/dicom","data":"aGVsbG8="}`
 	for _, tt := range []struct {
 		name   string
 		server longContent
 		method string
-		bytes  int // that the client gets; 5 are those of the Binary in FHIR JSON
+		bytes  int // that the client gets; 5 for the Binary in FHIR JSON
 	}{
 		{"100 MB", longContent{size: 100 << 20, etags: [2]string{`W/"1"`, `W/"1"`}, status: 200}, "GET", 100 << 20},
 		{"a strong ETag", longContent{size: 7, etags: [2]string{`W/"1"`, `"1"`}, status: 200}, "GET", 7},
@@ -419,8 +416,7 @@ func TestBinaryStream(t *testing.T) {
 	}
 }
 
-// TestBinaryOutside checks contents that HAPI stores outside of the Binary: they are those of the version that was judged, or
-// an error.
+// A content that HAPI stores outside of the Binary is returned only if it belongs to the judged version.
 func TestBinaryOutside(t *testing.T) {
 	t.Parallel()
 	const outside = `{"resourceType":"Binary","id":"n","contentType":"application/dicom","_data":{"extension":[{"url":"http://hapifhir.io/fhir/StructureDefinition/externalized-binary-hash-sha256","valueString":"cafe"}]}}`
@@ -438,8 +434,8 @@ func TestBinaryOutside(t *testing.T) {
 	}
 }
 
-// TestAttachmentUnbound is over writes of a DocumentReference that a grant without a patient allows, be it by a policy or by
-// another scope: none opens a Binary of a token that may read those of a patient only.
+// A DocumentReference written under a grant without a patient, by a policy or another scope, opens no Binary for a token that
+// may read Binaries of one patient only.
 func TestAttachmentUnbound(t *testing.T) {
 	t.Parallel()
 	staff := interaction.Reference{Type: "Practitioner", ID: "alice"}
@@ -453,7 +449,7 @@ func TestAttachmentUnbound(t *testing.T) {
 		{"a policy beside scopes to write", `allow request.interaction != 'read' && resource.resourceType == 'DocumentReference'`, "patient/*.cruds", true},
 		{"a scope for all documents", "", "user/DocumentReference.cruds patient/Binary.rs", true},
 		{"a scope for all documents, of a category", "", "user/DocumentReference.cruds?category=clinical-note patient/Binary.rs", true},
-		{"scopes to search everything", "", "user/*.s user/DocumentReference.cruds patient/Binary.rs", false}, // Binaries, too
+		{"scopes to search everything", "", "user/*.s user/DocumentReference.cruds patient/Binary.rs", false}, // including Binaries
 		{"a scope to read all Binaries", "", "user/DocumentReference.cruds user/Binary.r patient/*.rs", false},
 		{"a scope to create Binaries", "", "user/DocumentReference.cruds user/Binary.c patient/Binary.rs", false},
 		{"no scope to read Binaries", "", "user/DocumentReference.cruds patient/Patient.rs", false},
@@ -492,8 +488,8 @@ func TestAttachmentUnbound(t *testing.T) {
 	}
 }
 
-// TestReferrerOfBinary checks that documents open Binaries only, whatever types a site judges by their securityContext: only
-// the Binaries that they name are checked when they are written.
+// Documents open only Binaries, whatever other types a site judges by securityContext, because only attached Binaries are
+// checked on writes.
 func TestReferrerOfBinary(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, append(slices.Clone(records), `{"resourceType":"Media","id":"m","status":"completed","subject":{"reference":"Patient/b"}}`, note("w", "clinical-note", "Patient/a", "", "Media/m"))...)
@@ -503,8 +499,7 @@ func TestReferrerOfBinary(t *testing.T) {
 	}
 }
 
-// TestDeniedContent checks that no request gets anything of a Binary that a rule denies, whichever of its elements the rule
-// looks at, and however the FHIR server sends contents.
+// No part of a denied Binary is returned, whatever element the policy evaluates and however the FHIR server sends contents.
 func TestDeniedContent(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{
@@ -535,7 +530,7 @@ func TestDeniedContent(t *testing.T) {
 	}
 }
 
-// TestBinaryInTransaction checks that a transaction opens no Binary that is there by what it seems to write under the same id.
+// A transaction that seems to write a Binary with an existing id does not open the existing one.
 func TestBinaryInTransaction(t *testing.T) {
 	t.Parallel()
 	own := `{"resourceType":"Binary","id":"n","contentType":"text/plain","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`

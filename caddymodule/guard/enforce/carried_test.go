@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// carriers are resources that carry another, as <text> or <reference>. They are of patient a, and the id of each is carrier.
+// carriers are resources of patient a that carry another, as <text> or <reference>. The id of each is carrier.
 var carriers = map[string]string{
 	"contained":             `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`,
 	"target":                `{"resourceType":"Provenance","id":"carrier","target":[{"reference":"<reference>"}]}`,
@@ -25,7 +25,7 @@ var carriers = map[string]string{
 	"contained in an entry": `{"resourceType":"Bundle","id":"carrier","type":"collection","entry":[{"resource":{"resourceType":"Observation","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}}]}`,
 }
 
-// carried are resources that are carried, with a constraint that they match, and one that they do not.
+// carried are carried resources, with a constraint that they match, and one that they do not.
 var carried = map[string]struct{ text, matching, other string }{
 	"Condition":         {`{"resourceType":"Condition","id":"x","category":[{"coding":[{"code":"problem-list-item"}]}],"subject":{"reference":"Patient/a"}}`, "category=problem-list-item", "category=encounter-diagnosis"},
 	"DocumentReference": {`{"resourceType":"DocumentReference","id":"x","status":"current","category":[{"coding":[{"code":"psychotherapy"}]}],"subject":{"reference":"Patient/a"}}`, "category=psychotherapy", "category=clinical-note"},
@@ -35,8 +35,8 @@ var carried = map[string]struct{ text, matching, other string }{
 	"Medication":        {`{"resourceType":"Medication","id":"x","status":"active"}`, "status=active", "status=inactive"},
 }
 
-// carriedScopes are scopes for the carried <type>, and whether they cover the carried resource. <matching> is the
-// constraint that it matches, <other> the one that it does not.
+// carriedScopes are scopes for the carried <type>, and whether they cover it. The carried resource matches the constraint
+// <matching>, but not <other>.
 var carriedScopes = map[string]bool{
 	"":                             false,
 	"patient/*.rs":                 true,
@@ -55,7 +55,7 @@ var carriedScopes = map[string]bool{
 	"patient/<type>.rs?<other> patient/<type>.cud?<matching> user/<type>.r": false,
 }
 
-// carrierScopes are the scopes for the carrier itself, and for what else it carries.
+// carrierScopes are the scopes for the carrier itself and its other dependencies.
 var carrierScopes = map[string]string{
 	"contained":             "patient/Observation.rs patient/DiagnosticReport.rs",
 	"target":                "patient/Provenance.rs",
@@ -66,11 +66,11 @@ var carrierScopes = map[string]string{
 	"contained in an entry": "patient/Bundle.rs patient/Observation.rs",
 }
 
-// everyones are those of the carried types that are in everyone's record.
+// everyones are the shared types among the carried ones.
 var everyones = []string{"Practitioner", "Medication"}
 
-// TestCarried is over carriers, what they carry, the token's scopes, and the ways to the carrier: it is shown if the
-// scopes cover what it carries, and only then. What is contained and everyone's needs no scope of its own.
+// A carrier is returned exactly if the scopes cover the resource that it carries, for each way to find it. Contained resources
+// of shared types need no scope.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}
@@ -109,7 +109,7 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// carrying is a gateway before a server that has a carrier, and what it carries.
+// carrying returns a gateway for a server with a carrier and the resource that it carries.
 func carrying(t *testing.T, text, carrier string) *gateway {
 	t.Helper()
 	g := newGateway(t, append(slices.Clone(records), text, carrier,
@@ -119,7 +119,7 @@ func carrying(t *testing.T, text, carrier string) *gateway {
 	return g
 }
 
-// waysTo are the requests that a carrier may be found by.
+// waysTo returns the requests that can find a carrier.
 func waysTo(carrier, scope, resourceType string) map[string]string {
 	_, rest, _ := strings.Cut(carrier, `"resourceType":"`)
 	kind, _, _ := strings.Cut(rest, `"`)
@@ -143,15 +143,14 @@ func waysTo(carrier, scope, resourceType string) map[string]string {
 	return ways
 }
 
-// TestCarriedWrites is over writes of carriers under scopes for the carrier alone, and with one for what it carries: nothing
-// is written into a record that no scope lets the client write or read there.
+// A carrier can be written only if a scope permits writing or reading the carried resource in that record.
 func TestCarriedWrites(t *testing.T) {
 	t.Parallel()
 	for of, carrier := range carriers {
 		for resourceType, c := range carried {
 			isContained, isShared := strings.HasPrefix(of, "contained"), slices.Contains(everyones, resourceType)
 			if isShared && !isContained || resourceType == "Device" && !isContained {
-				continue // a client bound to a patient makes nothing of everyone's part of the record
+				continue // patient-bound clients write no shared resources
 			}
 			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
 			text := fill.Replace(carrier)
@@ -193,8 +192,8 @@ func TestCarriedWrites(t *testing.T) {
 	}
 }
 
-// TestContainedSubject is over all references that put a resource into the compartment of a patient: a resource that names
-// patient a by another one is not shown if one of them is to a contained Patient.
+// A resource that also refers to a contained Patient is not returned, although another reference puts it into the compartment
+// of patient a.
 func TestContainedSubject(t *testing.T) {
 	t.Parallel()
 	tested := 0
@@ -207,11 +206,11 @@ func TestContainedSubject(t *testing.T) {
 				for reference, want := range map[string]int{"#p": 404, "#rp": 404, "#missing": 404, "#o": 200, "Organization/o": 200} {
 					text := `{"resourceType":"` + resourceType + `","id":"x","contained":[{"resourceType":"Patient","id":"p"},{"resourceType":"Organization","id":"o"}],` +
 						elementAt(path.Elements, `[{"reference":"Patient/a"},{"reference":"`+reference+`"}]`) + "}"
-					if reference == "#rp" { // one that is related to the contained Patient
+					if reference == "#rp" { // related to the contained Patient
 						text = strings.Replace(text, `{"resourceType":"Organization"`, `{"resourceType":"RelatedPerson","id":"rp","patient":{"reference":"#p"}},{"resourceType":"Organization"`, 1)
 					}
 					if reference == "#o" && resourceType == "Provenance" {
-						want = 404 // nothing else says whose the target is
+						want = 404 // no other element identifies the target's patient
 					}
 					g := newGateway(t, text, `{"resourceType":"Organization","id":"o"}`)
 					if got := g.get(patientA, resourceType+"/x").StatusCode; got != want {
@@ -226,8 +225,7 @@ func TestContainedSubject(t *testing.T) {
 	}
 }
 
-// TestCarriedTwice is over contained resources that carry others in turn, which nobody judges, in all carriers of contained
-// resources: they are withheld.
+// Contained resources that carry others are not judged, so their carriers are withheld.
 func TestCarriedTwice(t *testing.T) {
 	t.Parallel()
 	carrier := `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`
@@ -260,7 +258,7 @@ func TestCarriedTwice(t *testing.T) {
 				kind, _, _ := strings.Cut(referenceOf(stored), "/")
 				for _, target := range []string{kind + "/carrier", kind + "/carrier/_history/1", kind + "/carrier/_history", kind + "?_id=carrier"} {
 					if kind == "Bundle" && strings.Contains(target, "?") {
-						continue // no search is possible
+						continue // no search finds it
 					}
 					body, _ := io.ReadAll(g.get(h, target).Body)
 					if got := strings.Contains(string(body), `"carrier"`); got != text.shown {
@@ -272,7 +270,7 @@ func TestCarriedTwice(t *testing.T) {
 	}
 }
 
-// elementAt is the member of a resource that has a value at a path.
+// elementAt returns the member of a resource with a value at a path.
 func elementAt(path []string, value string) string {
 	for n, name := range slices.Backward(path) {
 		if value = `"` + name + `":` + value; n > 0 {
@@ -319,7 +317,7 @@ func TestReferences(t *testing.T) {
 	})
 }
 
-// TestReferencesLookAlike checks that a reference to another's record is refused as one to what is not there.
+// A reference to another patient's record is rejected like one to a missing resource.
 func TestReferencesLookAlike(t *testing.T) {
 	t.Parallel()
 	answers := map[string]bool{}
@@ -337,7 +335,7 @@ func TestReferencesLookAlike(t *testing.T) {
 	}
 }
 
-// TestDotSegments checks that a reference which is no path to a resource is not followed.
+// A reference that is not a path to a resource is not looked up.
 func TestDotSegments(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
@@ -350,7 +348,7 @@ func TestDotSegments(t *testing.T) {
 	}
 }
 
-// A reference that is a search becomes one to what the client's own search finds.
+// A conditional reference is replaced by the match of the client's own search.
 func TestConditionalReferences(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

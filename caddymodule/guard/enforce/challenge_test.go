@@ -37,7 +37,7 @@ var challengedRequests = []string{
 	"GET $export?_type=<T>", "GET Patient/$export?_type=<T>",
 }
 
-// challengedScopes are scopes of a token with patient a, and a practitioner or patient c as its user.
+// challengedScopes are scopes of a token with patient a, whose user is a practitioner or patient c.
 var challengedScopes = []string{
 	"", "openid fhirUser", "patient/*.rs", "patient/*.cruds", "patient/*.r patient/*.s", "patient/*.r", "patient/*.s", "patient/Patient.r",
 	"patient/<T>.r", "patient/<T>.s", "patient/<T>.r patient/<T>.s", "patient/*.s patient/<T>.r", "patient/<T>.cud", "patient/<T>.u patient/<T>.rs", "patient/<T>.rs?_id=x",
@@ -47,12 +47,12 @@ var challengedScopes = []string{
 
 var slow = flag.Bool("slow", false, "test every combination")
 
-// everyCase are the types that differ in their rules. Of the others, each request and each set of scopes is tested with a
-// seventh of them, unless -slow is set.
+// everyCase are types with different rules. Of the other types, one in seven is tested with each request and set of scopes,
+// unless -slow is set.
 var everyCase = []string{"Patient", "Observation", "Binary", "Bundle", "Provenance", "Group", "Device", "Practitioner", "Subscription", "ValueSet", "Library", "Task"}
 
-// TestChallenge is over all types, interactions and many sets of scopes: a challenge never names a scope that the token has,
-// and a client that gets the scopes it is told of gets an answer, or a refusal without a challenge.
+// A challenge never names a scope that the token has, and a client that gets the named scopes gets a response, or a rejection
+// without a challenge.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
 	practitioner, patient := clinician.User, interaction.Reference{Type: "Patient", ID: "c"}
@@ -82,15 +82,15 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// challenges are the refusals of requests about one type.
+// challenges are the rejections of requests about one type.
 type challenges struct {
 	t    *testing.T
 	g    *gateway
-	text string                  // a resource of the type
+	text string                  // resource of the type
 	done map[string]*guard.Error // by holder and request
 }
 
-// check sends a request, and again with each scope that a challenge names, until there is no challenge any more.
+// check sends a request, and again with each scope in a challenge, until the rejection has no challenge.
 func (c challenges) check(h access.Holder, line string, step int) {
 	c.t.Helper()
 	refusal := c.of(h, line)
@@ -115,7 +115,7 @@ func (c challenges) check(h access.Holder, line string, step int) {
 	}
 }
 
-// of is the refusal of a request; nil if it is answered.
+// of returns the rejection of a request; nil if it succeeds.
 func (c challenges) of(h access.Holder, line string) *guard.Error {
 	key := h.Scope + " " + h.User.String() + " " + line
 	refusal, ok := c.done[key]
@@ -158,7 +158,7 @@ func (c challenges) send(h access.Holder, line string) *guard.Error {
 	return refusal
 }
 
-// ownOf is a resource of a type that is patient a's, as far as its type says whose it is.
+// ownOf returns a resource of a type that belongs to patient a, if the type can name its patient.
 func ownOf(resourceType string) string {
 	text := `{"resourceType":"` + resourceType + `","id":"x"`
 	for _, name := range append(membershipOf(resourceType), "patient") {
@@ -175,8 +175,7 @@ func membershipOf(resourceType string) []string {
 	return slices.Clone(names)
 }
 
-// others are resources that patient a may not know of, one or more for each rule by which a type is judged. In place of
-// no stands the id.
+// others are resources that patient a may not see, one or more for each rule. no is a placeholder for the id.
 var others = map[string]string{
 	"in the compartment":               `{"resourceType":"Observation","id":"no","status":"final","subject":{"reference":"Patient/b"}}`,
 	"a Patient":                        `{"resourceType":"Patient","id":"no","name":[{"family":"Brown"}]}`,
@@ -197,7 +196,7 @@ var others = map[string]string{
 	"a record that others are part of": `{"resourceType":"Observation","id":"no","status":"final","subject":{"reference":"Patient/a"},"contained":[{"resourceType":"Observation","id":"x","status":"final","subject":{"reference":"Patient/b"}}]}`,
 }
 
-// askings are requests about a resource of which the type is T and the id I; what is after the first blank line is a body.
+// askings are requests about a resource of type T with id I. Text after the first blank line is the body.
 var askings = map[string]string{
 	"read":                    "GET T/I",
 	"vread":                   "GET T/I/_history/1",
@@ -222,8 +221,8 @@ var askings = map[string]string{
 	"transaction":             "POST \n\n" + `{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"GET","url":"Patient/a"}},{"request":{"method":"GET","url":"T/I"}}]}`,
 }
 
-// TestAsksAlike checks that what another patient has, and what is not there, has the FHIR server asked as often and for
-// the like: else how long the answer takes would tell which it is.
+// Requests for another patient's resource and for a missing one cause the same number and kind of requests to the FHIR server,
+// so that response times do not reveal existence.
 func TestAsksAlike(t *testing.T) {
 	t.Parallel()
 	holders := map[string]access.Holder{
@@ -248,8 +247,8 @@ func TestAsksAlike(t *testing.T) {
 	}
 }
 
-// TestAsksMoreOfOwn is over what is told by how often the FHIR server is asked, as docs/evidence/guard.md says: how many of the
-// patient's own records a Provenance names before one of another's.
+// TestAsksMoreOfOwn documents the information that the number of requests reveals (docs/evidence/guard.md): how many of the
+// patient's own records a Provenance names before one of another patient.
 func TestAsksMoreOfOwn(t *testing.T) {
 	t.Parallel()
 	for targets, want := range map[string]int{
@@ -264,8 +263,7 @@ func TestAsksMoreOfOwn(t *testing.T) {
 	}
 }
 
-// askedFor is what the server is asked when somebody asks about a resource of the kind of a text, by its id or another,
-// and what they are answered.
+// askedFor returns the requests to the FHIR server for a request about a resource or a missing id, and the response.
 func askedFor(t *testing.T, h access.Holder, text, asking, id string) (kinds []string) {
 	t.Helper()
 	g := newGateway(t, append(slices.Clip(records), `{"resourceType":"Patient","id":"c"}`)...)
@@ -297,7 +295,7 @@ func askedFor(t *testing.T, h access.Holder, text, asking, id string) (kinds []s
 	return append(kinds, response.Status)
 }
 
-// resourcesFor are resources of patient a that a search finds: they have what its parameters say.
+// resourcesFor returns resources of patient a that match the parameters of a search.
 func resourcesFor(t *testing.T, search string, n int) (all []string) {
 	t.Helper()
 	resourceType, query, _ := strings.Cut(search, "?")
@@ -331,10 +329,10 @@ func resourcesFor(t *testing.T, search string, n int) (all []string) {
 	return all
 }
 
-// costRow is a row of the table: a search, and the requests that it takes on one page and on three.
+// costRow matches a row of the table: a search, and its number of requests for one page and for three.
 var costRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([0-9]+) \\| ([0-9]+) \\|$")
 
-// TestRequestsOfApps compares the requests for searches of SMART apps with the table in docs/evidence/guard.md.
+// The requests for searches of SMART apps match the table in docs/evidence/guard.md.
 func TestRequestsOfApps(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/evidence/guard.md")
@@ -356,7 +354,7 @@ func TestRequestsOfApps(t *testing.T) {
 	}
 }
 
-// requestsOf counts the requests of a search of seven resources on one page, and on three.
+// requestsOf returns the number of requests of a search of seven resources on one page, and on three.
 func requestsOf(t *testing.T, search string) (one, three string) {
 	t.Helper()
 	g := newGateway(t, resourcesFor(t, search, 7)...)
@@ -378,7 +376,7 @@ func requestsOf(t *testing.T, search string) (one, three string) {
 	return walk(10), walk(3)
 }
 
-// TestConfinedByApp checks which parameters of an app's confine a search, so that one is enough, and that no others do.
+// Only certain parameters of an app confine a search, so that one search suffices.
 func TestConfinedByApp(t *testing.T) {
 	t.Parallel()
 	for search, want := range map[string]int{
@@ -406,7 +404,7 @@ func TestConfinedByApp(t *testing.T) {
 
 const ofA = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 
-// TestServedAnother checks that a server which answers with something else is not believed.
+// A response with another resource than requested is rejected.
 func TestServedAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -430,7 +428,7 @@ func TestServedAnother(t *testing.T) {
 	}
 }
 
-// TestHeld checks on which condition the FHIR server is asked to write.
+// TestHeld lists the conditions in write requests to the FHIR server.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	patch := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
@@ -452,7 +450,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestWriteBounds is over writes that say too much, or reach too far.
+// TestWriteBounds lists writes with excessive content or effects.
 func TestWriteBounds(t *testing.T) {
 	t.Parallel()
 	all := access.Holder{Scope: "system/Observation.cruds"}
@@ -473,7 +471,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestIncludesAsAsked checks that a server brings along no more than was asked for.
+// Included entries that the client has not requested are dropped.
 func TestIncludesAsAsked(t *testing.T) {
 	t.Parallel()
 	const (
@@ -498,7 +496,7 @@ func TestIncludesAsAsked(t *testing.T) {
 	}
 }
 
-// TestGroupsAreNotCounted checks that a total that counts groups of others is not told, though none is on this page.
+// A total that may count other patients' groups is omitted, even if this page contains none.
 func TestGroupsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -513,7 +511,7 @@ func TestGroupsAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestSearchesThatReachFurther is over parameters that would look at other resources.
+// TestSearchesThatReachFurther lists parameters that would compare other resources.
 func TestSearchesThatReachFurther(t *testing.T) {
 	t.Parallel()
 	two := access.Holder{Scope: "user/Observation.rs user/Patient.rs", User: clinician.User}
@@ -539,7 +537,7 @@ func TestSearchesThatReachFurther(t *testing.T) {
 	}
 }
 
-// TestOperationsSayLittle checks that a server's words about a failure are its own, and that no operation mixes patients.
+// A FHIR server's error message is not repeated, and no operation combines patients.
 func TestOperationsSayLittle(t *testing.T) {
 	t.Parallel()
 	g := operating(t)
@@ -558,7 +556,7 @@ func TestOperationsSayLittle(t *testing.T) {
 	}
 }
 
-// TestOperationPageOff checks that a page link of an operation leads nowhere once a site has taken that away.
+// A page link of an operation gets 404 after a site has disabled the operation.
 func TestOperationPageOff(t *testing.T) {
 	t.Parallel()
 	g := operating(t)
@@ -574,7 +572,7 @@ func TestOperationPageOff(t *testing.T) {
 	expectStatus(t, g.get(patientA, link), http.StatusNotFound)
 }
 
-// TestRulesAllowWhatTheySay checks that a rule that allows one interaction allows no other, nor the next entry.
+// A rule that allows one interaction allows neither another one nor the next entry.
 func TestRulesAllowWhatTheySay(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction == 'read'", "allow request.id == 'b1' && request.interaction == 'update'")
@@ -589,7 +587,7 @@ func TestRulesAllowWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestWholeIsRefused is over batches of somebody who may do everything, which the FHIR server must not get as they are.
+// TestWholeIsRefused lists batches of an unrestricted client that must not be forwarded unchanged.
 func TestWholeIsRefused(t *testing.T) {
 	t.Parallel()
 	own := strings.Replace(records[3], `"id":"a1"`, `"id":"a2"`, 1)
@@ -616,7 +614,7 @@ func TestWholeIsRefused(t *testing.T) {
 	}
 }
 
-// TestEntriesForget checks that what was found for one entry does not count for the next.
+// Look-ups for one entry are not reused for the next.
 func TestEntriesForget(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -628,8 +626,8 @@ func TestEntriesForget(t *testing.T) {
 	}
 }
 
-// TestLenientHandling checks that only Prefer: handling=lenient has unknown parameters ignored, that the answer says so, and
-// that no parameter is ignored that could reveal more, or that selects what is written.
+// Unknown parameters are ignored only with Prefer: handling=lenient, and the response lists them. Parameters that could reveal
+// more or select resources to write are never ignored.
 func TestLenientHandling(t *testing.T) {
 	t.Parallel()
 	whole := access.Holder{Scope: "user/Observation.cruds user/Patient.rs", User: clinician.User}
@@ -693,7 +691,7 @@ func TestLenientHandling(t *testing.T) {
 			}
 		})
 	}
-	// The pages that follow have no such header.
+	// Later pages are requested without the header.
 	for _, rule := range []string{"", "deny resource.id == 'none'"} {
 		g := newGateway(t, records...)
 		if rule != "" {
@@ -711,7 +709,7 @@ func TestLenientHandling(t *testing.T) {
 	}
 }
 
-// TestIfModifiedSince checks that reads heed If-Modified-Since only for what is covered (RFC 9110 §13.1.3).
+// If-Modified-Since applies only to covered resources (RFC 9110 §13.1.3).
 func TestIfModifiedSince(t *testing.T) {
 	t.Parallel()
 	const updated = "Wed, 01 May 2024 10:00:00 GMT"

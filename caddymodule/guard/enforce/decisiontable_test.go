@@ -31,8 +31,8 @@ const (
 	tableEnd      = "<!-- TestDecisionTable has written what precedes. -->\n"
 )
 
-// TestDecisionTable sends each interaction under each kind of scope, and compares the answers with docs/evidence/guard.md. With
-// -update it writes them there.
+// TestDecisionTable sends each interaction under each kind of scope, and compares the results with docs/evidence/guard.md.
+// -update writes them there.
 func TestDecisionTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(guardDocument)
@@ -62,11 +62,10 @@ func TestDecisionTable(t *testing.T) {
 	}
 }
 
-// legend explains the cells.
 const legend = "A cell has the status and, for a Bundle, whose records it contains: *own*, *all*, only *shared*, or *none*. Round brackets contain the total, " +
 	"or the statuses of a batch's entries. – means that there is no such link. Numbers in headings are those of the cases; cases with equal results share a column, and interactions a row.\n"
 
-// caseTable numbers the cases.
+// caseTable returns the numbered cases.
 func caseTable(cases []asker) string {
 	var b strings.Builder
 	b.WriteString("\n| case | scopes and user | requested resource |\n|--:|---|---|\n")
@@ -80,12 +79,12 @@ func caseTable(cases []asker) string {
 	return b.String()
 }
 
-// decisionTable writes the decisions, one table for each title. Equal columns of a table are united under the names of their cases.
+// decisionTable returns the decisions, one table per title. Equal columns of a table are merged under the names of their cases.
 func decisionTable(t *testing.T, columns []asker) string {
 	t.Helper()
 	var b strings.Builder
-	g := newGateway(t, decided...) // for requests that change nothing
-	var rows [][]string            // the open table: interaction, then a cell for each case
+	g := newGateway(t, decided...) // for requests without changes
+	var rows [][]string            // current table: interaction, then a cell per case
 	for _, row := range interactions {
 		if row.request == "" {
 			b.WriteString(united(rows))
@@ -107,12 +106,12 @@ func decisionTable(t *testing.T, columns []asker) string {
 	return b.String() + united(rows)
 }
 
-// united writes a table of which the first row is the heading. Columns with equal cells are written once, and so are such rows.
+// united returns a table whose first row is the heading. Equal columns and equal rows are merged.
 func united(rows [][]string) string {
 	if rows == nil {
 		return ""
 	}
-	var order []string // the cells of each distinct column
+	var order []string // cells of each distinct column
 	names := map[string][]string{}
 	for i := 1; i < len(rows[0]); i++ {
 		var cells []string
@@ -151,7 +150,7 @@ func united(rows [][]string) string {
 	return b.String()
 }
 
-// outcomeOf sends the request of a cell. Nothing of b's may come out, or change, where the holder may not know of it.
+// outcomeOf sends the request of a cell. It fails if data of b leaks or changes although the holder may not see it.
 func (g *gateway) outcomeOf(row decisionRow, column asker) string {
 	g.t.Helper()
 	response := g.decide(row, column)
@@ -173,7 +172,7 @@ func (g *gateway) outcomeOf(row decisionRow, column asker) string {
 	return outcome(response.StatusCode, body)
 }
 
-// decide has a cell's request answered; nil if the column cannot make it.
+// decide sends a cell's request, and returns the response; nil if the column has no such request.
 func (g *gateway) decide(row decisionRow, column asker) *http.Response {
 	g.t.Helper()
 	another := ofSystem
@@ -193,7 +192,7 @@ func (g *gateway) decide(row decisionRow, column asker) *http.Response {
 	return g.sendTo(server, column.holder, row.requestBy(column))
 }
 
-// follow follows a link; nil if there is none.
+// follow requests a link; nil without a link.
 func (g *gateway) follow(server operatingServer, h access.Holder, link string) *http.Response {
 	g.t.Helper()
 	if link == "" {
@@ -202,13 +201,13 @@ func (g *gateway) follow(server operatingServer, h access.Holder, link string) *
 	return g.sendTo(server, h, httptest.NewRequest(http.MethodGet, strings.TrimPrefix(link, "https://gateway.example"), nil))
 }
 
-// firstPage is the first of the pages of a search that have one match each.
+// firstPage returns the first page of a search with one match per page.
 func (g *gateway) firstPage(server operatingServer, h access.Holder, resourceType string) *http.Response {
 	g.t.Helper()
 	return g.sendTo(server, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/"+resourceType+"?_count=1", nil))
 }
 
-// lastPage is the last of them; nil if there is but one.
+// lastPage returns the last page of that search; nil if it has a single page.
 func (g *gateway) lastPage(server operatingServer, h access.Holder, resourceType string) (last *http.Response) {
 	g.t.Helper()
 	next := g.nextOf(g.firstPage(server, h, resourceType))
@@ -224,7 +223,7 @@ func (g *gateway) lastPage(server operatingServer, h access.Holder, resourceType
 	return last
 }
 
-// nextOf is the link of an answer to the page that follows; empty if there is none.
+// nextOf returns the next link of a response; empty without one.
 func (g *gateway) nextOf(response *http.Response) string {
 	g.t.Helper()
 	body, err := io.ReadAll(response.Body)
@@ -242,7 +241,7 @@ func nextIn(body []byte) string {
 	return b.next()
 }
 
-// sendTo is send, to a server of the caller's.
+// sendTo is send with another server.
 func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
@@ -260,8 +259,7 @@ func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Reques
 	return w.Result()
 }
 
-// outcome says in a word or two what was answered: the status, whose records a Bundle has, and what the entries of a
-// batch were answered with.
+// outcome summarizes a response: the status, the owners of a Bundle's records, and the statuses of a batch's entries.
 func outcome(status int, body []byte) string {
 	var b struct {
 		ResourceType, Type string
@@ -300,7 +298,7 @@ func outcome(status int, body []byte) string {
 	return said + " none"
 }
 
-// whose says whose record it is: a's own, anybody's, or one that is shared.
+// whose returns the owner of a record: own, all, or shared.
 func whose(resourceType, id string) string {
 	switch {
 	case id == "b":
@@ -311,7 +309,7 @@ func whose(resourceType, id string) string {
 	return "own"
 }
 
-// decided are the records of the decision table. What is b's says so.
+// decided are the records of the decision table. Records of b contain a marker.
 var decided = []string{
 	`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,
 	`{"resourceType":"Patient","id":"b","name":[{"family":"Brown","text":"of b"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,
@@ -325,7 +323,7 @@ var decided = []string{
 	`{"resourceType":"DiagnosticReport","id":"b","status":"final","subject":{"reference":"Patient/b"},"result":[{"reference":"Observation/b"}],"conclusion":"of b"}`,
 }
 
-// decidedTexts are the records by their references.
+// decidedTexts are the records by reference.
 var decidedTexts = func() map[string]string {
 	texts := map[string]string{}
 	for _, text := range decided {
@@ -339,12 +337,12 @@ func decidedObservation(id, patient, category, more string) string {
 		`"subject":{"reference":"Patient/%s"},"encounter":{"reference":"Encounter/e"},"performer":[{"reference":"Practitioner/p"}]%s}`, id, category, patient, more)
 }
 
-// asker is a column: a kind of scope, and the resource that is asked for.
+// asker is a column: a kind of scope, and the requested resource.
 type asker struct {
-	name, kind, target string // in the heading; in the table of cases
+	name, kind, target string // for the heading and the table of cases
 	holder             access.Holder
 	of                 interaction.Reference
-	owner              string // the patient who owns the resource
+	owner              string // owner of the resource
 }
 
 var (
@@ -384,7 +382,7 @@ var askers = []asker{
 	{"17", "no resource scope", "anything", ofOpenID, ownRecord, "a"},
 }
 
-// permitted are the columns of the second table: each permission alone.
+// permitted are the columns of the second table: single permissions.
 var permitted = func() []asker {
 	var all []asker
 	for _, p := range []string{"c", "r", "u", "d", "s", "rs", "read", "write"} {
@@ -393,15 +391,15 @@ var permitted = func() []asker {
 	return all
 }()
 
-// mayKnow reports whether the holder may see what is b's.
+// mayKnow reports whether the holder may see data of b.
 func (a asker) mayKnow() bool {
 	return a.holder.Scope == ofSystem.Scope || a.holder.User == userClinician.User
 }
 
-// decisionRow is a row: an interaction, and the request for it. In the request and its parts, {type}, {id}, {owner} and
-// {other} are the column's, {new} is a new version of the resource and {moved} one that names another patient.
+// decisionRow is a row: an interaction and its request. In the request, {type}, {id}, {owner} and {other} are replaced by the
+// column's values, {new} by a new version of the resource, and {moved} by one that names another patient.
 type decisionRow struct {
-	interaction, request string // without a request, it is the title of those that follow
+	interaction, request string // without a request, a title for the rows that follow
 	body, header         string
 }
 
@@ -415,7 +413,6 @@ const (
 	ownEntry      = `{"request":{"method":"GET","url":"Patient/a"}}`
 )
 
-// interactions are the rows.
 var interactions = []decisionRow{
 	{"Reading", "", "", ""},
 	{"`read`", "GET {type}/{id}", "", ""},
@@ -485,7 +482,7 @@ var interactions = []decisionRow{
 	{"a type that R4 does not have", "GET Unheard/1", "", ""},
 }
 
-// requestBy is the request of a row for a column.
+// requestBy returns the request of a row for a column.
 func (row decisionRow) requestBy(a asker) *http.Request {
 	method, target, _ := strings.Cut(a.fill(row.request), " ")
 	path, query, _ := strings.Cut(target, "?")
@@ -502,7 +499,7 @@ func (row decisionRow) requestBy(a asker) *http.Request {
 	return r
 }
 
-// chains and reverseChains are searches over other types, for each type that is asked for.
+// chains and reverseChains are searches over other types, by requested type.
 var (
 	chains = map[string]string{
 		"Observation": "subject:Patient.family={family}", "Patient": "general-practitioner:Practitioner.name=Park",
@@ -512,7 +509,7 @@ var (
 	families      = map[string]string{"a": "Adams", "b": "Brown"}
 )
 
-// fill puts what is the column's into a part of a request.
+// fill replaces the placeholders in a part of a request.
 func (a asker) fill(text string) string {
 	other := map[string]string{"a": "b", "b": "a"}[a.owner]
 	with := func(name, value string) string {
@@ -526,11 +523,10 @@ func (a asker) fill(text string) string {
 	).Replace(text)
 }
 
-// operatingServer is a FHIR server that also has operations, which answer with everything, histories of types, and
-// JSON Patch. Chains it takes for parameters that it does not know.
+// operatingServer is a FHIR server that also has histories of types, JSON Patch, and operations that return everything. It
+// ignores chains as unknown parameters.
 type operatingServer struct{ *fhirtest.Server }
 
-// ServeHTTP implements message.NextHandler.
 func (s operatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/fhir/R4"), "/")
 	var answer string
@@ -558,7 +554,7 @@ func (s operatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error
 	return err
 }
 
-// adapt makes a request one that the server knows.
+// adapt converts a request into one that the server supports.
 func (s operatingServer) adapt(r *http.Request) {
 	if r.Header.Get("Content-Type") == "application/json-patch+json" {
 		resourceType, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
@@ -571,7 +567,7 @@ func (s operatingServer) adapt(r *http.Request) {
 	r.URL.RawQuery = strings.Join(pairs, "&")
 }
 
-// everything is a Bundle of all records.
+// everything returns a Bundle of all records.
 func (s operatingServer) everything(kind string) string {
 	var entries []string
 	for _, text := range decided {
@@ -585,13 +581,13 @@ func (s operatingServer) everything(kind string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":%q,"entry":[%s]}`, kind, strings.Join(entries, ","))
 }
 
-// refused is a request that the guard refuses.
+// refused is a request that the guard rejects.
 type refused struct {
 	request, body, header string
 	holder                access.Holder
 }
 
-// refusals are the texts that apps see. Those without a holder are ofPatient's.
+// refusals are the descriptions that apps see. Those without a holder use ofPatient.
 var refusals = []refused{
 	{"GET Observation/b", "", "", access.Holder{}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}},
@@ -633,7 +629,7 @@ var refusals = []refused{
 	{"GET $export", "", "", ofSystem},
 }
 
-// refusalTable writes the texts.
+// refusalTable returns the descriptions.
 func refusalTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// deniedCase is a request that is sent to a world with denied records, and to one without.
+// deniedCase is a request that is sent to a server with denied records, and to one without.
 type deniedCase struct {
 	request string // method, path and query
 	body    string
@@ -42,7 +42,7 @@ const (
 	plainStar = `{"resourceType":"Patient","id":"star","name":[{"family":"Smithson"}]}`
 )
 
-// searchCases are searches by which a denied Patient, or a denied Observation, could be found.
+// searchCases are searches that could find a denied Patient or Observation.
 var searchCases = []string{
 	"Patient", "Patient?family=Smithson", "Patient?family=Smi", "Patient?family:exact=Smithson", "Patient?_id=star", "Patient?_id=star,a",
 	"Patient?_id:not=star", "Patient?_summary=count", "Patient?_count=0", "Patient?_count=1", "Patient?_count=2", "Patient?_total=accurate",
@@ -67,7 +67,7 @@ var searchCases = []string{
 	"Binary", "Binary?_id=free", "Group?member=Patient/star", "Group?member:Patient.family=Smithson", "Device?patient.family=Smithson",
 }
 
-// exportCases are exports by which denied records could be found.
+// exportCases are exports that could find denied records.
 var exportCases = []string{
 	"$export", "$export?_type=Patient", "$export?_type=Observation", "$export?_type=Observation,Patient", "$export?_type=Observation,Group",
 	"$export?_type=Patient&_typeFilter=Patient?family=Smithson", "$export?_type=Patient&_typeFilter=Patient?family=Smi", "$export?_typeFilter=Patient?family=Smithson",
@@ -161,7 +161,7 @@ var deniedCases = map[string][]deniedCase{
 	"$versions":            deniedReads("$versions"),
 }
 
-// conditionalReads are reads with conditions, and in other forms.
+// conditionalReads returns reads with conditions and in other formats.
 func conditionalReads(targets ...string) (cases []deniedCase) {
 	for _, target := range targets {
 		for _, header := range []string{
@@ -175,7 +175,7 @@ func conditionalReads(targets ...string) (cases []deniedCase) {
 	return cases
 }
 
-// deniedBundles are requests as the entries of batches and transactions.
+// deniedBundles returns requests as entries of batches and transactions.
 func deniedBundles() (cases []deniedCase) {
 	for _, kind := range []string{"batch", "transaction"} {
 		for _, entry := range []string{
@@ -197,10 +197,10 @@ func deniedBundles() (cases []deniedCase) {
 	return cases
 }
 
-// deniedRules are rules, each with the records that it denies, by where they are stored.
+// deniedRules are rules with the records that they deny, by reference.
 var deniedRules = map[string]struct {
 	rule   string
-	denied map[string][]string // the versions of records to store before a record; an empty one is a deletion
+	denied map[string][]string // versions to store before a record; empty: a deletion
 }{
 	"research": {
 		`deny resource.resourceType == 'Patient'`,
@@ -218,13 +218,13 @@ var deniedRules = map[string]struct {
 	},
 }
 
-// label labels a resource as VIP.
+// label adds the label VIP to a resource.
 func label(resource string) string {
 	return strings.TrimSuffix(resource, "}") + `,"meta":{"security":[{"code":"VIP"}]}}`
 }
 
-// TestDeniedRecord sends each request to two worlds, of which only one has the records that a rule denies. The answers, and
-// those to all links in them, must be equal byte by byte. An interaction or operation without requests is an error.
+// The responses to each request, and to all links in them, are byte for byte equal with and without the denied records. An
+// interaction or operation without requests is an error.
 func TestDeniedRecord(t *testing.T) {
 	t.Parallel()
 	names := slices.Collect(maps.Keys(operation.NewOperations()))
@@ -257,8 +257,7 @@ func TestDeniedRecord(t *testing.T) {
 	}
 }
 
-// TestDeniedExportBinary checks that the Binaries in which a FHIR server keeps the files of an export cannot be read or
-// found where rules may deny what is in them.
+// Binaries that contain the files of an export cannot be read or found if rules may deny their content.
 func TestDeniedExportBinary(t *testing.T) {
 	t.Parallel()
 	for name, rules := range deniedRules {
@@ -277,7 +276,7 @@ func TestDeniedExportBinary(t *testing.T) {
 	}
 }
 
-// TestDeniedTypeIsNotRead checks that the files of a type of which a rule denies all are not read to find that out.
+// The files of a type that a rule denies as a whole are not read to detect visible lines.
 func TestDeniedTypeIsNotRead(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -295,10 +294,10 @@ var (
 	newID      = regexp.MustCompile(`new-\d+`)
 )
 
-// maxFollowed is the number of links that are followed from one answer on.
+// maxFollowed is the maximum number of links to follow from one response.
 const maxFollowed = 40
 
-// deniedAnswers are the answers to a request and to all links in them, without what differs by chance.
+// deniedAnswers returns the responses to a request and to all links in them, without random differences.
 func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder access.Holder, c deniedCase) string {
 	t.Helper()
 	g := deniedWorld(t, denied).withRules(rule)
@@ -332,7 +331,7 @@ func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder
 		}
 		out.WriteString(newID.ReplaceAllString(sealedLink.ReplaceAllString(text, "<$1>"), "new"))
 		if got.StatusCode == http.StatusAccepted && strings.Contains(r.URL.Path, "/_job/") {
-			links = append(links, r.URL.String()) // it is at work
+			links = append(links, r.URL.String()) // the job is in progress
 		}
 		if len(links) == 0 {
 			return out.String()
@@ -345,7 +344,7 @@ func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder
 	}
 }
 
-// deniedWorld is a gateway before records, with some that a rule denies.
+// deniedWorld returns a gateway for a server with records, and with denied ones.
 func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 	t.Helper()
 	g := newGateway(t)
@@ -353,7 +352,8 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 	for _, text := range slices.Concat(records, []string{
 		ofStar, `{"resourceType":"Provenance","id":"p","target":[{"reference":"Patient/star"}]}`, `{"resourceType":"Observation","id":"z","status":"final","code":{"coding":[{"system":"http://c","code":"seen"}]},"subject":{"reference":"Patient/a"},"encounter":{"reference":"Encounter/e"}}`,
 		`{"resourceType":"Encounter","id":"e","status":"finished","subject":{"reference":"Patient/a"}}`,
-		// Of these only a denied Observation of Patient/a is a referrer. The Location refers to an Organization that is not denied.
+		// The only referrer among these is a denied Observation of Patient/a. The Location refers to an Organization that is
+		// not denied.
 		`{"resourceType":"Observation","id":"weight","status":"final","subject":{"reference":"Patient/b"},"performer":[{"reference":"Organization/org"}]}`,
 		`{"resourceType":"Practitioner","id":"hidden"}`, `{"resourceType":"Organization","id":"org"}`,
 		`{"resourceType":"Group","id":"g","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}},{"entity":{"reference":"Patient/star"}}]}`,
@@ -374,7 +374,7 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 		s.Put(text)
 	}
 	s.Integrity = true
-	// everything answers as HAPI does: with the resources of a compartment and all that they refer to, in pages.
+	// everything behaves like HAPI: it returns the resources of a compartment and all resources that they refer to, in pages.
 	everything := func(path string, keep func(key, text string) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			all, keys := s.All(), []string{}
@@ -448,8 +448,8 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 	return g
 }
 
-// TestDeniedTotal checks that a denied match on the last page of a FHIR server that tells no totals changes no total of ours:
-// it must not matter whether that page is full.
+// A denied match on the last page of a FHIR server without totals affects no total, because the total does not depend on
+// whether that page is full.
 func TestDeniedTotal(t *testing.T) {
 	t.Parallel()
 	rules := deniedRules["vip"]

@@ -27,7 +27,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// sealing seals by naming the binding: enough for tests of what is bound.
+// sealing seals by prefixing the binding.
 type sealing struct{}
 
 func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
@@ -43,7 +43,7 @@ func (sealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration
 	return text, nil
 }
 
-// pageStates are stored states of pages.
+// pageStates are stored page states.
 type pageStates struct{ states sync.Map }
 
 func (s *pageStates) PutState(_ context.Context, _, key string, state []byte, _ time.Duration) error {
@@ -58,12 +58,12 @@ func (s *pageStates) GetState(_ context.Context, key string) ([]byte, error) {
 	return nil, enforce.ErrNoPageState
 }
 
-// gateway is an enforcer before a server.
+// gateway is an enforcer in front of a server.
 type gateway struct {
 	t *testing.T
 	*enforce.Enforcer
 	server *fhirtest.Server
-	next   message.NextHandler // answers in place of the server, unless it is nil
+	next   message.NextHandler // replaces the server; may be nil
 }
 
 func newGateway(t *testing.T, resources ...string) *gateway {
@@ -73,7 +73,7 @@ func newGateway(t *testing.T, resources ...string) *gateway {
 	}, fhirtest.New(resources...), nil}
 }
 
-// send has a holder's request answered. An error is answered as its status, with the description as the body.
+// send sends a holder's request. An error becomes a response with its status, and its description as the body.
 func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
@@ -97,14 +97,14 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	return w.Result()
 }
 
-// newRequest is a request with a body.
+// newRequest returns a request with a body.
 func newRequest(method, path, contentType, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	return r
 }
 
-// get is send for a GET below the FHIR base, or for a link.
+// get sends a GET request below the FHIR base, or to a link.
 func (g *gateway) get(h access.Holder, target string) *http.Response {
 	g.t.Helper()
 	target = strings.TrimPrefix(target, "https://gateway.example")
@@ -114,7 +114,7 @@ func (g *gateway) get(h access.Holder, target string) *http.Response {
 	return g.send(h, httptest.NewRequest(http.MethodGet, target, nil))
 }
 
-// bundle is what tests look at in a Bundle.
+// bundle contains the tested members of a Bundle.
 type bundle struct {
 	ResourceType string
 	Total        *int
@@ -135,7 +135,6 @@ func (b bundle) next() string {
 	return ""
 }
 
-// decoded returns the JSON of a response.
 func decoded[T any](t *testing.T, response *http.Response) (v T) {
 	t.Helper()
 	if err := json.NewDecoder(response.Body).Decode(&v); err != nil {
@@ -144,7 +143,7 @@ func decoded[T any](t *testing.T, response *http.Response) (v T) {
 	return v
 }
 
-// expectStatus reports a response with another status, and its body.
+// expectStatus fails for a response with another status, and logs its body.
 func expectStatus(t *testing.T, got *http.Response, want int) {
 	t.Helper()
 	if got.StatusCode != want {
@@ -153,7 +152,7 @@ func expectStatus(t *testing.T, got *http.Response, want int) {
 	}
 }
 
-// found are the references of all that a search answers, over all pages, sorted.
+// found returns the references of all matches of a search, over all pages, sorted.
 func (g *gateway) found(h access.Holder, target string) []string {
 	g.t.Helper()
 	var all []string
@@ -175,13 +174,12 @@ func (g *gateway) found(h access.Holder, target string) []string {
 	return nil
 }
 
-// holders that tests share.
+// Holders for several tests.
 var (
 	clinician = access.Holder{Scope: "user/*.cruds", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}
 	patientA  = access.Holder{Scope: "patient/*.cruds", Patient: "a"}
 )
 
-// records are two patients' records.
 var records = []string{
 	`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}]}`,
 	`{"resourceType":"Patient","id":"b","name":[{"family":"Brown"}]}`,
@@ -237,7 +235,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// searchCase is a search, and what it finds: references, or the status of a refusal.
+// searchCase is a search with its expected matches: references, or the status of a rejection.
 type searchCase struct {
 	name   string
 	holder access.Holder
@@ -245,7 +243,7 @@ type searchCase struct {
 	want   string
 }
 
-// testSearches runs searches over resources, of a server that searches in compartments, and of one that does not.
+// testSearches tests searches on a server with compartment searches, and on one without.
 func testSearches(t *testing.T, resources []string, tests []searchCase) {
 	t.Helper()
 	for _, tt := range tests {
@@ -288,7 +286,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// TestBody is over bodies that can be judged, and those that cannot.
+// TestBody lists bodies that can and cannot be judged.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	const own = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}`
@@ -320,7 +318,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestBase checks that nothing is asked of the FHIR server for paths that are not below the base.
+// Paths outside of the base cause no request to the FHIR server.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -333,7 +331,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// What is wrong with the body of a search is told as of a search.
+// An invalid body of a search is reported like an invalid query.
 func TestSearchBody(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -345,7 +343,7 @@ func TestSearchBody(t *testing.T) {
 	}
 }
 
-// TestAccept checks that what was judged is JSON, or is refused before anything is done.
+// Judged responses are JSON; requests for other formats are rejected before any effect.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	const xml = "application/fhir+xml"
@@ -402,7 +400,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptOfPage checks a link to a page.
+// A page link negotiates its format like a search.
 func TestAcceptOfPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -414,7 +412,7 @@ func TestAcceptOfPage(t *testing.T) {
 	}
 }
 
-// TestReadersWriteNothing checks that who may read everything changes nothing.
+// Permission to read everything permits no writes.
 func TestReadersWriteNothing(t *testing.T) {
 	t.Parallel()
 	const changed = `{"resourceType":"Observation","id":"b1","status":"amended","subject":{"reference":"Patient/b"}}`
@@ -430,7 +428,7 @@ func TestReadersWriteNothing(t *testing.T) {
 	}
 }
 
-// TestFormIsRead checks that a search by POST does not pass before its form is read.
+// A search by POST is judged with its form.
 func TestFormIsRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -441,7 +439,7 @@ func TestFormIsRead(t *testing.T) {
 	}
 }
 
-// TestOperationOff checks that nobody calls an operation that a site has taken away.
+// A disabled operation is rejected for every token.
 func TestOperationOff(t *testing.T) {
 	t.Parallel()
 	off, err := operation.ParseOperation("$meta", "off")
@@ -456,7 +454,7 @@ func TestOperationOff(t *testing.T) {
 	}
 }
 
-// TestNeeded is over resources that are a patient's because others are.
+// TestNeeded lists resources that belong to a patient because of other resources.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
 	binary := func(id, context string) string {
@@ -494,7 +492,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// TestProvenanceOfTwo checks that a Provenance which names another's record beside an own one reaches neither.
+// A Provenance with targets of two patients is accessible to neither.
 func TestProvenanceOfTwo(t *testing.T) {
 	t.Parallel()
 	provenance := func(id, first, second string) string {
@@ -517,7 +515,7 @@ func TestProvenanceOfTwo(t *testing.T) {
 	}
 }
 
-// moved is an observation that was patient b's first, then a's, then b's, then a's again.
+// moved stores an Observation that belongs to patient b, then a, then b, and then a again.
 func moved(g *gateway) {
 	for _, patient := range []string{"b", "a", "b", "a"} {
 		g.server.Put(`{"resourceType":"Observation","id":"moved","status":"final","subject":{"reference":"Patient/` + patient + `"}}`)
@@ -530,7 +528,7 @@ func TestHistory(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   string // the patients of the versions, or the status
+		want   string // patients of the versions, or the status
 	}{
 		{"one's own versions", patientA, "Observation/moved/_history", "aa"},
 		{"another's versions", access.Holder{Scope: "patient/*.r", Patient: "b"}, "Observation/moved/_history", "bb"},
@@ -561,7 +559,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// patients are those of the versions on all pages of a history, or the status of a refusal.
+// patients returns the patients of the versions on all pages of a history, or the status of a rejection.
 func (g *gateway) patients(h access.Holder, target string) string {
 	g.t.Helper()
 	all := ""
@@ -591,7 +589,7 @@ func (g *gateway) patients(h access.Holder, target string) string {
 	return all
 }
 
-// TestHistoryOfDeletions checks that deletions, which say nothing of whose the resource was, are left out.
+// Deletions, which do not identify the resource's owner, are omitted.
 func TestHistoryOfDeletions(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -602,7 +600,7 @@ func TestHistoryOfDeletions(t *testing.T) {
 	}
 }
 
-// TestHistoryOfAnother checks that a server that answers with another resource's versions is not believed.
+// Versions of a resource other than the requested one are omitted.
 func TestHistoryOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -613,8 +611,7 @@ func TestHistoryOfAnother(t *testing.T) {
 	}
 }
 
-// TestHistoryAddresses checks that versions are told of by addresses of ours, whatever the server calls itself in its answers to
-// their writes.
+// Versions have public addresses, whatever base URL the FHIR server uses in its responses.
 func TestHistoryAddresses(t *testing.T) {
 	t.Parallel()
 	for location, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 )
 
-// exporting is a gateway before a server that exports. It tells what a kick-off asked for, in asked.
+// exporting returns a gateway for a server with exports. It sets asked to the query of a kick-off.
 func exporting(t *testing.T, asked *string) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
@@ -53,8 +53,8 @@ const (
 	lines = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Observation\",\"id\":\"a1\"}\n\n{\"resourceType\":\"Patient\",\"id\":\"b\"}"
 )
 
-// keptFile answers with a file as HAPI does, which keeps files as Binaries: with the content if Accept names its media type
-// or no format of FHIR's, otherwise with the Binary.
+// keptFile behaves like HAPI, which stores files as Binaries: it returns the content if Accept names its media type or none of
+// FHIR's formats, and otherwise the Binary.
 func keptFile(contentType, content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch accept := r.Header.Get("Accept"); {
@@ -70,12 +70,12 @@ func keptFile(contentType, content string) http.HandlerFunc {
 	}
 }
 
-// wrapped is a file as a Binary in JSON.
+// wrapped returns a file as a Binary in JSON.
 func wrapped(contentType, content string) string {
 	return `{"resourceType":"Binary","id":"patients","contentType":"` + contentType + `","data":"` + base64.StdEncoding.EncodeToString([]byte(content)) + `"}`
 }
 
-// kickOff is a request for an export.
+// kickOff returns a request for an export.
 func kickOff(target, body string) *http.Request {
 	r := requestOf(target, body)
 	r.Header.Set("Prefer", "respond-async")
@@ -86,7 +86,7 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, scope, target string
-		want                string // what the server was asked; "-" if it was not
+		want                string // query received by the server; "-" without a request
 		status              int
 	}{
 		{"patient scopes", "patient/Patient.read", "GET $export?_type=Patient", "-", 403},
@@ -160,7 +160,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportByPost checks that a body is judged like a query, and written anew of what was judged.
+// A body is judged like a query, and serialized again from the judged parameters.
 func TestExportByPost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -193,14 +193,14 @@ func TestExportNeedsAsync(t *testing.T) {
 	}
 }
 
-// exportedFile is the address of the first file that the status of a job names.
+// exportedFile returns the address of the first file in the status of a job.
 func (g *gateway) exportedFile(h access.Holder, job string) string {
 	g.t.Helper()
 	m := decoded[struct{ Output []struct{ URL string } }](g.t, g.send(h, asked("GET", job)))
 	return m.Output[0].URL
 }
 
-// export begins an export, and returns the job's address.
+// export starts an export, and returns the job's address.
 func (g *gateway) export(h access.Holder, target string) string {
 	g.t.Helper()
 	got := g.send(h, kickOff("GET "+target, ""))
@@ -211,7 +211,7 @@ func (g *gateway) export(h access.Holder, target string) string {
 	return address
 }
 
-// asked is a request for a link.
+// asked returns a request for a link.
 func asked(method, address string) *http.Request {
 	return httptest.NewRequest(method, strings.TrimPrefix(address, "https://gateway.example"), nil)
 }
@@ -263,7 +263,7 @@ func TestExportFile(t *testing.T) {
 	}
 }
 
-// TestExportFileWithheld checks that what is no file of the type is not passed.
+// A file with other content than resources of its type is withheld.
 func TestExportFileWithheld(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -311,7 +311,7 @@ func TestExportFileWithheld(t *testing.T) {
 	}
 }
 
-// TestExportFileFormats checks that a file is NDJSON, however the FHIR server keeps or sends it.
+// A file is returned as NDJSON, however the FHIR server stores or sends it.
 func TestExportFileFormats(t *testing.T) {
 	t.Parallel()
 	content := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"
@@ -334,7 +334,7 @@ func TestExportFileFormats(t *testing.T) {
 	}
 }
 
-// TestExportLenient checks that a format that is not supported is ignored if the client accepts that.
+// An unsupported format is ignored if the client permits that.
 func TestExportLenient(t *testing.T) {
 	t.Parallel()
 	query := "-"
@@ -345,7 +345,7 @@ func TestExportLenient(t *testing.T) {
 	}
 }
 
-// TestExportFileCut checks that a file that turns out to be none in its middle is broken off, and not taken for complete.
+// A file with an error in its middle is aborted, so that clients do not mistake it for complete.
 func TestExportFileCut(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -402,7 +402,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestLinksApart checks that a link to one thing is none to another.
+// A sealed link is not valid for another purpose.
 func TestLinksApart(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -422,7 +422,7 @@ func TestLinksApart(t *testing.T) {
 	}
 }
 
-// TestJobRefused checks that no job is taken for begun that the server does not call so.
+// Without a valid response to the kick-off, no job is reported as started.
 func TestJobRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -450,7 +450,7 @@ func TestJobRefused(t *testing.T) {
 	}
 }
 
-// TestJobAtWork checks that of an answer about a job at work only how far it is comes through.
+// A response about a running job contains only its progress.
 func TestJobAtWork(t *testing.T) {
 	t.Parallel()
 	var text string
@@ -468,7 +468,7 @@ func TestJobAtWork(t *testing.T) {
 	}
 }
 
-// TestJobFromBeforeRules checks that links of an export that no rule has judged lead nowhere once a rule judges each resource.
+// Links of an export that no rule has judged get an error once a rule judges each resource.
 func TestJobFromBeforeRules(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]int{"deny resource.id == 'b'": http.StatusForbidden, "deny request.id == 'b'": http.StatusOK} {
@@ -485,7 +485,7 @@ func TestJobFromBeforeRules(t *testing.T) {
 	}
 }
 
-// TestManifest checks that the end of an export has links of ours alone, and no member that nobody has judged.
+// A manifest contains only sealed links and known members.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

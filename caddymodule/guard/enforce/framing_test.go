@@ -32,7 +32,7 @@ type site struct {
 	holder access.Holder
 }
 
-// newSite returns a site for a holder, over HTTP/2 or HTTP/1.1. The gateway writes errors as Caddy does.
+// newSite returns a site for a holder, over HTTP/2 or HTTP/1.1. The gateway writes errors like Caddy.
 func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc) *site {
 	t.Helper()
 	behind := httptest.NewUnstartedServer(backend)
@@ -51,7 +51,7 @@ func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc
 	}))
 }
 
-// newSiteBefore returns a site before a proxy.
+// newSiteBefore returns a site in front of a proxy.
 func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *site {
 	t.Helper()
 	s := &site{g: newGateway(t), holder: h}
@@ -77,7 +77,7 @@ func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *si
 	return s
 }
 
-// send sends a request, and reads all of the response.
+// send sends a request, and reads the whole response.
 func (s *site) send(t *testing.T, method, target string, body string) (*http.Response, []byte, error) {
 	t.Helper()
 	target = strings.TrimPrefix(target, s.g.BaseURL+"/")
@@ -85,7 +85,7 @@ func (s *site) send(t *testing.T, method, target string, body string) (*http.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Accept-Encoding", "identity") // the client decompresses nothing
+	request.Header.Set("Accept-Encoding", "identity") // the client does not decompress
 	if body != "" {
 		request.Header.Set("Content-Type", "application/fhir+json")
 	}
@@ -100,8 +100,8 @@ func (s *site) send(t *testing.T, method, target string, body string) (*http.Res
 	return response, text, err
 }
 
-// TestFraming is over the responses that a FHIR server may give, in each status, method and encoding: each reaches the
-// client complete, or is a complete error without any header of the FHIR server's.
+// For each status, method and encoding, the FHIR server's response reaches the client complete, or becomes a complete error
+// without any header of the FHIR server.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -210,8 +210,8 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// TestAllPagesOfLargeRecords checks that each of 120 reports of 400 KB is reached by following links, whether responses
-// pass or are judged, and wherever the FHIR server puts its links.
+// Following links reaches each of 120 reports of 400 KB, whether responses pass or are judged, and wherever the FHIR server
+// puts its links.
 func TestAllPagesOfLargeRecords(t *testing.T) {
 	t.Parallel()
 	const reports, size = 120, 400 << 10
@@ -270,8 +270,7 @@ func TestAllPagesOfLargeRecords(t *testing.T) {
 	}
 }
 
-// TestXMLIsRewritten checks that XML under unrestricted scopes names no address of the FHIR server, and that its links
-// can be followed.
+// XML under unrestricted scopes contains no address of the FHIR server, and its links can be followed.
 func TestXMLIsRewritten(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir"
@@ -299,11 +298,11 @@ func TestXMLIsRewritten(t *testing.T) {
 	}
 }
 
-// TestFormatsThatPass is over the formats that may be requested under unrestricted scopes.
+// TestFormatsThatPass lists the formats that may be requested under unrestricted scopes.
 func TestFormatsThatPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		target, accept, sent string // sent is the Accept that the FHIR server gets
+		target, accept, sent string // sent is the Accept header for the FHIR server
 		status               int
 	}{
 		{"Observation/a1", "", "", 200},
@@ -342,7 +341,7 @@ func TestFormatsThatPass(t *testing.T) {
 	}
 }
 
-// TestLateFailure checks that a response that fails after its beginning was sent is aborted, and never looks complete.
+// A response that fails after its beginning was sent is aborted, and never looks complete.
 func TestLateFailure(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
@@ -365,7 +364,7 @@ func TestLateFailure(t *testing.T) {
 	}
 }
 
-// TestPartOfResource checks that a part of a resource, in which addresses cannot be rewritten, does not pass.
+// A partial resource is rejected, because addresses in it cannot be rewritten.
 func TestPartOfResource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, access.Holder{Scope: "system/*.cruds"}, false, func(w http.ResponseWriter, _ *http.Request) {
@@ -379,7 +378,7 @@ func TestPartOfResource(t *testing.T) {
 	}
 }
 
-// TestTrailers checks that no trailer of the FHIR server's reaches the client.
+// Trailers of the FHIR server do not reach the client.
 func TestTrailers(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{"application/fhir+json", "application/dicom"} {
@@ -397,7 +396,7 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// TestNoBackendAddress checks that no response shows an address of the FHIR server, whatever the scope.
+// No response contains an address of the FHIR server, under any scope.
 func TestNoBackendAddress(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir"
@@ -478,8 +477,8 @@ func checkNoBackend(t *testing.T, g *gateway, h access.Holder, method, path, bod
 	}
 }
 
-// TestMislabelled is over Content-Types that are not FHIR's: JSON is rewritten whatever the FHIR server calls it, other
-// text passes, and what may be a resource in another format is rejected.
+// With a Content-Type other than FHIR's, JSON is rewritten, other text passes, and a possible resource in another format is
+// rejected.
 func TestMislabelled(t *testing.T) {
 	t.Parallel()
 	const page = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation"}],"entry":[{"fullUrl":"http://backend.internal/fhir/Observation/a1","resource":{"resourceType":"Observation","id":"a1"}}]}`
@@ -521,11 +520,11 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
-// TestWebSocket: a connection that the FHIR server switches to WebSocket carries bytes both ways under unrestricted
-// scopes. Under others, nothing that it carries could be judged, and it is not switched.
+// Under unrestricted scopes, a connection that the FHIR server switches to WebSocket carries bytes both ways. Under other
+// scopes it is not switched, because its content could not be judged.
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
-	proxy := handler(func(w http.ResponseWriter, r *http.Request) error { // as Caddy's
+	proxy := handler(func(w http.ResponseWriter, r *http.Request) error { // like Caddy's
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": r.Header.Get("Upgrade"), "Set-Cookie": "a=b"} {
 			w.Header().Set(name, value)
 		}
@@ -579,8 +578,8 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestBaseOfClients checks that an address that a client has put into a resource is not taken for the FHIR server's own,
-// which would rewrite references in the records of others.
+// An address that a client has put into a resource is not mistaken for the FHIR server's base URL: otherwise references in
+// other records would be rewritten.
 func TestBaseOfClients(t *testing.T) {
 	t.Parallel()
 	const foreign = "https://client.example/r4"
@@ -617,8 +616,7 @@ func TestBaseOfClients(t *testing.T) {
 	}
 }
 
-// TestBaseOfOperations checks that the fullUrls in the response to an operation, which may be a client's, are not taken for
-// addresses of the FHIR server.
+// A fullUrl in the response to an operation may be a client's, and is not mistaken for an address of the FHIR server.
 func TestBaseOfOperations(t *testing.T) {
 	t.Parallel()
 	const foreign = "https://client.example/r4"
@@ -641,8 +639,7 @@ func TestBaseOfOperations(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoBackend checks that the FHIR server's errors show none of its addresses, also where content of any type
-// passes.
+// Errors of the FHIR server show none of its addresses, even where content of any type passes.
 func TestErrorsNameNoBackend(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir/Binary/1"

@@ -24,19 +24,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// padded is an own Observation of a length.
+// padded returns an Observation of the patient with a given length.
 func padded(length int) string {
 	text := `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"note":[{"text":"`
 	return text + strings.Repeat("x", length-len(text)-4) + `"}]}`
 }
 
-// foundSet is a Bundle with resources.
+// foundSet returns a Bundle with resources.
 func foundSet(resources ...string) string {
 	return `{"resourceType":"Bundle","type":"searchset","total":1,"entry":[{"search":{"mode":"match"},"resource":` +
 		strings.Join(resources, `},{"search":{"mode":"match"},"resource":`) + `}]}`
 }
 
-// dripping answers with a text bit by bit, as a proxy does.
+// dripping returns a text in small pieces, like a proxy.
 func dripping(body string) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -44,7 +44,7 @@ func dripping(body string) handler {
 		for rest := []byte(body); len(rest) > 0; {
 			n := min(1000, len(rest))
 			if _, err := w.Write(rest[:n]); err != nil {
-				panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
+				panic(http.ErrAbortHandler) // like httputil.ReverseProxy
 			}
 			rest = rest[n:]
 		}
@@ -52,7 +52,7 @@ func dripping(body string) handler {
 	}
 }
 
-// serve has a request answered by a handler, and is the status that comes of it.
+// serve sends a request through the gateway to a handler, and returns the resulting status.
 func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handler) (int, error) {
 	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
@@ -64,7 +64,7 @@ func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request,
 	return 0, err
 }
 
-// TestMemory is over what one request takes, of which nothing is held in the end.
+// TestMemory lists the memory that single requests need. Afterwards, all memory is released.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	const length = 10_000
@@ -76,7 +76,7 @@ func TestMemory(t *testing.T) {
 		name, method, path, body string
 		holder                   access.Holder
 		answer                   string
-		takes                    int64 // the least memory for it
+		takes                    int64 // minimum memory
 	}{
 		{"read", http.MethodGet, "Observation/a1", "", patientA, body, 2 * length},
 		{"search by two parameters", http.MethodGet, "Observation", "", patientA, found, 4 * int64(len(found))},
@@ -109,7 +109,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBusy checks what is answered while others hold the memory.
+// TestBusy lists the responses while other requests use the memory.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]access.Holder{"judged": patientA, "passing": clinician} {
@@ -139,7 +139,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBack is over ends of requests other than the usual one.
+// Memory is released after every unusual end of a request.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	begin := func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat(" ", 1000)) }
@@ -188,20 +188,19 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// heldWhileWritten notes what is held when the client gets its answer.
+// heldWhileWritten records the used memory when the client gets its response.
 type heldWhileWritten struct {
 	*httptest.ResponseRecorder
 	memory *fairmemory.Memory
 	held   int64
 }
 
-// Write implements http.ResponseWriter.
 func (w *heldWhileWritten) Write(p []byte) (int, error) {
 	w.held = w.memory.Held()
 	return w.ResponseRecorder.Write(p)
 }
 
-// TestSlowClient checks that a client that reads slowly holds its answer, and nothing else.
+// A client that reads slowly uses memory for its response only.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -215,20 +214,18 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// unread is a client that does not read: a Write ends when the client has gone.
+// unread is a client that does not read: Write returns when the client disconnects.
 type unread struct {
 	*httptest.ResponseRecorder
 	gone chan struct{}
 }
 
-// Write implements http.ResponseWriter.
 func (w unread) Write([]byte) (int, error) {
 	<-w.gone
 	return 0, io.ErrClosedPipe
 }
 
-// TestNeighborsOfSlowClient checks that others do not wait while a client does not read so many answers that they would
-// fill the memory.
+// Other clients do not wait while one client leaves enough responses unread to fill the memory.
 func TestNeighborsOfSlowClient(t *testing.T) {
 	t.Parallel()
 	token := func(issuer, subject, client string) *guard.Token {
@@ -271,13 +268,13 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 	}
 }
 
-// serveToken has a request with a token answered.
+// serveToken sends a request with a token.
 func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) error {
 	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token})
 }
 
-// TestSlowMetadata checks that clients without a token that do not read the CapabilityStatement hold its text, and only the
-// part of the memory that is their network's.
+// Clients without a token that do not read the CapabilityStatement use memory for its text only, and only the share of their
+// network.
 func TestSlowMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,7 +301,7 @@ func TestSlowMetadata(t *testing.T) {
 	})
 }
 
-// TestMemoryOfBatch checks that a batch holds its entries' answers, and not all that was read for them.
+// A batch uses memory for its entries' responses, but not for everything that was read for them.
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -322,7 +319,7 @@ func TestMemoryOfBatch(t *testing.T) {
 	}
 }
 
-// TestThousandAtOnce has a thousand requests at once answered, each with as much as an answer may be.
+// A thousand concurrent requests succeed, each with a response of the maximum size.
 func TestThousandAtOnce(t *testing.T) {
 	t.Parallel()
 	const length, memory = 10_000, 100_000
@@ -335,7 +332,7 @@ func TestThousandAtOnce(t *testing.T) {
 		all.Add(1000)
 		next := handler(func(w http.ResponseWriter, r *http.Request) error {
 			all.Done()
-			all.Wait() // until all are asked
+			all.Wait() // until all requests are sent
 			return answer(w, r)
 		})
 		for range 1000 {
@@ -361,7 +358,7 @@ func TestThousandAtOnce(t *testing.T) {
 	})
 }
 
-// TestMemoryBeforeScopes is over what is asked before scopes say anything.
+// TestMemoryBeforeScopes lists the requests that precede the check of scopes.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
 	memory := fairmemory.New(1000, fhirserver.Patience)

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 )
 
-// answering is a server that answers a path with a resource.
+// answering returns a handler that responds with a resource.
 func answering(resource string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -25,7 +25,7 @@ func answering(resource string) http.HandlerFunc {
 	}
 }
 
-// inText is a server that answers a path with a text.
+// inText returns a handler that responds with a text.
 func inText(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -33,7 +33,7 @@ func inText(text string) http.HandlerFunc {
 	}
 }
 
-// failing is a server that answers a path with an error, and a word about somebody.
+// failing returns a handler that responds with an error that mentions another patient.
 func failing(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -42,7 +42,7 @@ func failing(status int) http.HandlerFunc {
 	}
 }
 
-// searchset is a Bundle of the records with the references.
+// searchset returns a Bundle of the records with the references.
 func searchset(references ...string) string {
 	server := fhirtest.New(records...)
 	var entries []string
@@ -52,7 +52,7 @@ func searchset(references ...string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":%d,"entry":[%s]}`, len(references), strings.Join(entries, ","))
 }
 
-// operating is a gateway before a server that has operations, and answers more than it should.
+// operating returns a gateway for a server with operations that return too much.
 func operating(t *testing.T, own ...operation.Operation) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
@@ -160,7 +160,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// askedOfOperation is the query of the operation request to the FHIR server; "-" until it is.
+// askedOfOperation returns the query of the operation request to the FHIR server; "-" before it.
 func (g *gateway) askedOfOperation() *string {
 	asked := "-"
 	g.server.Seen = func(r *http.Request) {
@@ -171,14 +171,14 @@ func (g *gateway) askedOfOperation() *string {
 	return &asked
 }
 
-// requestOf makes a request of "METHOD target".
+// requestOf returns the request for "METHOD target".
 func requestOf(target, body string) *http.Request {
 	method, target, _ := strings.Cut(target, " ")
 	r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", body)
 	return r
 }
 
-// TestNoAsync checks that no job begins by a preference, since the server's own link to it would be anybody's.
+// A preference starts no job, because the FHIR server's own link to it would not be bound to a token.
 func TestNoAsync(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"GET Observation", "GET Patient/a", "GET Patient/a/$everything", "POST Observation/_search"} {
@@ -201,7 +201,7 @@ func TestNoAsync(t *testing.T) {
 	}
 }
 
-// entriesOf are the references of a Bundle, over all pages.
+// entriesOf returns the references of a Bundle, over all pages.
 func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 	g.t.Helper()
 	var all []string
@@ -223,7 +223,7 @@ func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 	return nil
 }
 
-// TestJudgedOperation checks that of what the server answers only what the scopes cover comes through.
+// Only covered resources in the response of an operation are returned.
 func TestJudgedOperation(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")
@@ -255,8 +255,7 @@ func TestJudgedOperation(t *testing.T) {
 	}
 }
 
-// TestJudgedBeside checks that what belongs to no patient comes along only if nothing that is hidden could be what names
-// it: else it would tell of that.
+// Shared resources are included only if no withheld resource can be their referrer, whose existence they would reveal.
 func TestJudgedBeside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -280,7 +279,7 @@ func TestJudgedBeside(t *testing.T) {
 	}
 }
 
-// TestOperationForm checks that the server is asked for whole resources, which alone can be judged.
+// The FHIR server is asked for complete resources, because others cannot be judged.
 func TestOperationForm(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")
@@ -293,12 +292,12 @@ func TestOperationForm(t *testing.T) {
 	expectStatus(t, g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"), http.StatusOK)
 }
 
-// linkedTo is a Bundle with a link to the next page.
+// linkedTo returns a Bundle with a link to the next page.
 func linkedTo(bundle, self, next string) string {
 	return strings.Replace(bundle, `"entry":`, `"link":[{"relation":"self","url":"`+fhirtest.Address+self+`"},{"relation":"next","url":"`+next+`"}],"entry":`, 1)
 }
 
-// TestOperationOfPatient checks that operations that pick the latest are confined to the patient.
+// Operations that select the latest resources are confined to the patient.
 func TestOperationOfPatient(t *testing.T) {
 	t.Parallel()
 	parent := access.Holder{Scope: "patient/*.rs user/*.rs", Patient: "a", UserPatient: "b"}
@@ -308,7 +307,7 @@ func TestOperationOfPatient(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   string // of the server's query; "-" if it is not asked
+		want   string // query received by the server; "-" without a request
 		status int
 	}{
 		{"no patient named", one, "Observation/$lastn?max=2", "max=2&patient=Patient/a", 200},
@@ -334,7 +333,7 @@ func TestOperationOfPatient(t *testing.T) {
 	}
 }
 
-// TestOperationParameters checks that the parameters of a body are judged like those of a query.
+// The parameters of a body are judged like those of a query.
 func TestOperationParameters(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -363,7 +362,7 @@ func TestOperationParameters(t *testing.T) {
 	}
 }
 
-// TestOperationLinks checks that links in what an operation answers with are ours, where the answer passes too.
+// Links in the response of an operation are sealed, even if the response passes.
 func TestOperationLinks(t *testing.T) {
 	t.Parallel()
 	whole, _ := operation.ParseOperation("$own", "whole", "r")
@@ -392,7 +391,7 @@ func TestOperationLinks(t *testing.T) {
 	}
 }
 
-// TestPoliciesOperation checks that a site's rules hold for what operations answer with, too.
+// Policies apply to the responses of operations.
 func TestPoliciesOperation(t *testing.T) {
 	t.Parallel()
 	whole, _ := operation.ParseOperation("$own", "whole", "r")
@@ -435,7 +434,7 @@ func TestPoliciesOperation(t *testing.T) {
 	}
 }
 
-// TestPoliciesExport checks that of an export no resource comes out that a rule withholds.
+// An export contains no resource that a rule denies.
 func TestPoliciesExport(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -500,7 +499,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestExpandScopesAlone checks that those scopes are for operations on terminology alone.
+// expand_scope applies only to terminology operations.
 func TestExpandScopesAlone(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "token")
@@ -509,7 +508,7 @@ func TestExpandScopesAlone(t *testing.T) {
 	expectStatus(t, g.get(access.Holder{Scope: "openid"}, "Patient/$own"), http.StatusOK)
 }
 
-// TestExpandScopes checks that a site can have operations on terminology take scopes.
+// A site can require scopes for terminology operations.
 func TestExpandScopes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -530,7 +529,7 @@ func TestExpandScopes(t *testing.T) {
 	}
 }
 
-// A token brings nobody more of the server's statement, nor does a batch.
+// Neither a token nor a batch reveals more of the FHIR server's statement.
 func TestMetadataWithToken(t *testing.T) {
 	t.Parallel()
 	statement := `{"resourceType":"CapabilityStatement","implementation":{"url":"` + fhirtest.Address + `"}}`

@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// sortedValues are values of an element, by its FHIR type: two of each, so that most resources tie.
+// sortedValues are values of an element by FHIR type: two of each, so that most resources tie.
 var sortedValues = map[string][2]string{
 	"date": {`"2024-01-01"`, `"2024-02-02"`}, "dateTime": {`"2024-01-01"`, `"2024-02-02"`},
 	"instant": {`"2024-01-01T00:00:00Z"`, `"2024-02-02T00:00:00Z"`},
@@ -33,7 +33,7 @@ var sortedValues = map[string][2]string{
 	"CodeableConcept": {`{"coding":[{"system":"http://c","code":"x"}]}`, `{"coding":[{"system":"http://c","code":"y"}]}`},
 }
 
-// set sets an element, unless another value has its place.
+// set sets an element, unless another value is in its place.
 func set(in map[string]any, elements []string, value string) {
 	for _, name := range elements[:len(elements)-1] {
 		if in[name] == nil {
@@ -50,7 +50,7 @@ func set(in map[string]any, elements []string, value string) {
 	}
 }
 
-// tied are resources of a type, of which some are patient a's, by each of the parameters that tell it.
+// tied returns resources of a type, some of which belong to patient a by one of the members.
 func tied(resourceType string, members []string, n int) (all, own []string) {
 	for i := range n {
 		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
@@ -77,19 +77,19 @@ func tied(resourceType string, members []string, n int) (all, own []string) {
 	return all, own
 }
 
-// tiedObservations are those of which some are in the compartment of patient a.
+// tiedObservations returns Observations, some of which are in the compartment of patient a.
 func tiedObservations(n int) (all, own []string) {
 	members, _ := exact("Observation")
 	return tied("Observation", members, n)
 }
 
-// walk are the ids on all pages, which must be those that are wanted, each once.
+// walk requires that all pages together contain the wanted ids, each once.
 func (g *gateway) walk(h access.Holder, target string, want []string) {
 	g.t.Helper()
 	g.walkOn(h, target, want, len(want))
 }
 
-// walkOn is walk from a page on, where total is the total of all.
+// walkOn is walk from a page on; total is the total of the search.
 func (g *gateway) walkOn(h access.Holder, target string, want []string, total int) {
 	g.t.Helper()
 	var got []string
@@ -112,8 +112,7 @@ func (g *gateway) walkOn(h access.Holder, target string, want []string, total in
 	}
 }
 
-// TestPagesOfPostedSearch checks that the pages of a search by POST are asked for by GET, also where answers pass as they
-// are (FHIR R4 §3.1.1.1).
+// Pages of a search by POST are requested by GET, even if responses pass (FHIR R4 §3.1.1.1).
 func TestPagesOfPostedSearch(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(9)
@@ -133,8 +132,8 @@ func TestPagesOfPostedSearch(t *testing.T) {
 	}
 }
 
-// TestBranchesAnswerInWhole checks that what is found is asked for in whole, where several searches find it or only some of
-// it may be seen: without its elements it would come twice, or not at all.
+// If several branches find resources or some are withheld, complete resources are requested: without their elements, matches
+// would be duplicated or lost.
 func TestBranchesAnswerInWhole(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -161,7 +160,7 @@ func TestBranchesAnswerInWhole(t *testing.T) {
 	}
 }
 
-// sorts are those by which a search of a type may be ordered.
+// sorts returns the sort keys of a type.
 func sorts(resourceType string) []string {
 	all := []string{""}
 	for _, p := range searchparam.Parameters(resourceType) {
@@ -172,8 +171,8 @@ func sorts(resourceType string) []string {
 	return all
 }
 
-// exact are the types whose records are found by searches, with what tells that they are a patient's: those of the
-// compartment, the patient's devices and nobody's, and those that are everybody's.
+// exact returns the members that assign resources of a type to a patient: for types of the compartment, for Devices, which may
+// have no patient, and for shared types.
 func exact(resourceType string) (members []string, ok bool) {
 	members, ok = compartment.Patient(resourceType)
 	_, isShared := access.NewShared(nil)[resourceType]
@@ -186,8 +185,8 @@ func exact(resourceType string) (members []string, ok bool) {
 	return members, ok || isShared
 }
 
-// TestPagesAreExact checks that pages hold all that may be seen, each once, of each type, in each order and of each size
-// (each order has some of the sizes, in turn), before a server that orders anew with each answer what _sort leaves open.
+// Pages contain all visible matches, each once, for each type, order and size (each order has some of the sizes), although the
+// server reorders ties in each response.
 func TestPagesAreExact(t *testing.T) {
 	t.Parallel()
 	for turn, resourceType := range interaction.Types() {
@@ -212,10 +211,10 @@ func TestPagesAreExact(t *testing.T) {
 	}
 }
 
-// ownPatient is the patient, by what the person may do rather than by a patient in context.
+// ownPatient is a patient with user/ scopes, without a patient in the launch context.
 var ownPatient = access.Holder{Scope: "user/*.rs", UserPatient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}}
 
-// idsOf are the ids of resources.
+// idsOf returns the ids of resources.
 func idsOf(texts []string) []string {
 	var all []string
 	for _, text := range texts {
@@ -226,7 +225,7 @@ func idsOf(texts []string) []string {
 	return all
 }
 
-// TestPagesOfScopes checks the same where several scopes, or several types, make one search several.
+// The same applies if several scopes or types split a search.
 func TestPagesOfScopes(t *testing.T) {
 	t.Parallel()
 	observations, own := tiedObservations(40)
@@ -270,7 +269,7 @@ func TestPagesOfScopes(t *testing.T) {
 	}
 }
 
-// TestPagesOfLongIDs checks the pages of resources with the longest ids, and of a server that ignores _count.
+// Pages with the longest ids, and of a server that ignores _count, are complete.
 func TestPagesOfLongIDs(t *testing.T) {
 	t.Parallel()
 	var all, own []string
@@ -287,7 +286,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 	for _, size := range []int{5, 100, 1000} {
 		g.walk(patientA, fmt.Sprintf("Observation?_sort=status&_count=%d", size), own)
 	}
-	// Each page hides a resource, so that the next one is begun; it is long whatever was asked for.
+	// Each page hides a resource, so that the next one is started; each page is long, whatever _count is.
 	for i := range own {
 		all[i] = strings.ReplaceAll(all[i], "Group/g", "Patient/a")
 	}
@@ -305,7 +304,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 	g.walk(patientA, "Observation?patient=a&_count=2", own)
 }
 
-// TestLinks checks that nothing in an answer leads past the gateway, and that no link is another token's.
+// No link in a response leads outside of the gateway, and no link is valid for another token.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	other := patientA
@@ -364,8 +363,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestLongSearch checks that links stay short and no page is lost, however long the search is, whether its pages are judged
-// or pass.
+// Links stay short and no page is lost, however long the search is, whether its pages are judged or pass.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
 	var ids []string
@@ -425,7 +423,7 @@ func TestLongSearch(t *testing.T) {
 	}
 }
 
-// linkServer answers every search with one page, and a link to the next.
+// linkServer returns one page for every search, with a link to the next.
 type linkServer struct{ self, next string }
 
 func (s linkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -439,12 +437,12 @@ func (s linkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// TestServerLinks checks that links of all sorts of servers are followed, and only below the FHIR base.
+// Links in the formats of various servers are followed, but only below the FHIR base.
 func TestServerLinks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, self, next string
-		want             string // path and query below the base; empty if it is not followed
+		want             string // path and query below the base; empty if rejected
 	}{
 		{"HAPI", "http://x/fhir/Patient?_id=a", "http://x/fhir?page=1", "?page=1"},
 		{"its own parameter", "http://x/fhir/Patient?_id=a", "http://x/fhir/Patient?_id=a&page=2", "/Patient?_id=a&page=2"},
@@ -489,7 +487,7 @@ func TestServerLinks(t *testing.T) {
 	}
 }
 
-// observationsOf are observations of patient a, some of them hidden, with UUIDs and a text of a length each.
+// observationsOf returns Observations of patient a, some of them withheld, with UUIDs and a text of a length each.
 func observationsOf(n, length int) (all, own []string) {
 	for i := range n {
 		id, subject := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), "Patient/a"
@@ -504,15 +502,14 @@ func observationsOf(n, length int) (all, own []string) {
 	return all, own
 }
 
-// TestPagesOfServers checks that pages are as long as was asked for, and cost few requests, before servers whose pages have
-// other lengths than they are asked for.
+// Pages have the requested length and cost few requests, whatever the length of the server's pages.
 func TestPagesOfServers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name               string
 		matches            int
-		fewest, longest    int // matches of a page of the server
-		requests, searches int // at most for a page, and for all pages
+		fewest, longest    int // number of matches on a page of the server
+		requests, searches int // maximum for a page, and for all pages
 	}{
 		{"one page of all, whatever _count says", 300, 1000, 0, 1, 9},
 		{"one page of more", 400, 1000, 0, 1, 11},
@@ -560,8 +557,8 @@ func TestPagesOfServers(t *testing.T) {
 	}
 }
 
-// TestLargeMatches checks that matches that are too large for one answer are asked for in smaller pages, whether the first
-// page or one behind a link is too large, and that one match that is too large by itself is an error.
+// Matches that are too large for one response are requested in smaller pages, on the first page or a later one. A single match
+// that is too large is an error.
 func TestLargeMatches(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -602,8 +599,8 @@ func TestLargeMatches(t *testing.T) {
 	}
 }
 
-// offsetPages answers searches with pages of resources, whose links have the place of the first match and the number of matches
-// as HAPI's have. A page is written in parts, and the rest of it once the guard refuses more is not.
+// offsetPages returns pages of resources, whose links contain the offset and the number of matches, like HAPI's. A page is
+// written in parts, until the guard refuses more.
 func offsetPages(all []string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		from, _ := strconv.Atoi(r.URL.Query().Get("_getpagesoffset"))
@@ -619,8 +616,7 @@ func offsetPages(all []string) handler {
 	}
 }
 
-// TestMatchesThatDepend checks that a search for resources that depend on others ends a page before it needs too many requests
-// to judge them, and loses none.
+// A search for resources that depend on others ends a page before it exceeds the limit on requests, and loses no match.
 func TestMatchesThatDepend(t *testing.T) {
 	t.Parallel()
 	var all, own []string
@@ -633,8 +629,7 @@ func TestMatchesThatDepend(t *testing.T) {
 	g.walk(patientA, "Provenance?_count=50", own)
 }
 
-// TestPagesThatAreCut checks that a full page without a total is not taken for the last one, before a server that loses
-// what is behind it if pages have one size.
+// A full page without a total is not mistaken for the last one, on a server that loses the rest for one page size.
 func TestPagesThatAreCut(t *testing.T) {
 	t.Parallel()
 	all, own := tiedObservations(70)
@@ -653,7 +648,7 @@ func TestPagesThatAreCut(t *testing.T) {
 	}
 }
 
-// TestTotalsOfCutSearches checks that a search that may not ask again tells no total, whatever is left for further pages.
+// A search that may not repeat its request returns no total, whatever is left for further pages.
 func TestTotalsOfCutSearches(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(70)
@@ -672,7 +667,7 @@ func TestTotalsOfCutSearches(t *testing.T) {
 	}
 }
 
-// TestTotalsOfCutPages checks that no total is told where the last page may not have been the last.
+// If the last page may be truncated, no total is returned.
 func TestTotalsOfCutPages(t *testing.T) {
 	t.Parallel()
 	page := func(total string, ids ...string) string {
@@ -713,7 +708,7 @@ func TestTotalsOfCutPages(t *testing.T) {
 	}
 }
 
-// TestChainsOfCutPages checks that a chain is refused rather than followed by a part of what is in between.
+// A chain is rejected if its intermediate results may be incomplete.
 func TestChainsOfCutPages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -729,7 +724,7 @@ func TestChainsOfCutPages(t *testing.T) {
 	}
 }
 
-// TestTotalsOfHiddenMatches checks that no page repeats a total that was told before a match was found which is hidden.
+// After a withheld match, no page repeats an earlier total.
 func TestTotalsOfHiddenMatches(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -757,7 +752,7 @@ func TestTotalsOfHiddenMatches(t *testing.T) {
 	}
 }
 
-// TestJudgedPages checks that pages are as long as was asked for, whatever is withheld between, and are the token's own.
+// Judged pages have the requested length, whatever is withheld, and are bound to the token.
 func TestJudgedPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, want string }{
@@ -803,8 +798,8 @@ func TestJudgedPages(t *testing.T) {
 	}
 }
 
-// TestJudgedBesidePages checks that what belongs to no patient comes along by what names it on any page of the server's,
-// and not where what names it may be on a page that is not seen.
+// Shared resources are included on the page of a referrer, whatever page of the server they are on, but not if their only
+// referrer may be on an invisible page.
 func TestJudgedBesidePages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, first, second, want string }{
@@ -836,7 +831,7 @@ func TestJudgedBesidePages(t *testing.T) {
 	}
 }
 
-// TestJudgedBesideRest checks that what names a resource may be hidden on a page that has not been judged yet.
+// A shared resource whose referrer may be on a page that is not judged yet is withheld.
 func TestJudgedBesideRest(t *testing.T) {
 	t.Parallel()
 	g, asked := operating(t), 0
@@ -858,7 +853,7 @@ func TestJudgedBesideRest(t *testing.T) {
 	}
 }
 
-// TestJudgedPagesEnd checks that nobody waits for ever for what may be seen, nor for more than may be held.
+// Requests for mostly invisible matches end within the limits on requests and memory.
 func TestJudgedPagesEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -886,14 +881,14 @@ func TestJudgedPagesEnd(t *testing.T) {
 	}
 }
 
-// crossing are two observations that each name both patients: one is about b, one about a.
+// crossing are two Observations that each name both patients: the subject of one is b, that of the other a.
 var crossing = append(slices.Clip(records),
 	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
 	`{"resourceType":"Device","id":"of-b","patient":{"reference":"Patient/b"}}`,
 )
 
-// Leaks of Microsoft's FHIR server that were fixed in 2026, each as its pull request describes it.
+// Leaks of Microsoft's FHIR server that were fixed in 2026, as described in the pull requests.
 func TestMicrosoftFHIRServer(t *testing.T) {
 	t.Parallel()
 	holder := func(scope string) access.Holder {
@@ -941,8 +936,7 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 	}
 }
 
-// 5817 in front of a server whose search parameter is disabled, so that it ignores the parameter: the constraint of the scope
-// still holds.
+// The constraint of a scope applies even if the server ignores the parameter because it is disabled (5817).
 func TestMicrosoftDisabledParameter(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)

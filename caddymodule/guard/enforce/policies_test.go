@@ -21,9 +21,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// withRules gives a gateway a policy with rules of the form "deny a && b" or "allow a && b", where each condition is like
-// request.type == 'Patient', resource.meta.security.code != 'VIP', 'status' in request.parameters, true, or
-// resource.fails. One of a resource is met if some value of the element meets it.
+// withRules gives a gateway a policy with rules of the form "deny a && b" or "allow a && b". Conditions are like request.type
+// == 'Patient', resource.meta.security.code != 'VIP', 'status' in request.parameters, true, or resource.fails. A condition on a
+// resource is met if some value of the element meets it.
 func (g *gateway) withRules(rules ...string) *gateway {
 	g.t.Helper()
 	p := &testPolicy{t: g.t}
@@ -35,7 +35,6 @@ func (g *gateway) withRules(rules ...string) *gateway {
 	return g
 }
 
-// testPolicy is a policy for tests.
 type testPolicy struct {
 	t      *testing.T
 	rules  []testRule
@@ -50,10 +49,8 @@ type testRule struct {
 
 var errTestRule = errors.New("failed")
 
-// Failed implements [rule.Policy].
 func (p *testPolicy) Failed(_ *http.Request, err error) { p.failed = append(p.failed, err.Error()) }
 
-// Judge implements [rule.Policy].
 func (p *testPolicy) Judge(_ context.Context, r rule.Request) rule.Judgement {
 	whole, open := testResources{p.t, nil}, testResources{p.t, nil}
 	for _, of := range p.rules {
@@ -104,7 +101,7 @@ func compared(t *testing.T, want string, values ...string) string {
 	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
 }
 
-// testResources judges resources after the request met the conditions of the rules.
+// testResources judges resources by the rules whose conditions on the request are met.
 type testResources struct {
 	t     *testing.T
 	rules []testRule
@@ -114,27 +111,22 @@ func (o testResources) has(e rule.Effect) bool {
 	return slices.ContainsFunc(o.rules, func(r testRule) bool { return r.effect == e })
 }
 
-// MayDeny implements [rule.Resources].
 func (o testResources) MayDeny() bool { return o.has(rule.Deny) }
 
-// MayAllow implements [rule.Resources].
 func (o testResources) MayAllow() bool { return o.has(rule.Allow) }
 
-// LooksAt implements [rule.Resources].
 func (o testResources) LooksAt(element string) bool {
 	return slices.ContainsFunc(o.rules, func(r testRule) bool {
 		return slices.ContainsFunc(r.conditions, func(c string) bool { return strings.HasPrefix(c, "resource."+element+" ") })
 	})
 }
 
-// DeniesType implements [rule.Resources].
 func (o testResources) DeniesType(_ context.Context, resourceType string) bool {
 	return slices.ContainsFunc(o.rules, func(r testRule) bool {
 		return r.effect == rule.Deny && slices.Equal(r.conditions, []string{"resource.resourceType == '" + resourceType + "'"})
 	})
 }
 
-// Judge implements [rule.Resources].
 func (o testResources) Judge(_ context.Context, res resource.Resource) (d rule.Decision) {
 	for _, effect := range []rule.Effect{rule.Deny, rule.Allow} {
 		for _, r := range o.rules {
@@ -182,7 +174,7 @@ func (o testResources) evaluate(condition string, res resource.Resource) string 
 
 var (
 	nobody = access.Holder{Scope: "openid"}
-	// reader is bound to nothing, so that its requests pass.
+	// reader has scopes without a patient, so its requests pass.
 	reader = access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}
 )
 
@@ -191,7 +183,7 @@ func TestPoliciesRead(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
-		rules  string // separated by ;
+		rules  string // separated by semicolons
 		target string
 		status int
 	}{
@@ -227,7 +219,7 @@ func TestPoliciesRead(t *testing.T) {
 	}
 }
 
-// TestPoliciesText checks that a refusal names the rule, and that what is withheld answers as what is not there.
+// A rejection names the rule, and a denied resource gets the rejection of a missing one.
 func TestPoliciesText(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny false", "deny request.type == 'Device'", "deny resource.id == 'b'")
@@ -243,7 +235,7 @@ func TestPoliciesText(t *testing.T) {
 	}
 }
 
-// TestPoliciesFailed checks that rules that fail are reported by name.
+// Failing rules are reported by name.
 func TestPoliciesFailed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rule, want string }{
@@ -262,7 +254,7 @@ func TestPoliciesFailed(t *testing.T) {
 	}
 }
 
-// TestPoliciesPassing checks that requests with which no rule has to do pass as they are.
+// Requests that no rule affects pass unjudged.
 func TestPoliciesPassing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -332,7 +324,7 @@ func TestPoliciesSearch(t *testing.T) {
 	}
 }
 
-// TestPoliciesForm checks that rules see the parameters of a search by POST, which nothing else has to look at.
+// Rules evaluate the parameters of a search by POST.
 func TestPoliciesForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny 'status' in request.parameters")
@@ -344,7 +336,7 @@ func TestPoliciesForm(t *testing.T) {
 	}
 }
 
-// TestPoliciesPages checks that rules judge each page, and not only the first.
+// Rules judge every page.
 func TestPoliciesPages(t *testing.T) {
 	t.Parallel()
 	for _, holder := range []access.Holder{reader, patientA} {
@@ -360,7 +352,7 @@ func TestPoliciesPages(t *testing.T) {
 	}
 }
 
-// TestPoliciesTotal checks that no total counts withheld resources.
+// No total counts denied resources.
 func TestPoliciesTotal(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.id == 'b1'")
@@ -375,14 +367,14 @@ func TestPoliciesTotal(t *testing.T) {
 	}
 }
 
-// TestPoliciesTotalOfAllowed checks that no number tells of what is not allowed either.
+// No total counts resources that are not allowed.
 func TestPoliciesTotalOfAllowed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow resource.id == 'a1'")
 	expectStatus(t, g.get(nobody, "Observation?_summary=count"), http.StatusForbidden)
 }
 
-// TestPoliciesWholeResources checks that rules see resources with all their elements, whatever the client asked for.
+// Rules evaluate complete resources, whatever elements the client requested.
 func TestPoliciesWholeResources(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"Observation?_elements=id", "Observation?_summary=true", "Observation/a1?_elements=id"} {
@@ -405,7 +397,7 @@ func TestPoliciesWholeResources(t *testing.T) {
 	}
 }
 
-// TestPoliciesOracle checks that searches for what is withheld cannot ask about other resources.
+// Searches cannot reveal denied resources through other resources.
 func TestPoliciesOracle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.resourceType == 'Patient' && resource.id == 'b'")
@@ -416,7 +408,7 @@ func TestPoliciesOracle(t *testing.T) {
 	}
 }
 
-// TestPoliciesWrite checks that rules judge both the stored and the new version.
+// Rules judge both the stored and the new version.
 func TestPoliciesWrite(t *testing.T) {
 	t.Parallel()
 	const (
@@ -458,7 +450,7 @@ func TestPoliciesWrite(t *testing.T) {
 	}
 }
 
-// TestPoliciesHistory checks that each version is judged.
+// Each version is judged.
 func TestPoliciesHistory(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.status == 'final'")
@@ -474,8 +466,8 @@ func TestPoliciesHistory(t *testing.T) {
 	}
 }
 
-// TestPoliciesCurrentVersion checks that the current version decides about all: a label that is added later protects the
-// versions before it, and that of what was deleted since.
+// The current version decides about all: a label that is added later protects earlier versions, even of a resource deleted
+// since.
 func TestPoliciesCurrentVersion(t *testing.T) {
 	t.Parallel()
 	const (
@@ -487,7 +479,7 @@ func TestPoliciesCurrentVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		versions []string
-		want     []int // of the history, of each version, of the history's second page
+		want     []int // history, each version, second page of the history
 	}{
 		{"never labelled", []string{plain, plain}, []int{200, 200, 200}},
 		{"labelled later", []string{plain, vip}, []int{404, 404, 404}},
@@ -526,7 +518,7 @@ func TestPoliciesCurrentVersion(t *testing.T) {
 	}
 }
 
-// TestPoliciesHistoryPage checks that a link to a page of a history leads nowhere once the current version is denied.
+// A link to a page of a history gets 404 after the current version is denied.
 func TestPoliciesHistoryPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","active":true}`).
@@ -544,8 +536,7 @@ func TestPoliciesHistoryPage(t *testing.T) {
 	}
 }
 
-// TestPoliciesIncludedVersion checks that an include of an old version, to which a reference leads, is dropped if the
-// current version is denied.
+// An old version included by a versioned reference is dropped if the current version is denied.
 func TestPoliciesIncludedVersion(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","meta":{"security":[{"code":"VIP"}]}}`).
@@ -558,7 +549,7 @@ func TestPoliciesIncludedVersion(t *testing.T) {
 	}
 }
 
-// TestPoliciesBatch checks that rules judge each entry of a batch as a request of its own, and a transaction with it.
+// Rules judge each entry of a batch as a request of its own, and reject a transaction with a denied entry.
 func TestPoliciesBatch(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, kind, rule, want string }{

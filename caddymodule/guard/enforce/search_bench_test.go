@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 )
 
-// fifty is a search's answer of 50 observations, 100 KB long.
+// fifty returns a search response with 50 Observations, 100 KB long.
 func fifty() []byte {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"Bundle","id":"0f8a","meta":{"lastUpdated":"2024-05-01T10:00:00.000+00:00"},"type":"searchset","total":50,"link":[{"relation":"self","url":"http://backend.internal:8080/fhir/Observation?patient=a"}],"entry":[`)
@@ -28,7 +28,7 @@ func fifty() []byte {
 	return []byte(b.String())
 }
 
-// sent is a server that always answers the same, in the pieces in which a proxy copies.
+// sent returns a handler with a fixed response, in the pieces in which a proxy copies.
 func sent(body []byte) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json;charset=UTF-8")
@@ -41,7 +41,7 @@ func sent(body []byte) handler {
 	}
 }
 
-// discarded is a client that reads nothing.
+// discarded is a client that discards the response.
 type discarded struct {
 	header http.Header
 	n      int
@@ -85,7 +85,7 @@ func BenchmarkSearch50(b *testing.B) {
 	}
 }
 
-// BenchmarkProxy50 is the same answer through a plain proxy, to compare with.
+// BenchmarkProxy50 is the same response through a plain proxy, for comparison.
 func BenchmarkProxy50(b *testing.B) {
 	body := fifty()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = sent(body)(w, r) }))

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// chart are two patients' records with links between them, for searches that go over several.
+// chart are two patients' records with references between them, for chained searches.
 var chart = append([]string{
 	`{"resourceType":"Practitioner","id":"bob","name":[{"family":"Boyd"}]}`,
 	`{"resourceType":"Organization","id":"org","name":"Mercy"}`,
@@ -75,7 +75,7 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// foundOrStatus is found, or the status of a refusal.
+// foundOrStatus returns the result of found, or the status of a rejection.
 func (g *gateway) foundOrStatus(h access.Holder, target string) string {
 	g.t.Helper()
 	if response := g.get(h, target); response.StatusCode != http.StatusOK {
@@ -84,7 +84,7 @@ func (g *gateway) foundOrStatus(h access.Holder, target string) string {
 	return strings.Join(g.found(h, target), " ")
 }
 
-// The server must not be asked what the client may not ask.
+// A chain that the client may not search is not forwarded.
 func TestChainIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{
@@ -208,7 +208,7 @@ func TestSearchParameters(t *testing.T) {
 	}
 }
 
-// TestRevinclude checks that what refers to a resource that is every patient's is not looked for among all patients.
+// Resources that refer to a shared resource are not searched among all patients.
 func TestRevinclude(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -239,7 +239,7 @@ func TestRevinclude(t *testing.T) {
 	}
 }
 
-// A search of several types is by parameters that all of them have; one of a single type is as that type's.
+// A search of several types accepts the parameters that all of them have; with a single type, those of the type.
 func TestSystemSearchParameters(t *testing.T) {
 	t.Parallel()
 	testSearches(t, chart, []searchCase{
@@ -257,7 +257,7 @@ func TestSystemSearchParameters(t *testing.T) {
 	})
 }
 
-// TestSearchIsBounded checks what one page of a search asks of the FHIR server.
+// The number of requests per page of a search is limited.
 func TestSearchIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -278,7 +278,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestTypes is over _type, which names what a search of the system is about.
+// TestTypes lists values of _type in a search of the system.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	all := "Account,AdverseEvent,Appointment,Basic,Claim,Condition,Consent,Coverage,Device,Encounter,Flag,Goal,Immunization,Invoice,List,Media,Observation"
@@ -300,8 +300,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestAllTypes checks that a search of all types goes through those that the scopes cover, in pages that cost no more than
-// one request may.
+// A search of all types covers every type in the scopes, in pages within the limit on requests.
 func TestAllTypes(t *testing.T) {
 	t.Parallel()
 	const requests = 12
@@ -342,7 +341,7 @@ func TestAllTypes(t *testing.T) {
 	}
 }
 
-// without is a server that lacks a type.
+// without is a server that does not support a type.
 type without struct {
 	message.NextHandler
 	resourceType string
@@ -356,7 +355,7 @@ func (s without) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return s.NextHandler.ServeHTTP(w, r)
 }
 
-// TestConstraintsDoNotMix checks that scopes with two constraints each find what one of them says, not a bit of each.
+// The constraints of two scopes are applied separately, not combined.
 func TestConstraintsDoNotMix(t *testing.T) {
 	t.Parallel()
 	observation := func(id, category, status string) string {
@@ -374,7 +373,7 @@ func TestConstraintsDoNotMix(t *testing.T) {
 	}
 }
 
-// All that a resource refers to comes along as far as scopes cover it, whatever wildcards the FHIR server knows.
+// All references of a resource are included if scopes cover the targets, whatever wildcards the FHIR server supports.
 func TestIncludeAll(t *testing.T) {
 	t.Parallel()
 	encounters := access.Holder{Scope: "patient/Encounter.rs patient/Practitioner.rs", Patient: "a"}
@@ -405,7 +404,7 @@ func TestIncludeAll(t *testing.T) {
 	}
 }
 
-// A type that no compartment has can be opened to the patient whom its parameter patient names.
+// A type outside of all compartments can be opened to the patient in its parameter patient.
 func TestOwnPatient(t *testing.T) {
 	t.Parallel()
 	task := func(id, patient string) string {
@@ -437,7 +436,7 @@ func TestOwnPatient(t *testing.T) {
 	}
 }
 
-// ownParameters are what a site may define, the server's own among them.
+// ownParameters are search parameters of a site, in addition to R4's.
 func ownParameters(t *testing.T) (s searchparam.Set) {
 	t.Helper()
 	for _, d := range []searchparam.Definition{
@@ -466,7 +465,7 @@ var teams = []string{
 	`{"resourceType":"Observation","id":"ob","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 }
 
-// What a site defines is judged as R4's parameters are, and leads no further.
+// A site's parameters are judged like R4's, and reveal no other resources.
 func TestOwnParameters(t *testing.T) {
 	t.Parallel()
 	doctors := access.Holder{Scope: "patient/CareTeam.rs?role=doctor", Patient: "a"}
@@ -518,7 +517,7 @@ func teamGateway(t *testing.T) *gateway {
 	return g
 }
 
-// The FHIR server's own definition of a reference may go further than the site's: it is not asked to follow it.
+// A site's reference parameter is not chained by the FHIR server, whose definition may be broader.
 func TestOwnReferenceIsNotFollowedByTheServer(t *testing.T) {
 	t.Parallel()
 	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
@@ -535,7 +534,7 @@ func TestOwnReferenceIsNotFollowedByTheServer(t *testing.T) {
 	}
 }
 
-// A patch may not change the elements by which a constraint of a site's own is judged.
+// A patch must not change the elements of a constraint with a site's parameter.
 func TestOwnConstraintIsNotPatched(t *testing.T) {
 	t.Parallel()
 	g := teamGateway(t)
@@ -549,7 +548,7 @@ func TestOwnConstraintIsNotPatched(t *testing.T) {
 	}
 }
 
-// TestRelatedPatients is over what the FHIR server has for who acts for others: whose records they may see.
+// TestRelatedPatients lists relationships on the FHIR server, and the patients whose records they open.
 func TestRelatedPatients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -577,7 +576,7 @@ func TestRelatedPatients(t *testing.T) {
 	}
 }
 
-// ward are observations of patient a, found by subject, by performer, or by both, and some of patient b between them.
+// ward returns Observations of patient a, by subject, by performer, or by both, among some of patient b.
 func ward() []string {
 	all := slices.Clone(records[:2])
 	for n := range 60 {
@@ -600,7 +599,7 @@ func ward() []string {
 	return all
 }
 
-// read are the ids on all pages, in their order.
+// read returns the ids on all pages, in order.
 func (g *gateway) read(h access.Holder, target string, size int) []string {
 	g.t.Helper()
 	var all []string
@@ -630,7 +629,7 @@ func TestMergedPages(t *testing.T) {
 					t.Parallel()
 					g := newGateway(t, ward()...)
 					got := g.read(h, fmt.Sprintf("Observation?_count=%d&%s", size, order), size)
-					g.CompartmentSearch = true // one branch, so the server's own order
+					g.CompartmentSearch = true // one branch, so in the server's order
 					want := g.read(h, "Observation?_count=100&"+order, 0)
 					if order == "" || !strings.Contains(order, "_id") {
 						slices.Sort(got)
@@ -645,7 +644,7 @@ func TestMergedPages(t *testing.T) {
 	}
 }
 
-// TestMergedOrder checks that pages go on where the one before ended, whatever the branch.
+// Each page continues where the previous one ended, across branches.
 func TestMergedOrder(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, ward()...)
@@ -683,7 +682,7 @@ func TestTotal(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   int // -1: absent; -403: refused
+		want   int // -1: absent; -403: rejected
 	}{
 		{"all on the page", patientA, "Observation?status=final&_count=100", 27},
 		{"more pages", patientA, "Observation?status=final&_count=2", -1},
@@ -727,7 +726,7 @@ func (b bundle) total() int {
 	return *b.Total
 }
 
-// TestUnion checks that constraints of several scopes are a union, and how many searches it takes.
+// The constraints of several scopes form a union, with the expected number of searches.
 func TestUnion(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -757,8 +756,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// TestIncludedOnItsPage checks that what comes along comes with a match that names it, though the pages of the server
-// that ours are made of hold more.
+// An included entry is on the page of a match that refers to it, even if the server's page contains more.
 func TestIncludedOnItsPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, chart...)
@@ -769,7 +767,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 		for _, e := range b.Entry[1:] {
 			with = append(with, e.Resource.ResourceType+"/"+e.Resource.ID)
 		}
-		// The subject may come along too, because a match on another page brings it.
+		// The subject may be included too, because a match on another page refers to it.
 		with = slices.DeleteFunc(with, func(of string) bool { return of == "Patient/a" && strings.HasPrefix(b.Entry[0].Resource.ID, "a") })
 		want := map[string]string{"a1": "Practitioner/alice", "a2": "", "a3": "Encounter/ea", "a4": "Practitioner/bob", "b2": "Patient/a"}[b.Entry[0].Resource.ID]
 		slices.Sort(with)
@@ -779,7 +777,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 	}
 }
 
-// TestIncludeByRead checks that a scope to read brings what a match names, and not what names it.
+// A scope to read permits including the targets of a match's references, but not its referrers.
 func TestIncludeByRead(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/Encounter.rs patient/Observation.r patient/Practitioner.r", Patient: "a"}
@@ -819,7 +817,7 @@ func TestCompartmentSearch(t *testing.T) {
 	})
 }
 
-// TestPostedSearch checks that what came in a body goes on in a body, on every page.
+// The parameters of a search by POST stay in a body, on every page.
 func TestPostedSearch(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation/_search", "Patient/a/Observation/_search"} {
@@ -843,7 +841,7 @@ func TestPostedSearch(t *testing.T) {
 	}
 }
 
-// modelTypes are types with one to four membership parameters, with an element that each of them is by.
+// modelTypes are types with one to four membership parameters, and the elements of these parameters.
 var modelTypes = []struct{ name, members string }{
 	{"Observation", `"subject":%s`}, {"Condition", `"subject":%s`}, {"Coverage", `"beneficiary":%s,"policyHolder":%s`},
 	{"CommunicationRequest", `"recipient":[%s]`}, {"AllergyIntolerance", `"patient":%s,"asserter":%s`},
@@ -853,14 +851,14 @@ var modelTypes = []struct{ name, members string }{
 	{"Encounter", `"subject":%s`}, {"Immunization", `"patient":%s`},
 }
 
-// modelRecord is a resource as the model knows it.
+// modelRecord is a resource in the model.
 type modelRecord struct {
 	text, id, updated string
-	isOwn, isHidden   bool // it is patient a's; it contains a record of another patient, and a label that a rule denies
+	isOwn, isHidden   bool // belongs to patient a; carries another patient's record, and a label that a rule denies
 }
 
-// modelRecords are records of some types, with UUIDs. Many of the last type, few of the others; most have a time of update
-// in common with others.
+// modelRecords returns records of several types with UUIDs: many of the last type, few of the others. Most share their time of
+// update with others.
 func modelRecords(seed uint64, types, few, many int) (all []modelRecord) {
 	random := rand.New(rand.NewPCG(seed, uint64(types)))
 	for n, of := range modelTypes[:types] {
@@ -902,8 +900,8 @@ func compareBy(key string, a, b modelRecord) int {
 	return 0
 }
 
-// TestSearchOfTypes compares the pages of searches over several types with a model: nothing is lost, repeated or out of
-// order, pages are full, none is empty while there are more matches, and none costs more than 48 requests.
+// The pages of searches over several types match a model: nothing is lost, repeated or out of order, pages are full, none is
+// empty before the end, and none costs more than 48 requests.
 func TestSearchOfTypes(t *testing.T) {
 	t.Parallel()
 	for _, types := range []int{1, 2, 9, 16} {
@@ -935,7 +933,7 @@ func TestSearchOfTypes(t *testing.T) {
 	}
 }
 
-// TestSearchOfManyRecords is over searches whose pages of the FHIR server leave much for later pages of ours.
+// TestSearchOfManyRecords lists searches whose pages of the FHIR server leave many matches for later pages.
 func TestSearchOfManyRecords(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
@@ -946,7 +944,7 @@ func TestSearchOfManyRecords(t *testing.T) {
 	}
 }
 
-// searchModel is a search of several types, and what it finds.
+// searchModel is a search of several types, with its expected matches.
 type searchModel struct {
 	*gateway
 	records []modelRecord
@@ -955,7 +953,7 @@ type searchModel struct {
 	order   string
 	types   int
 	size    int // _count
-	longest int // page of the FHIR server; 0: as _count says
+	longest int // page size of the FHIR server; 0: _count
 	asked   int // requests for a page
 }
 
@@ -994,7 +992,7 @@ func (m *searchModel) run() {
 		if m.asked > 48 || len(target) > 3000 || len(b.Entry) > m.size {
 			m.t.Errorf("_count=%d, page %d: %d requests, a link of %d bytes, %d matches", m.size, pages, m.asked, len(target), len(b.Entry))
 		}
-		// A page that passes has the server's length, and one of many requests may end before the next would be too many.
+		// A page that passes has the server's length, and a page near the limit on requests may end early.
 		if isFull := len(b.Entry) == m.size || m.asked == 1 && m.longest > 0 || m.asked > 40; target != "" && (len(b.Entry) == 0 || !isFull) {
 			m.t.Errorf("_count=%d, page %d: %d of %d matches by %d requests, and a link to the next", m.size, pages, len(b.Entry), m.size, m.asked)
 		}

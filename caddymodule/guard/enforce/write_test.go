@@ -21,18 +21,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// writing is a case of a write.
+// writing is a test case of a write.
 type writing struct {
 	name    string
 	holder  access.Holder
 	request string // method and target
 	body    string
-	header  string // Name: value, lines
+	header  string // lines with Name: value
 	status  int
-	stored  string // reference=part of what is stored then; with ! what is not
+	stored  string // reference=expected part of the stored text; with !, an unexpected part
 }
 
-// written has a write answered.
+// written sends a write.
 func (g *gateway) written(tt writing) *http.Response {
 	g.t.Helper()
 	method, target, _ := strings.Cut(tt.request, " ")
@@ -44,13 +44,13 @@ func (g *gateway) written(tt writing) *http.Response {
 	return g.send(tt.holder, r)
 }
 
-// check sends a write, and compares what came of it. Nothing else but what the case names may have changed.
+// check sends a write, and compares the result. Only the named resources may change.
 func (tt writing) check(t *testing.T) {
 	t.Helper()
 	tt.checkAt(newGateway(t, writable...))
 }
 
-// testWritings checks writes, each at a gateway of its own.
+// testWritings checks writes, each with a gateway of its own.
 func testWritings(t *testing.T, tests []writing) {
 	t.Helper()
 	for _, tt := range tests {
@@ -85,7 +85,7 @@ func (tt writing) checkAt(g *gateway) {
 	}
 }
 
-// referenceOf is the Type/id of a resource in a test.
+// referenceOf returns the Type/id of a resource.
 func referenceOf(text string) string {
 	between := func(before string) string {
 		_, rest, _ := strings.Cut(text, before)
@@ -95,7 +95,7 @@ func referenceOf(text string) string {
 	return between(`"resourceType":"`) + "/" + between(`"id":"`)
 }
 
-// writable are the records and some more of them, to be written.
+// writable are the records, and more for writes.
 var writable = append(slices.Clone(records),
 	`{"resourceType":"Observation","id":"ab","status":"final","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`,
 	`{"resourceType":"Encounter","id":"a1","status":"finished","subject":{"reference":"Patient/a"}}`,
@@ -105,7 +105,7 @@ var writable = append(slices.Clone(records),
 	`{"resourceType":"List","id":"a1","subject":{"reference":"Patient/a"},"entry":[{"item":{"reference":"Observation/b1"}}]}`,
 )
 
-// observation is an Observation of a test, as final as the others.
+// observation returns a final Observation.
 func observation(id, subject, more string) string {
 	text := `{"resourceType":"Observation",`
 	if id != "" {
@@ -114,7 +114,7 @@ func observation(id, subject, more string) string {
 	return text + `"status":"amended","category":[{"coding":[{"system":"http://c","code":"laboratory"}]}],"subject":{"reference":"` + subject + `"}` + more + `}`
 }
 
-// holders that tests of writes share.
+// Holders for several tests of writes.
 var (
 	creator    = access.Holder{Scope: "patient/*.c", Patient: "a"}
 	updater    = access.Holder{Scope: "patient/*.u", Patient: "a"}
@@ -126,7 +126,7 @@ var (
 	}
 )
 
-// TestWriteIsHeld checks that what was judged is what is changed: another version in between makes the write fail.
+// Only the judged version is changed: a write fails if another version was stored in between.
 func TestWriteIsHeld(t *testing.T) {
 	t.Parallel()
 	plain := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
@@ -135,11 +135,11 @@ func TestWriteIsHeld(t *testing.T) {
 			g := newGateway(t, writable...)
 			g.server.Seen = func(r *http.Request) {
 				if r.Method != http.MethodGet {
-					g.server.Put(observation("a1", "Patient/b", "")) // somebody was faster
+					g.server.Put(observation("a1", "Patient/b", "")) // a concurrent write
 				}
 			}
 			tt := writing{holder: patientA, request: request, header: header, body: observation("a1", "Patient/a", "")}
-			if request == "PATCH Observation/a1 " { // by FHIRPath
+			if request == "PATCH Observation/a1 " { // FHIRPath Patch
 				tt.body, tt.request = plain, strings.TrimSpace(request)
 			} else if strings.HasPrefix(request, "PATCH") {
 				tt.body, tt.header = `[{"op":"replace","path":"/status","value":"amended"}]`, "Content-Type: application/json-patch+json\n"+header
@@ -154,7 +154,7 @@ func TestWriteIsHeld(t *testing.T) {
 	}
 }
 
-// constant is a server that always gives the same answer.
+// constant is a server with a fixed response.
 type constant struct {
 	status int
 	etag   string
@@ -171,7 +171,7 @@ func (s constant) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// TestUnfitVersion checks what is answered if the version that is to be changed cannot be had.
+// TestUnfitVersion lists the errors if the version to change cannot be read.
 func TestUnfitVersion(t *testing.T) {
 	t.Parallel()
 	const etag = `W/"1"`
@@ -197,7 +197,7 @@ func TestUnfitVersion(t *testing.T) {
 	}
 }
 
-// TestPoliciesMove checks that rules judge what a patch comes to, and are not mixed with scopes.
+// Rules judge the result of a patch, and are not combined with scopes.
 func TestPoliciesMove(t *testing.T) {
 	t.Parallel()
 	patch := `[{"op":"replace","path":"/status","value":"amended"}]`
@@ -215,7 +215,7 @@ func TestPoliciesMove(t *testing.T) {
 	}
 }
 
-// A contained Patient is somebody else: nobody who is bound to a patient sees or changes a record of theirs.
+// A contained Patient is another patient: no client bound to a patient can read or change such a record.
 func TestContainedPatientIsAnother(t *testing.T) {
 	t.Parallel()
 	const text = `{"resourceType":"Observation","id":"c","status":"final","contained":[{"resourceType":"Patient","id":"p"}],"subject":{"reference":"#p"},"performer":[{"reference":"Patient/a"}]}`
@@ -316,7 +316,7 @@ func TestUpdate(t *testing.T) {
 	})
 }
 
-// TestUpsert checks what an update of what is not there does where the site allows it.
+// TestUpsert lists updates of missing resources, where the site permits creating them.
 func TestUpsert(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []writing{
@@ -397,7 +397,7 @@ func TestJSONPatch(t *testing.T) {
 	})
 }
 
-// change is an operation of a FHIRPath Patch.
+// change returns an operation of a FHIRPath Patch.
 func change(kind, path, value string) string {
 	return `{"name":"operation","part":[{"name":"type","valueCode":"` + kind + `"},{"name":"path","valueString":"` + path + `"}` + value + `]}`
 }
@@ -509,7 +509,7 @@ func TestConditional(t *testing.T) {
 	})
 }
 
-// parts are what generated writes are put together of. What is of patient b has an id that begins with b.
+// parts are the parts of generated writes. Ids of patient b's resources begin with b.
 var parts = map[string][]string{
 	"scope": {
 		"patient/*.cruds", "patient/*.read patient/*.write", "patient/*.cud", "patient/Observation.cruds?category=http://c|laboratory patient/*.rs",
@@ -542,7 +542,7 @@ func (w writer) pick(name string) string { return parts[name][w.IntN(len(parts[n
 
 func (w writer) reference() string { return `{"reference":"` + w.pick("reference") + `"}` }
 
-// resource is a resource with some references.
+// resource returns a resource with some references.
 func (w writer) resource(resourceType, id string) string {
 	text := `{"resourceType":"` + resourceType + `","status":"amended","category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
 	if id != "" {
@@ -569,7 +569,7 @@ func (w writer) resource(resourceType, id string) string {
 	return text + "}"
 }
 
-// patch is a JSON Patch or a FHIRPath Patch.
+// patch returns a JSON Patch or a FHIRPath Patch.
 func (w writer) patch(resourceType string) (body, header string) {
 	var all []string
 	if w.IntN(3) == 0 {
@@ -586,7 +586,7 @@ func (w writer) patch(resourceType string) (body, header string) {
 	return "[" + strings.Join(all, ",") + "]", "Content-Type: application/json-patch+json\n"
 }
 
-// request is a write of some resource.
+// request returns a write of some resource.
 func (w writer) request() (tt writing) {
 	resourceType := w.pick("type")
 	id := []string{"a1", "a1", "a1", "b1", "ab", "none", "free", "a", "b", "a2"}[w.IntN(10)]
@@ -614,19 +614,19 @@ func (w writer) request() (tt writing) {
 	return tt
 }
 
-// owning finds what says whose a resource is.
+// owning matches the elements that determine a resource's owner.
 var owning = regexp.MustCompile(`"(?:subject|patient|securityContext|performer|target)":\[?\{"reference":"([^"]*)"`)
 
-// contained finds what generated resources contain.
+// contained matches contained resources in generated ones.
 var contained = regexp.MustCompile(`"contained":\[\{[^]]*\]`)
 
-// owners are the patients whose a resource is, by the first letters of what it names.
+// owners returns the patients who own a resource, by the initials of its references.
 func owners(reference, text string) string {
 	var all []string
 	if of, id, _ := strings.Cut(reference, "/"); of == "Patient" {
 		all = append(all, id[:1])
 	}
-	text = contained.ReplaceAllString(text, "") // has no owner of its own
+	text = contained.ReplaceAllString(text, "") // contained resources have no owner of their own
 	for _, match := range owning.FindAllStringSubmatch(text, -1) {
 		parts := strings.Split(strings.Split(match[1], "/_history")[0], "/")
 		last := parts[len(parts)-1]
@@ -637,8 +637,8 @@ func owners(reference, text string) string {
 	return strings.Join(all, "")
 }
 
-// TestNoWriteReachesOther checks by generated writes that a patient's token changes the patient's own records alone,
-// makes nobody else's its own, gives nothing away, and adds no reference to what is another's.
+// Generated writes with a patient's token change only the patient's own records, take over no other record, give none away, and
+// add no reference to another's.
 func TestNoWriteReachesOther(t *testing.T) {
 	t.Parallel()
 	ofOther := regexp.MustCompile(`"reference":"[^"]*/b[^"]*"|"reference":"[^"]*\?`)
@@ -707,7 +707,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// TestDeletedIsNotFound checks that what was deleted answers as what never was, and as what is not covered.
+// A deleted resource gets the rejection of a missing or uncovered one.
 func TestDeletedIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
@@ -726,7 +726,7 @@ func TestDeletedIsNotFound(t *testing.T) {
 	}
 }
 
-// capableOf is a CapabilityStatement with conditional deletes of some types.
+// capableOf returns a CapabilityStatement with conditional deletes of some types.
 func capableOf(conditionalDelete string, types ...string) string {
 	text := `{"resourceType":"CapabilityStatement","rest":[{"mode":"server","resource":[{"type":"Patient"}`
 	for _, t := range types {
@@ -735,8 +735,8 @@ func capableOf(conditionalDelete string, types ...string) string {
 	return text + `]}]}`
 }
 
-// TestDeleteMoved is over deletes of resources that somebody moves out of the scope after they were judged: on a server that
-// ignores If-Match and has conditional deletes, they stay, and the client is told that they do.
+// A resource that is moved out of the scope after it was judged is not deleted by a server that ignores If-Match but supports
+// conditional deletes, and the client gets an error.
 func TestDeleteMoved(t *testing.T) {
 	t.Parallel()
 	const amended = `{"resourceType":"Observation","id":"a1","status":"amended","category":[{"coding":[{"system":"http://c","code":"vital-signs"}]}],"subject":{"reference":"Patient/a"}}`
@@ -744,9 +744,9 @@ func TestDeleteMoved(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
-		of     string // the resource
-		moved  string // how it is when it is deleted; empty: gone
-		body   string // of a bundle, in place of the delete by itself
+		of     string // resource to delete
+		moved  string // concurrent version; empty: deleted
+		body   string // bundle in place of the delete
 		header string
 		status int
 		entry  string // status of the bundle's entry
@@ -803,12 +803,12 @@ func TestDeleteMoved(t *testing.T) {
 	}
 }
 
-// requested is an entry of a bundle without a resource.
+// requested returns an entry of a bundle without a resource.
 func requested(method, target string) string {
 	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
 }
 
-// TestDeleteSent checks which DELETE request the FHIR server receives, by its CapabilityStatement.
+// The DELETE request to the FHIR server depends on its CapabilityStatement.
 func TestDeleteSent(t *testing.T) {
 	t.Parallel()
 	both := observation("both", "Patient/a", `,"performer":[{"reference":"Patient/a"}]`)
@@ -856,7 +856,7 @@ func TestDeleteSent(t *testing.T) {
 	}
 }
 
-// TestStatementExpires checks that a server is asked again after an hour, or a minute if it gave no statement.
+// A server's statement is read again after an hour, or after a minute if it was unavailable.
 func TestStatementExpires(t *testing.T) {
 	t.Parallel()
 	for statement, ttl := range map[string]time.Duration{capableOf("single", "Observation"): time.Hour, `no`: time.Minute} {
@@ -877,7 +877,7 @@ func TestStatementExpires(t *testing.T) {
 	}
 }
 
-// TestWrittenAnswer checks the responses to writes.
+// TestWrittenAnswer lists the responses to writes.
 func TestWrittenAnswer(t *testing.T) {
 	t.Parallel()
 	body := observation("a1", "Patient/a", "")
@@ -913,11 +913,11 @@ func TestWrittenAnswer(t *testing.T) {
 	}
 }
 
-// TestWrittenSecurityContext checks that the header is told to those who may read the Binary.
+// X-Security-Context is returned only to clients that may read the Binary.
 func TestWrittenSecurityContext(t *testing.T) {
 	t.Parallel()
 	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
-	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // with a Binary's securityContext in a header, as HAPI's
+	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // with a Binary's securityContext as a header, like HAPI
 		w.Header().Set("X-Security-Context", "Patient/a")
 		return constant{http.StatusOK, `W/"1"`, body}.ServeHTTP(w, r)
 	})
@@ -934,7 +934,7 @@ func TestWrittenSecurityContext(t *testing.T) {
 	}
 }
 
-// refusing is a server that reads and does not write.
+// refusing is a server that rejects writes.
 type refusing struct{ status int }
 
 func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -949,7 +949,7 @@ func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// TestRefusedByServer checks that only the status of the FHIR server's refusal is passed on.
+// Only the status of the FHIR server's rejection is returned.
 func TestRefusedByServer(t *testing.T) {
 	t.Parallel()
 	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {
@@ -964,7 +964,7 @@ func TestRefusedByServer(t *testing.T) {
 	}
 }
 
-// TestInvalidBody checks that of an invalid body, a client is told what is wrong and where, as far as it has sent that.
+// For an invalid body, the client gets the cause and location, as far as they concern its own input.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
@@ -1002,13 +1002,13 @@ func TestInvalidBody(t *testing.T) {
 	}
 }
 
-// statusOf is the refusal that an error is.
+// statusOf returns the rejection in an error.
 func statusOf(err error) *guard.Error {
 	refused, _ := errors.AsType[*guard.Error](err)
 	return refused
 }
 
-// TestHeaders checks that nothing goes along with a write by which FHIR servers would do more.
+// No header is forwarded with a write that extends the effect of the write on FHIR servers.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
@@ -1023,7 +1023,7 @@ func TestHeaders(t *testing.T) {
 	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
 }
 
-// TestRefusedPatch checks that what a patch came to is not told to who may not read it.
+// The result of a rejected patch is not described to clients that may not read it.
 func TestRefusedPatch(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]int{"patient/Observation.u": 0, "patient/Observation.ru": http.StatusBadRequest} {
@@ -1038,7 +1038,7 @@ func TestRefusedPatch(t *testing.T) {
 	}
 }
 
-// invalidating is a server that reads, and finds wrong what is written.
+// invalidating is a server that reports every write as invalid.
 type invalidating struct{}
 
 func (invalidating) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -1048,7 +1048,7 @@ func (invalidating) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return constant{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
 }
 
-// TestRefusedSearch checks that a client is told what is wrong with a search, and with which issue type.
+// For an invalid search, the client gets the cause and an issue type.
 func TestRefusedSearch(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"Invalid date/time format: \"abc\" in %s"}]}`
@@ -1071,7 +1071,7 @@ func TestRefusedSearch(t *testing.T) {
 	}
 }
 
-// Who asks for an OperationOutcome of a write is given one.
+// A client that requests an OperationOutcome of a write gets one.
 func TestReturnOutcome(t *testing.T) {
 	t.Parallel()
 	for _, holder := range []access.Holder{patientA, {Scope: "user/Observation.cruds", User: clinician.User}, {Scope: "patient/Observation.c", Patient: "a"}} {
@@ -1095,15 +1095,15 @@ func TestReturnOutcome(t *testing.T) {
 // hook is the channel of a Subscription that sends resources to an app.
 const hook = `"type":"rest-hook","endpoint":"https://app.example/hook","payload":"application/fhir+json"`
 
-// subscribing is a Subscription.
+// subscribing returns a Subscription.
 func subscribing(criteria, channel, more string) string {
 	return fmt.Sprintf(`{"resourceType":"Subscription","status":"requested","reason":"r","criteria":%q,"channel":{%s}%s}`, criteria, channel, more)
 }
 
-// observing is one for a search.
+// observing returns a Subscription for a search.
 func observing(criteria string) string { return subscribing(criteria, hook, "") }
 
-// ofBackport is one of the Subscriptions R5 Backport.
+// ofBackport returns a Subscription of the Subscriptions R5 Backport.
 func ofBackport(criteria, filter, content string) string {
 	const at = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
 	more := ""
@@ -1114,7 +1114,7 @@ func ofBackport(criteria, filter, content string) string {
 	return subscribing(criteria, channel, more)
 }
 
-// holders of scopes for Subscriptions.
+// Holders of scopes for Subscriptions.
 var (
 	observer  = access.Holder{Scope: "user/Subscription.cruds user/Observation.rs", User: clinician.User}
 	ofLabs    = access.Holder{Scope: "system/Subscription.cruds system/Observation.rs?category=http://c|laboratory"}
@@ -1197,7 +1197,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// TestSubscriptionWrites checks that a Subscription is judged as it will be, however it is written.
+// A Subscription is judged by its new version, however it is written.
 func TestSubscriptionWrites(t *testing.T) {
 	t.Parallel()
 	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
@@ -1229,7 +1229,7 @@ func TestSubscriptionWrites(t *testing.T) {
 	}
 }
 
-// TestSubscriptionInBundle checks entries as well, which pass in one piece where nothing in them needs judging.
+// Entries are judged as well, although bundles that need no judging pass as a whole.
 func TestSubscriptionInBundle(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "system/Subscription.cr system/*.s"}
@@ -1256,7 +1256,7 @@ func TestSubscriptionInBundle(t *testing.T) {
 	}
 }
 
-// TestSubscriptionUnderRules checks that nothing is sent where rules judge each resource.
+// Subscriptions are rejected if rules judge each resource.
 func TestSubscriptionUnderRules(t *testing.T) {
 	t.Parallel()
 	for _, h := range []access.Holder{observer, ofLabs, ofEvery} {
@@ -1265,7 +1265,7 @@ func TestSubscriptionUnderRules(t *testing.T) {
 	}
 }
 
-// TestEffects checks what else acts once it is stored.
+// TestEffects lists other types with side effects when stored.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	scoped := func(resourceType string) access.Holder {
@@ -1328,7 +1328,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestDelivering checks operations by which another's Subscription would send, however a site lists them.
+// Operations that trigger another client's Subscription are rejected, however a site configures them.
 func TestDelivering(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// documentOf is a stored Bundle of a type with entries, which are written as members of the entry.
+// documentOf returns a stored Bundle of a type with entries, given as members of the entry.
 func documentOf(kind string, entries ...string) string {
 	return `{"resourceType":"Bundle","id":"d","type":"` + kind + `","entry":[{` + strings.Join(entries, "},{") + `}]}`
 }
@@ -25,7 +25,7 @@ const (
 	ofBoth       = `"resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`
 )
 
-// provenancesOf is an entry with a Provenance of eleven Observations, the first of which has the number from.
+// provenancesOf returns an entry with a Provenance of eleven Observations, numbered from the given one.
 func provenancesOf(from int) string {
 	var targets []string
 	for n := range 11 {
@@ -84,7 +84,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// What an entry depends on is looked up unless it is in the Bundle as well.
+// Dependencies of an entry are looked up unless the Bundle contains them.
 func TestDocumentNeeds(t *testing.T) {
 	t.Parallel()
 	provenance := `"resource":{"resourceType":"Provenance","target":[{"reference":"Observation/1"}]}`
@@ -112,7 +112,7 @@ func TestDocumentNeeds(t *testing.T) {
 	}
 }
 
-// TestEffects checks that of each type of R4 it is decided what its being stored may do.
+// The side effect of storing is defined for each type of R4.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	for _, name := range interaction.Types() {

@@ -17,8 +17,8 @@ import (
 
 var slow = flag.Bool("slow", false, "draw ten times the samples")
 
-// TestGenerated draws grants and resources: what is outside of a patient's compartment is covered by no grant that is
-// bound to the patient, unless a rule shares the type; and what names another patient is not written.
+// For random grants and resources, a bound grant covers only resources in the patient's compartment and of shared types, and
+// permits no write that names another patient.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	samples := 5_000
@@ -64,7 +64,7 @@ func checkInside(t *testing.T, scope, text string, res resource.Resource) {
 	}
 }
 
-// checkWritten checks a resource that may be written under a bound grant.
+// checkWritten checks a resource that a bound grant permits to write.
 func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
 	t.Helper()
 	if res.Type != "Patient" && slices.ContainsFunc(namedIn(t, text, res.Type), isAnother) {
@@ -72,12 +72,12 @@ func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
 	}
 }
 
-// isAnother reports whether a reference may be to another patient than a.
+// isAnother reports whether a reference may be to a patient other than a.
 func isAnother(reference string) bool {
 	return strings.Contains(reference, "Patient") && reference != "Patient/a"
 }
 
-// namedIn are the references of membership, read in another way than the guard's: from decoded JSON.
+// namedIn returns the references of membership from decoded JSON, independently of the guard.
 func namedIn(t *testing.T, text, resourceType string) []string {
 	t.Helper()
 	var decoded any
@@ -95,7 +95,7 @@ func namedIn(t *testing.T, text, resourceType string) []string {
 	return all
 }
 
-// references are the texts at the end of a path, through arrays.
+// references returns the texts at the end of a path, through arrays.
 func references(value any, path []string) []string {
 	switch value := value.(type) {
 	case string:
@@ -116,18 +116,18 @@ func references(value any, path []string) []string {
 	return nil
 }
 
-// drawing draws samples.
+// drawing generates random samples.
 type drawing struct{ *rand.Rand }
 
 func one[T any](d drawing, from ...T) T { return from[d.IntN(len(from))] }
 
-// types are those of which resources are drawn: with one parameter of membership, with several, and with a rule.
+// types are the generated types: with one membership parameter, with several, and with a rule.
 var types = []string{
 	"Patient", "Observation", "Condition", "AllergyIntolerance", "Appointment", "Coverage", "List", "Group", "Person",
 	"RelatedPerson", "Basic", "Device", "Practitioner", "Binary", "Provenance", "Bundle", "CodeSystem",
 }
 
-// scope draws one that is bound, for the type or for another.
+// scope returns a random patient-bound scope, for the type or another.
 func (d drawing) scope(resourceType string) string {
 	scope := one(d, "patient/", "user/") + one(d, resourceType, resourceType, "*", one(d, types...)) + "." + one(d, "cruds", "rs", "r", "cud", "read", "*")
 	if !strings.HasSuffix(scope, "read") && !strings.HasSuffix(scope, ".*") {
@@ -136,7 +136,7 @@ func (d drawing) scope(resourceType string) string {
 	return scope
 }
 
-// resource draws one with references to patients where membership is, and where it is not.
+// resource returns a random resource with references to patients in and outside of membership elements.
 func (d drawing) resource() string {
 	resourceType := one(d, types...)
 	members := []string{fmt.Sprintf(`"resourceType":%q,"id":%q`, resourceType, one(d, "a", "b", "c"))}
@@ -159,7 +159,7 @@ func (d drawing) resource() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// element draws what is at a path.
+// element returns a random element at a path.
 func (d drawing) element(path resource.Path) string {
 	text := d.reference()
 	if path.Type == "code" {
@@ -173,17 +173,17 @@ func (d drawing) element(path resource.Path) string {
 	return text
 }
 
-// inner draws what has nothing to do with membership, or is contained.
+// inner returns a random element that is unrelated to membership, or contained.
 func (d drawing) inner() string {
 	return one(d, d.reference(), `{"url":"x","valueReference":`+d.reference()+`}`,
 		`{"resourceType":"Observation","id":"c","subject":`+d.reference()+`}`, `{"other":`+d.reference()+`}`)
 }
 
-// reference draws one to the patient, to another, or to something else.
+// reference returns a random reference: to the patient, to another, or to another type.
 func (d drawing) reference() string {
 	return fmt.Sprintf(`{"reference":%q}`, one(d, "Patient/a", "Patient/b", "Patient/b/_history/1", "Patient?identifier=a",
 		"https://other.example/fhir/Patient/a", "Group/a", "#c", "urn:uuid:a", "Patient/ab", "Practitioner/a"))
 }
 
-// isCovered reports whether a verdict says all by itself.
+// isCovered reports whether a verdict covers a resource without further look-ups.
 func isCovered(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }

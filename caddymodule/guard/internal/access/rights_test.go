@@ -14,14 +14,14 @@ var (
 	patient      = interaction.Reference{Type: "Patient", ID: "a"}
 )
 
-// TestGrants is over the kinds of scope: to which patient each is bound, if it grants anything.
+// TestGrants lists the patient that each kind of scope is bound to, if it grants anything.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	const nothing = "nothing"
 	for _, tt := range []struct {
 		name   string
 		holder Holder
-		bound  string // to a patient; or that there is no grant
+		bound  string // patient, or that no grant results
 	}{
 		{"patient", Holder{Scope: "patient/*.rs", Patient: "a"}, "a"},
 		{"patient without one", Holder{Scope: "patient/*.rs"}, nothing},
@@ -59,7 +59,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestPermissions is over permissions on types: whether some grant is about the type, and whether it is about all of it.
+// TestPermissions lists whether some grant is for a type, and whether it covers the whole type.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	const create, read, update, remove, search = smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search
@@ -124,7 +124,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestAll is over what is allowed on all resources of all types.
+// TestAll lists the permissions on all resources of all types.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]string{
@@ -184,7 +184,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestHasOne checks that a part of a scope is not that scope.
+// A part of a scope does not count as that scope.
 func TestHasOne(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]bool{"system/*.rs": true, "system/*.cruds": true, "system/ValueSet.rs": false, "system/*.r": false, "openid": false} {
@@ -194,7 +194,7 @@ func TestHasOne(t *testing.T) {
 	}
 }
 
-// TestJudged checks that nothing is whole where rules judge each resource, and everything covered as before.
+// Under policies that judge each resource, no type is covered as a whole, but the same resources are covered.
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
@@ -209,7 +209,7 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// TestByRule checks that a grant by rule has the interaction begin, and covers nothing by itself.
+// A grant by rule permits the interaction, but covers no resource itself.
 func TestByRule(t *testing.T) {
 	t.Parallel()
 	g := Grant{Type: smart.AnyType, Permission: smart.Read, ByRule: true}
@@ -224,7 +224,7 @@ func TestByRule(t *testing.T) {
 	}
 }
 
-// TestLacking is over what a token lacks: each scope that is named would give it, and where none would, none is named.
+// Each scope in a challenge would permit the request, and no scope is named if none would.
 func TestLacking(t *testing.T) {
 	t.Parallel()
 	doctor := Holder{Scope: "openid user/Patient.rs", User: practitioner}

@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// samples are what rules are asked about: resources of a patient, of another, of both, of nobody and of what everyone
-// sees. %s is the type.
+// samples are resources of a patient, of another, of both, of none, and shared ones. %s is the type.
 var samples = []struct{ name, text string }{
 	{"own", `{"resourceType":%q,"id":"x",` + refersTo("Patient/a") + `}`},
 	{"another's", `{"resourceType":%q,"id":"x",` + refersTo("Patient/b") + `}`},
@@ -25,12 +24,12 @@ var samples = []struct{ name, text string }{
 	{"of a record", `{"resourceType":%q,"id":"x",` + refersTo("Observation/o") + `}`},
 }
 
-// refersTo are members that refer to the same, one for each type that is asked about.
+// refersTo returns members with the same reference, one for each tested type.
 func refersTo(to string) string {
 	return fmt.Sprintf(`"subject":{"reference":%[1]q},"patient":{"reference":%[1]q},"securityContext":{"reference":%[1]q},"target":[{"reference":%[1]q}]`, to)
 }
 
-// answers are those of a rule to each question that the guard asks of a type with it. What is refused is left out.
+// answers returns the results of every field of a rule for a type. Denials are omitted.
 func answers(t *testing.T, r *Rule, resourceType string) string {
 	t.Helper()
 	s := NewShared(Shared{resourceType: r})
@@ -68,7 +67,6 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 	return strings.Join(said, "; ")
 }
 
-// TestRules is over all rules and all questions.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	const observations = "searches performer=Patient%2Fa; searches subject=Patient%2Fa; "
@@ -109,7 +107,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestEmptyRule checks that a rule whose author has decided nothing refuses everything, of every type.
+// An empty rule denies everything, for every type.
 func TestEmptyRule(t *testing.T) {
 	t.Parallel()
 	for _, resourceType := range interaction.Types() {
@@ -124,7 +122,7 @@ func TestEmptyRule(t *testing.T) {
 	}
 }
 
-// TestDocumentedRules compares the table of docs/reference/resources.md with the rules, and with the types that have them by default.
+// The table of docs/reference/resources.md matches the rules and the types that have them by default.
 func TestDocumentedRules(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/reference/resources.md")

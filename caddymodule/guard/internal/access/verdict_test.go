@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// own is where the resources of tests are.
+// own is the base URL of the resources in tests.
 const own = "https://own.example/fhir"
 
-// observationOf is a record of a patient, with more members.
+// observationOf returns an Observation of a patient, with more members.
 func observationOf(patient, more string) string {
 	return `{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/` + patient + `"}` + more + `}`
 }
@@ -202,8 +202,8 @@ func TestSharedRules(t *testing.T) {
 	}
 }
 
-// TestStanding checks what a token may do with a record on which another depends: it reads one that carries something if a
-// scope lets it read that too.
+// TestStanding lists the permissions on a resource that another depends on. A resource with carried ones is readable only if a
+// scope covers these too.
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`
@@ -248,7 +248,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// granted are the rights of scopes with all that they may need, and the grant of the first.
+// granted returns the rights of scopes with their context, and the grant of the first scope.
 func granted(t *testing.T, scopes string, own Shared) (*Rights, Grant) {
 	t.Helper()
 	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewShared(own))
@@ -258,7 +258,6 @@ func granted(t *testing.T, scopes string, own Shared) (*Rights, Grant) {
 	return r, r.Grants[0]
 }
 
-// parse reads a resource.
 func parse(t *testing.T, text string) resource.Resource {
 	t.Helper()
 	res, err := resource.Parse([]byte(text), own)
@@ -268,7 +267,7 @@ func parse(t *testing.T, text string) resource.Resource {
 	return res
 }
 
-// needs is what a verdict needs, sorted.
+// needs returns the needed resources of a verdict, sorted.
 func needs(v Verdict) string {
 	var all []string
 	for _, n := range v.Needed {
@@ -278,7 +277,7 @@ func needs(v Verdict) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// No type that everybody may read by default can be in a Patient compartment: its resources would be other patients' records.
+// Default shared types are never in a Patient compartment, because their resources would be other patients' records.
 func TestEveryoneIsNoPatients(t *testing.T) {
 	t.Parallel()
 	for resourceType, rule := range defaultShared {
@@ -288,7 +287,7 @@ func TestEveryoneIsNoPatients(t *testing.T) {
 	}
 }
 
-// TestCoversNew checks what may be written under a grant that is bound to patient a, and what of it may be read.
+// TestCoversNew lists the resources that a grant for patient a permits to write, and which of them it permits to read.
 func TestCoversNew(t *testing.T) {
 	t.Parallel()
 	const (
@@ -349,7 +348,7 @@ func TestCoversNew(t *testing.T) {
 	}
 }
 
-// TestWhole checks that grants over all resources add up, and others do not.
+// Only grants over all resources add up.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	both := smart.Read | smart.Update

@@ -28,7 +28,7 @@ func inPieces(format message.Format, text string, size int, bases ...string) str
 	return string(r.Append(out, nil, true))
 }
 
-// TestReplacer is over what is an address, and what is none. @ is the FHIR server's base URL, and # the gateway's.
+// TestReplacer lists texts with and without addresses. @ is the FHIR server's base URL, and # the gateway's.
 func TestReplacer(t *testing.T) {
 	t.Parallel()
 	const slashes, letters = `http:\/\/backend.internal:8080\/fhir`, `\u0068ttp\u003A//backend.internal:8080/fhi\u0072`
@@ -81,7 +81,7 @@ func TestReplacer(t *testing.T) {
 	}
 }
 
-// TestReplacerOfXML is the same for XML.
+// TestReplacerOfXML is TestReplacer for XML.
 func TestReplacerOfXML(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, text, want string }{
@@ -112,7 +112,7 @@ func TestReplacerOfXML(t *testing.T) {
 	}
 }
 
-// generated is a JSON value, and what becomes of it.
+// generated returns a random JSON value, before and after rewriting.
 func generated(r *rand.Rand, depth int) (before, after any) {
 	switch r.IntN(map[bool]int{true: 8, false: 5}[depth > 0]) {
 	case 0:
@@ -138,7 +138,7 @@ func generated(r *rand.Rand, depth int) (before, after any) {
 	return all, nil
 }
 
-// rewritten is what becomes of a value: decided on the decoded text, without any of the code that is tested.
+// rewritten rewrites a decoded value independently of the tested code.
 func rewritten(value any, name string, isMember bool) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -203,8 +203,7 @@ func escapedJSON(r *rand.Rand, value any) string {
 	return string(text)
 }
 
-// TestReplacerProperty checks that any JSON says the same after it was rewritten, apart from its addresses, however it is
-// escaped and cut into pieces.
+// Rewriting changes only the addresses of any JSON, whatever its escapes and the boundaries of its pieces.
 func TestReplacerProperty(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -227,7 +226,7 @@ func TestReplacerProperty(t *testing.T) {
 	}
 }
 
-// FuzzRewriting checks that pieces make no difference, and that nothing panics, for any text.
+// For any text, the boundaries of pieces do not affect the result, and no call panics.
 func FuzzRewriting(f *testing.F) {
 	f.Add(`{"link":[{"relation":"next","url":"`+backend+`?x"}],"entry":[{"fullUrl":"`+backend+`/Patient/1"}]}`, 3, 1)
 	f.Add(`<Bundle><link><relation value="next"/></link><entry><fullUrl value="`+backend+`/Patient/1"/></entry></Bundle>`, 7, 2)
@@ -255,7 +254,7 @@ func FuzzRewriting(f *testing.F) {
 	})
 }
 
-// TestBases checks which texts are accepted as base URLs, and that each host name has its own.
+// TestBases lists valid base URLs. Each host name has its own.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	var b Bases
@@ -274,7 +273,7 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestBasesForget checks that of too many bases, and of too many ways to reach the gateway, the oldest are forgotten.
+// If there are too many bases or keys, the oldest are removed.
 func TestBasesForget(t *testing.T) {
 	t.Parallel()
 	var b Bases

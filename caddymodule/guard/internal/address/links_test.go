@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// sealed replaces links by one that is easily recognized.
+// sealed returns a SealLinks that records the links and returns a recognizable one.
 func sealed(found *message.Links) SealLinks {
 	return func(links message.Links) (message.Links, error) {
 		*found = links
@@ -16,7 +16,7 @@ func sealed(found *message.Links) SealLinks {
 	}
 }
 
-// TestLinkFinder has the links of a Bundle before its entries, behind them, and in them, in pieces of each size.
+// The links of a Bundle are replaced before, after and between its entries, in pieces of any size.
 func TestLinkFinder(t *testing.T) {
 	t.Parallel()
 	const (
@@ -28,7 +28,7 @@ func TestLinkFinder(t *testing.T) {
 	)
 	type test struct {
 		name, text string
-		want       string // empty: the text stays
+		want       string // empty: the text stays unchanged
 	}
 	tests := []test{
 		{"before the entries", `{` + bundle + `,"link":` + links + `,"entry":` + entries + `}`, `{` + bundle + `,"link":@,"entry":` + entries + `}`},
@@ -78,7 +78,7 @@ func TestLinkFinder(t *testing.T) {
 	}
 }
 
-// TestUnreadableLinks checks what cannot be rewritten.
+// Links that cannot be rewritten are an error.
 func TestUnreadableLinks(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -114,7 +114,7 @@ func TestUnreadableLinks(t *testing.T) {
 	}
 }
 
-// TestReplaceXMLLinks checks the links of Bundles in XML.
+// The links of Bundles in XML are replaced.
 func TestReplaceXMLLinks(t *testing.T) {
 	t.Parallel()
 	const link = `<link><relation value="next"/><url value="http://backend/fhir?_getpages=1&amp;x=2"/></link>`
@@ -144,7 +144,7 @@ func TestReplaceXMLLinks(t *testing.T) {
 	}
 }
 
-// TestOfEntry has addresses of entries before, behind and without what a client has put into a resource.
+// Addresses of entries are found anywhere in an entry, but not in its resource, which may be a client's.
 func TestOfEntry(t *testing.T) {
 	t.Parallel()
 	const (

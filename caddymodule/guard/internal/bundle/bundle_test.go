@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// An answer that is no object would break the Bundle that it becomes part of.
+// A response that is not an object becomes an error, because it would break the surrounding Bundle.
 func TestEntryOf(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -32,7 +32,7 @@ func TestEntryOf(t *testing.T) {
 	}
 }
 
-// A transaction-response is matched with what was sent by its places alone, so none may be missing.
+// A transaction-response must contain every entry, because entries are matched by position.
 func TestAnswersOf(t *testing.T) {
 	t.Parallel()
 	a := message.NewAnswer(http.StatusOK, []byte(`{"resourceType":"Bundle","type":"transaction-response","entry":[{"response":{"status":"200"}}]}`))
@@ -43,8 +43,7 @@ func TestAnswersOf(t *testing.T) {
 	}
 }
 
-// FuzzSubmission: what is read as a Bundle says the same to encoding/json, and the call that an entry becomes is one
-// that the base alone is before.
+// FuzzSubmission: the parsed entries equal those of encoding/json, and an entry's call stays below the base.
 func FuzzSubmission(f *testing.F) {
 	for _, entry := range []string{
 		`{}`, `{"request":{"method":"GET","url":"Patient/a"}}`, `{"request":{"method":"GET","url":"//x/Patient"}}`,
@@ -69,8 +68,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// entriesByJSON reads a Bundle's entries by encoding/json. It reads a map, since a struct's fields are found without
-// regard to case, and FHIR's names are not.
+// entriesByJSON parses a Bundle's entries with encoding/json, into a map because struct fields match case-insensitively.
 func entriesByJSON(text string) (entries []json.RawMessage, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &members); err != nil || members["entry"] == nil {

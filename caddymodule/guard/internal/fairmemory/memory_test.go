@@ -16,13 +16,13 @@ const (
 	patience = 10 * time.Second
 )
 
-// inBubble runs a test of a new memory.
+// inBubble runs a test with a new memory in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, m *Memory)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, New(size, patience)) })
 }
 
-// grown is a new share that holds some bytes.
+// grown returns a new share with some bytes.
 func grown(t *testing.T, m *Memory, bytes int64) *Share {
 	t.Helper()
 	s := m.Share()
@@ -32,7 +32,7 @@ func grown(t *testing.T, m *Memory, bytes int64) *Share {
 	return s
 }
 
-// growing has a share grow, and returns what comes of it. It must be called in a bubble.
+// growing grows a share in the background, and returns the channel of the result. It must be called in a bubble.
 func growing(ctx context.Context, s *Share, bytes int64) chan error {
 	result := make(chan error, 1)
 	go func() { result <- s.Grow(ctx, bytes, bytes) }()
@@ -40,7 +40,7 @@ func growing(ctx context.Context, s *Share, bytes int64) chan error {
 	return result
 }
 
-// pending fails if there is a result already.
+// pending fails if a result is available.
 func pending(t *testing.T, result chan error) {
 	t.Helper()
 	synctest.Wait()
@@ -51,7 +51,7 @@ func pending(t *testing.T, result chan error) {
 	}
 }
 
-// wantResult fails unless the result is there, and right.
+// wantResult fails unless the result is available and correct.
 func wantResult(t *testing.T, result chan error, want error) {
 	t.Helper()
 	synctest.Wait()
@@ -147,7 +147,7 @@ func TestOldestFirst(t *testing.T) {
 		first := growing(t.Context(), old, 60)
 		holder.ShrinkTo(60)
 		pending(t, first)
-		pending(t, late) // though there is enough for it
+		pending(t, late) // although there is enough memory for it
 		holder.ShrinkTo(30)
 		wantResult(t, first, nil)
 		pending(t, late)
@@ -205,7 +205,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestPatienceInAll checks that somebody who waits again and again does not wait longer than somebody who waits once.
+// The patience limits the total wait of a share, in one or several waits.
 func TestPatienceInAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 100), m.Share()
@@ -220,19 +220,19 @@ func TestPatienceInAll(t *testing.T) {
 	})
 }
 
-// TestAhead checks that who has to wait does so once, for the most that it may need, and gives back what it did not need.
+// A share that must wait does so once, for the maximum that it may need, and releases what it did not need.
 func TestAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 60), m.Share()
 		for range 2 {
-			if err := s.Grow(t.Context(), 10, 50); err != nil { // at once, so no more than that
+			if err := s.Grow(t.Context(), 10, 50); err != nil { // at once, so without memory ahead
 				t.Fatal(err)
 			}
 		}
 		first := make(chan error, 1)
 		go func() { first <- s.Grow(t.Context(), 30, 60) }()
 		pending(t, first)
-		holder.ShrinkTo(30) // enough for now, but not for all that may come
+		holder.ShrinkTo(30) // enough for now, but not for the maximum
 		pending(t, first)
 		holder.ShrinkTo(20)
 		wantResult(t, first, nil)
@@ -248,7 +248,7 @@ func TestAhead(t *testing.T) {
 	})
 }
 
-// TestAheadIsBounded checks that the most that a share may need is not more than there is.
+// A share's maximum need is limited to the size of the memory.
 func TestAheadIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 100), m.Share()
@@ -304,15 +304,15 @@ func TestPlaces(t *testing.T) {
 		if err := m.Share().Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow of one too many = %v, want %v", err, ErrBusy)
 		}
-		result := growing(t.Context(), holder, 1) // who holds something needs no place
+		result := growing(t.Context(), holder, 1) // a holder needs no place
 		pending(t, result)
 		holder2.Release()
 		wantResult(t, result, nil)
 	})
 }
 
-// TestThousand has a thousand grow to various sizes, each of which would take all there is if it came to the worst. It ends,
-// most often well, without anybody's patience being tried.
+// A thousand shares of various sizes, each of which may need all memory, finish without deadlock, most of them successfully and
+// within their patience.
 func TestThousand(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		var served atomic.Int64
@@ -338,7 +338,7 @@ func TestThousand(t *testing.T) {
 	})
 }
 
-// fill has a share grow by small steps, and tells whether it could.
+// fill grows a share in small steps, and reports whether it succeeded.
 func fill(ctx context.Context, m *Memory, r *rand.Rand) bool {
 	s := m.Share()
 	defer s.Release()
@@ -365,7 +365,7 @@ func ownedBy(t *testing.T, m *Memory, person, client string, bytes int64) *Share
 	return s
 }
 
-// TestOwnersPart checks whose requests wait while two shares of alice with the client app hold 20 bytes of 100.
+// TestOwnersPart lists the requests that wait while two shares of alice with the client app hold 20 bytes of 100.
 func TestOwnersPart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -402,8 +402,7 @@ func TestOwnersPart(t *testing.T) {
 	}
 }
 
-// TestOnlyHolder checks that the only request of an owner may take all that there is, and the next one only the rest of the
-// owner's part.
+// The only request of an owner may take all memory; the next one may only take the rest of the owner's part.
 func TestOnlyHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		large := ownedBy(t, m, "alice", "app", 60)
@@ -417,7 +416,7 @@ func TestOnlyHolder(t *testing.T) {
 	})
 }
 
-// TestNeighborOfWaiters checks that requests that wait for their owner's part do not make others wait, nor take all places.
+// Requests that wait for their owner's part do not delay others, and do not take all places.
 func TestNeighborOfWaiters(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder := ownedBy(t, m, "alice", "app", 50)
@@ -440,19 +439,19 @@ func TestNeighborOfWaiters(t *testing.T) {
 		if time.Since(start) != 0 {
 			t.Errorf("neighbors waited for %v", time.Since(start))
 		}
-		pending(t, growing(t.Context(), m.shareOf("bob", "app"), 21)) // beyond the client's half, but there is a place
+		pending(t, growing(t.Context(), m.shareOf("bob", "app"), 21)) // exceeds the client's half, but there is a place
 		cancel()
 	})
 }
 
-// TestOwnersOrder checks that requests of one client do not overtake each other, or a large one would wait for ever.
+// Requests of one client do not overtake each other, or else a large one could wait forever.
 func TestOwnersOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := ownedBy(t, m, "alice", "app", 20), ownedBy(t, m, "bob", "app", 20)
 		large := growing(t.Context(), m.shareOf("carol", "app"), 25)
 		small := growing(t.Context(), m.shareOf("dave", "app"), 5)
 		pending(t, large)
-		pending(t, small) // though there is enough for it
+		pending(t, small) // although there is enough memory for it
 		first.Release()
 		wantResult(t, large, nil)
 		wantResult(t, small, nil)
@@ -460,14 +459,13 @@ func TestOwnersOrder(t *testing.T) {
 	})
 }
 
-// TestHoldersFirst checks that a share that waited for its client's part, and then waits for room, does not keep a younger
-// one from going on that holds some.
+// A share that waits for room, after waiting for its client's part, does not block a younger holder.
 func TestHoldersFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		slow := ownedBy(t, m, "alice", "app", 30)
 		early := growing(t.Context(), m.Share(Client("issuer", "app")), 40)
 		neighbor := ownedBy(t, m, "bob", "other", 60)
-		slow.ShrinkTo(10) // room for the client, but not for 40 more in all
+		slow.ShrinkTo(10) // room for the client, but not for 40 more in total
 		pending(t, early)
 		late := growing(t.Context(), neighbor, 40)
 		pending(t, late)
@@ -478,8 +476,7 @@ func TestHoldersFirst(t *testing.T) {
 	})
 }
 
-// TestDeadlock is over holders that wait for each other within their owners' parts. The youngest is refused at once, though
-// there is room for others, one of which holds some.
+// In a deadlock within owners' parts, the youngest holder is rejected at once, although there is room for other owners.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	type holder struct {
@@ -488,8 +485,8 @@ func TestDeadlock(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		holders []holder // the oldest first
-		refused int      // -1: nobody
+		holders []holder // oldest first
+		refused int      // -1: none
 	}{
 		{"of a person", []holder{{"alice", "app", 10, 10}, {"alice", "other", 10, 10}}, 1},
 		{"of a client", []holder{{"alice", "app", 20, 5}, {"bob", "app", 20, 5}, {"carol", "app", 10, 5}}, 2},
@@ -531,7 +528,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestOwnersAreForgotten checks that nothing is kept for owners without requests, nor for requests that need no memory.
+// No state is kept for owners without requests, nor for requests that need no memory.
 func TestOwnersAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second, idle := ownedBy(t, m, "alice", "app", 10), ownedBy(t, m, "bob", "app", 10), m.shareOf("carol", "other")

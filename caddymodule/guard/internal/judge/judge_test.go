@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// answers are those of a FHIR server, by path. All else is not found.
+// answers are the responses of a FHIR server by path. Other paths get 404.
 type answers map[string]*message.Answer
 
 func (s answers) Ask(_ context.Context, c message.Call) (*message.Answer, error) {
@@ -30,7 +30,7 @@ func (answers) Asked() int { return 0 }
 
 func found(text string) *message.Answer { return message.NewAnswer(http.StatusOK, []byte(text)) }
 
-// vipPolicy denies resources that are labelled as VIP.
+// vipPolicy denies resources labelled as VIP.
 type vipPolicy struct{ vipResources }
 
 func (p vipPolicy) Judge(context.Context, rule.Request) rule.Judgement {
@@ -80,8 +80,8 @@ func (r fixedResources) DeniesType(context.Context, string) bool { return r.by.E
 
 func (r fixedResources) Judge(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
 
-// Several policies combine, whatever their order: one that denies wins, then one that allows, and scopes decide about the
-// rest. An effect that is unknown denies. Each policy gets its own errors, and none is asked after one that denies.
+// Policies combine in any order: a denial wins, then an allowance; otherwise the scopes decide. An unknown effect denies. Each
+// policy gets its own errors, and no policy is asked after a denial.
 func TestPoliciesCombine(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("failed")
@@ -130,7 +130,7 @@ func TestPoliciesCombine(t *testing.T) {
 	}
 }
 
-// What one of several policies may look at is requested, and a type that one denies is denied.
+// Elements that any policy looks at are requested, and a type that any policy denies is denied.
 func TestPoliciesOfResources(t *testing.T) {
 	t.Parallel()
 	j := (&Judge{Policies: []rule.Policy{
@@ -142,8 +142,8 @@ func TestPoliciesOfResources(t *testing.T) {
 	}
 }
 
-// Older versions may be shown only if the server says that the current one may: it is that resource, and no policy denies
-// it. Of a deleted resource the version before counts.
+// Older versions require that the FHIR server returns the current version of the same resource and no policy denies it. For a
+// deleted resource, the version before counts.
 func TestCheckCurrent(t *testing.T) {
 	t.Parallel()
 	const plain, star = `{"resourceType":"Patient","id":"1"}`, `{"resourceType":"Patient","id":"1","meta":{"security":[{"code":"VIP"}]}}`
@@ -192,7 +192,7 @@ func TestCheckCurrent(t *testing.T) {
 	}
 }
 
-// One target of a Provenance at least is the patient's own: what everyone sees says not whose the Provenance is.
+// At least one target of a Provenance must belong to the patient, because shared targets do not identify its patient.
 func TestProvenanceOfOwn(t *testing.T) {
 	t.Parallel()
 	server := answers{
@@ -227,7 +227,7 @@ func TestProvenanceOfOwn(t *testing.T) {
 	}
 }
 
-// A Binary is opened only by DocumentReferences that name it as an attachment, whatever a server finds by its address.
+// Only DocumentReferences that name a Binary as an attachment open it, whatever the FHIR server's search finds.
 func TestReferrerNamesBinary(t *testing.T) {
 	t.Parallel()
 	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewShared(nil))
@@ -258,7 +258,7 @@ func TestReferrerNamesBinary(t *testing.T) {
 	}
 }
 
-// The addresses of a Binary that are searched for have no character that separates the values of a search.
+// The addresses in a search for a Binary contain no separator of search values.
 func TestAddressesOfBinary(t *testing.T) {
 	t.Parallel()
 	x := Judge{At: message.Addresses{Base: "https://fhir.example.org/fhir/R4"}}

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// What a FHIR server says of a request is told without what the client has not said itself.
+// A FHIR server's message is repeated without words that the client has not sent.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	s := Said{}.Body([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).

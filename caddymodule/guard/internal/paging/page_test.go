@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// TestNext checks that the next page is below the FHIR server's base, and another one than that which links to it.
+// The next page is below the FHIR server's base, and differs from the current page.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	const self = "http://x/fhir/Patient?_count=1"
@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestSealLinks checks that no link is sealed that leads past the FHIR server's base.
+// A link that leads outside of the FHIR server's base is not sealed.
 func TestSealLinks(t *testing.T) {
 	t.Parallel()
 	x := Pages{Sealing: sealing{}, At: message.Addresses{Base: "https://gateway.example/fhir"}}

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// sealing seals by naming the time and the binding.
+// sealing seals by prefixing the time and the binding.
 type sealing struct{}
 
 func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
@@ -30,10 +30,10 @@ func (sealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Dur
 	return text, nil
 }
 
-// states are stored states, by key, or the error of a store.
+// states are stored states by key, or the error of a store.
 type states struct {
 	byKey map[string][]byte
-	ttl   time.Duration // of the last one
+	ttl   time.Duration // of the last state
 	err   error
 }
 
@@ -49,7 +49,7 @@ func (s *states) GetState(_ context.Context, key string) ([]byte, error) {
 	return nil, ErrNoState
 }
 
-// statusOf is the status of a refusal; 0: there is none.
+// statusOf returns the status of a rejection; 0 without one.
 func statusOf(err error) int {
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		return refused.Status
@@ -57,12 +57,12 @@ func statusOf(err error) int {
 	return 0
 }
 
-// TestStoredState checks that a stored state opens for the token and under the key for which it was sealed.
+// A stored state opens only for its token and under its key.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	of := Pages{Binding: "token"}
 	for name, tt := range map[string]struct {
-		binding func(key string) string // of the state that is stored
+		binding func(key string) string // of the stored state
 		status  int
 	}{
 		"as it was stored":         {of.keyBinding, 0},
@@ -87,7 +87,7 @@ func TestStoredState(t *testing.T) {
 	}
 }
 
-// TestStateLimits checks which states are stored, and what clients are told where one cannot be.
+// TestStateLimits lists the states that are stored, and the errors for clients if one cannot be stored.
 func TestStateLimits(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -108,7 +108,7 @@ func TestStateLimits(t *testing.T) {
 	}
 }
 
-// TestLinkExpires checks that links last for a day.
+// Page links expire after a day.
 func TestLinkExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestLinkExpires(t *testing.T) {
 	})
 }
 
-// pageCases are pages whose states are encoded.
+// pageCases are pages to encode.
 var pageCases = map[string]Page{
 	"empty":       {},
 	"first page":  {Method: "GET", Path: "Observation", Query: "_count=10", At: Position{Places: []Place{{}}}},
@@ -146,7 +146,7 @@ func TestEncodePage(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, p) {
 			t.Errorf("%s: %v\ngot  %+v\nwant %+v", name, err, got, p)
 		}
-		for n := range len(state) { // a part of a state is an error, or at least no panic
+		for n := range len(state) { // a truncated state may be an error, but must not panic
 			if _, err := decodePage(state[:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes were accepted", name, n, len(state))
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// TestPatchBounds checks that no patch costs much.
+// The cost of a patch is limited.
 func TestPatchBounds(t *testing.T) {
 	t.Parallel()
 	remove := `{"op":"remove","path":"/a"}`
@@ -37,8 +37,7 @@ func TestPatchBounds(t *testing.T) {
 	}
 }
 
-// FuzzJSONPatch checks that a patch which is read applies or fails, that what it comes to is JSON in bounds, and that it
-// comes to the same again.
+// FuzzJSONPatch: a parsed patch applies or fails; its result is JSON within the limit, and deterministic.
 func FuzzJSONPatch(f *testing.F) {
 	const stored = `{"resourceType":"Observation","id":"a","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/a"}],"text":{"div":"<p>&amp;é</p>"},"value":1.10}`
 	for _, patch := range []string{
@@ -77,10 +76,10 @@ func FuzzJSONPatch(f *testing.F) {
 	})
 }
 
-// judged finds paths and names of elements by which an Observation is judged.
+// judged matches paths and names of elements by which an Observation is judged.
 var judged = regexp.MustCompile(`^(?:Observation\.)?(?:subject|performer|contained|id|meta)(?:[.\[]|$)|\(`)
 
-// FuzzFHIRPathPatch checks that a patch which may go on names no element by which a resource is judged.
+// FuzzFHIRPathPatch: a forwarded patch names no element by which a resource is judged.
 func FuzzFHIRPathPatch(f *testing.F) {
 	for _, patch := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Observation.status"},{"name":"value","valueCode":"final"}]}]}`,
