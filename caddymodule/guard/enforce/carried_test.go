@@ -210,7 +210,7 @@ func TestContainedSubject(t *testing.T) {
 						text = strings.Replace(text, `{"resourceType":"Organization"`, `{"resourceType":"RelatedPerson","id":"rp","patient":{"reference":"#p"}},{"resourceType":"Organization"`, 1)
 					}
 					if reference == "#o" && resourceType == "Provenance" {
-						want = 404 // no other element identifies the target's patient
+						want = 404 // the contained target does not identify its patient
 					}
 					g := newGateway(t, text, `{"resourceType":"Organization","id":"o"}`)
 					if got := g.get(patientA, resourceType+"/x").StatusCode; got != want {

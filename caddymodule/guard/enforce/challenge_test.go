@@ -376,7 +376,7 @@ func requestsOf(t *testing.T, search string) (one, three string) {
 	return walk(10), walk(3)
 }
 
-// Only certain parameters of an app confine a search, so that one search suffices.
+// A search with an app's parameters for the patient needs a single request; other parameters do not confine it.
 func TestConfinedByApp(t *testing.T) {
 	t.Parallel()
 	for search, want := range map[string]int{
@@ -404,7 +404,7 @@ func TestConfinedByApp(t *testing.T) {
 
 const ofA = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 
-// A response with another resource than requested is rejected.
+// A FHIR server that responds to an update with another resource, or with another Content-Type, is not trusted.
 func TestServedAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -298,7 +298,7 @@ func outcome(status int, body []byte) string {
 	return said + " none"
 }
 
-// whose returns the owner of a record: own, all, or shared.
+// whose returns own for a record of patient a, all for one of patient b, and shared for one without a patient.
 func whose(resourceType, id string) string {
 	switch {
 	case id == "b":
@@ -309,7 +309,7 @@ func whose(resourceType, id string) string {
 	return "own"
 }
 
-// decided are the records of the decision table. Records of b contain a marker.
+// decided are the records of the decision table. Records of b contain the text "of b".
 var decided = []string{
 	`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,
 	`{"resourceType":"Patient","id":"b","name":[{"family":"Brown","text":"of b"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,

@@ -358,7 +358,7 @@ func TestThousandAtOnce(t *testing.T) {
 	})
 }
 
-// TestMemoryBeforeScopes lists the requests that precede the check of scopes.
+// Requests without scopes are subject to the memory limit, too.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
 	memory := fairmemory.New(1000, fhirserver.Patience)

@@ -499,7 +499,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// expand_scope applies only to terminology operations.
+// ExpandScopes apply only to terminology operations.
 func TestExpandScopesAlone(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "token")

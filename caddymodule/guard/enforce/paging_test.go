@@ -853,7 +853,7 @@ func TestJudgedBesideRest(t *testing.T) {
 	}
 }
 
-// Requests for mostly invisible matches end within the limits on requests and memory.
+// A page ends within the limits on requests and size, however few of the entries are visible.
 func TestJudgedPagesEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -367,7 +367,7 @@ func TestPoliciesTotal(t *testing.T) {
 	}
 }
 
-// No total counts resources that are not allowed.
+// A total is rejected if rules allow only some of the resources.
 func TestPoliciesTotalOfAllowed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow resource.id == 'a1'")
@@ -397,7 +397,7 @@ func TestPoliciesWholeResources(t *testing.T) {
 	}
 }
 
-// Searches cannot reveal denied resources through other resources.
+// Parameters that could reveal other, denied resources are rejected.
 func TestPoliciesOracle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.resourceType == 'Patient' && resource.id == 'b'")
