@@ -1,47 +1,47 @@
 package smart
 
-// Configuration is the document .well-known/smart-configuration (SMART App Launch 2.2, Conformance). All members but the
+// Configuration is the document .well-known/smart-configuration (SMART App Launch 2.2, Conformance). All members except the
 // capabilities and brands are also in an issuer's discovery document.
 type Configuration struct {
-	Issuer                string   `json:"issuer"`                                                     // the iss of tokens
-	JWKSURI               string   `json:"jwks_uri"`                                                   // of the keys that sign them
+	Issuer                string   `json:"issuer"`                                                     // iss of tokens
+	JWKSURI               string   `json:"jwks_uri"`                                                   // keys for tokens
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                     // RFC 6749 §3.1
 	TokenEndpoint         string   `json:"token_endpoint"`                                             // RFC 6749 §3.2
 	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`                              // RFC 7009
 	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`                           // RFC 7662
 	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                            // RFC 7591
-	ManagementEndpoint    string   `json:"management_endpoint,omitempty"`                              // where people see which clients have access
+	ManagementEndpoint    string   `json:"management_endpoint,omitempty"`                              // page where users manage their grants
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // RFC 8414 §2
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // of client assertions (RFC 7523)
-	GrantTypes            []string `json:"grant_types_supported"`                                      // of the token endpoint
-	Scopes                []string `json:"scopes_supported,omitempty"`                                 // some of those that can be requested
-	ResponseTypes         []string `json:"response_types_supported,omitempty"`                         // of the authorization endpoint
-	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                           // of PKCE (RFC 7636): S256 alone
-	Capabilities          []string `json:"capabilities"`                                               // by their names in SMART App Launch 2.2
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // for client assertions (RFC 7523)
+	GrantTypes            []string `json:"grant_types_supported"`                                      // at the token endpoint
+	Scopes                []string `json:"scopes_supported,omitempty"`                                 // a selection of the supported scopes
+	ResponseTypes         []string `json:"response_types_supported,omitempty"`                         // at the authorization endpoint
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                           // PKCE (RFC 7636): only S256
+	Capabilities          []string `json:"capabilities"`                                               // names from SMART App Launch 2.2
 
-	UserAccessBrandBundle     string      `json:"user_access_brand_bundle,omitempty"`     // the URL of the Bundle
-	UserAccessBrandIdentifier *Identifier `json:"user_access_brand_identifier,omitempty"` // of this server's brand in it
+	UserAccessBrandBundle     string      `json:"user_access_brand_bundle,omitempty"`     // URL of the Bundle
+	UserAccessBrandIdentifier *Identifier `json:"user_access_brand_identifier,omitempty"` // this server's brand in the Bundle
 }
 
 // Identifier is FHIR's data type Identifier.
 type Identifier struct {
-	System string `json:"system,omitempty"` // the namespace, a URI
+	System string `json:"system,omitempty"` // namespace URI
 	Value  string `json:"value"`            // unique in the namespace
 }
 
-// String returns the identifier as a token of FHIR's searches: system|value.
+// String returns the identifier as a search token: system|value.
 func (i Identifier) String() string { return i.System + "|" + i.Value }
 
-// OAuthURIs are endpoints of an authorization server, as the extension oauth-uris names them (SMART App Launch 2.2,
-// "Conformance"). Empty URLs are left out.
+// OAuthURIs are the endpoints of an authorization server in the extension oauth-uris (SMART App Launch 2.2, "Conformance").
+// Empty URLs are omitted.
 type OAuthURIs struct {
 	// Authorize is the authorization endpoint (RFC 6749 §3.1).
 	Authorize string
 	// Token is the token endpoint (RFC 6749 §3.2).
 	Token string
-	// Register is where clients register themselves (RFC 7591).
+	// Register is the endpoint for dynamic client registration (RFC 7591).
 	Register string
-	// Manage is where users see and end what they have granted.
+	// Manage is the page where users see and revoke their grants.
 	Manage string
 	// Introspect is the introspection endpoint (RFC 7662).
 	Introspect string

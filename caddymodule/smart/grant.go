@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// UnlistedError says that a requested scope is not covered by the client's list. OAuth answers it with invalid_scope.
+// UnlistedError means that the client's allowed scopes do not cover a requested scope. The OAuth error is invalid_scope.
 type UnlistedError struct {
 	// Scope is the first such scope, as requested.
 	Scope string
@@ -17,15 +17,14 @@ func (e *UnlistedError) Error() string {
 	return fmt.Sprintf("scope %q is not listed for the client", e.Scope)
 }
 
-// Grant decides which of the requested scopes are granted to a client with the allowed ones. In the order of the
-// request, each once:
+// Grant returns the scopes to grant to a client with the allowed scopes, in the order of the request and without duplicates:
 //
 //   - a listed scope is granted, and so is a resource scope that listed resource scopes cover, alone or together;
 //   - a wildcard (type *, or the permission * of SMART 1) that the list covers in part is granted as that part;
-//   - any other scope fails the whole request with an [UnlistedError].
+//   - any other scope rejects the whole request with an [UnlistedError].
 //
-// The result uses the words of SMART 1 if the request did and they suffice. The caller handles scopes that are open to
-// every client (openid and the like), and parses: requested comes from [ParseScopes].
+// The result uses the permission words of SMART 1 if the request did and they suffice. The caller handles scopes that are open
+// to every client, such as openid, and parses the request with [ParseScopes].
 func Grant(requested, allowed []string) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	for _, scope := range requested {
@@ -38,9 +37,9 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 	return granted, nil
 }
 
-// GrantInPart is [Grant], but leaves out of the request what cannot be granted of SMART's scopes (RFC 6749 §3.3), and
-// if ignoreUnknown is set, words that are no scopes of SMART's and not listed. If nothing is left of it, or one is
-// nearly a scope of SMART's, it fails with an [UnlistedError].
+// GrantInPart is [Grant], but drops SMART scopes that cannot be granted (RFC 6749 §3.3) and, with ignoreUnknown, unlisted
+// scopes that SMART does not define. It fails with an [UnlistedError] if no scope remains, or if a scope is a malformed SMART
+// scope.
 func GrantInPart(requested, allowed []string, ignoreUnknown bool) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	var left error
@@ -72,7 +71,7 @@ func appendNew(granted, parts []string) []string {
 	return granted
 }
 
-// grantOne is what is granted for one requested scope; nothing is a refusal.
+// grantOne returns the grant for one requested scope; empty means rejected.
 func grantOne(scope string, allowed []string, list []ResourceScope) []string {
 	if slices.Contains(allowed, scope) || slices.Contains(allowed, withoutRole(scope)) {
 		return []string{scope}
@@ -90,9 +89,8 @@ func grantOne(scope string, allowed []string, list []ResourceScope) []string {
 	return intersections(asked, list)
 }
 
-// withoutRole is a scope for launch context without the role that narrows it, such as
-// launch/questionnaire of launch/questionnaire?role=https://example.org/role (SMART App Launch 2.2, "fhirContext"). Other
-// scopes are returned as they are.
+// withoutRole removes the role from a scope for launch context: launch/questionnaire?role=https://example.org/role becomes
+// launch/questionnaire (SMART App Launch 2.2, "fhirContext"). Other scopes are returned unchanged.
 func withoutRole(scope string) string {
 	if context, role, ok := strings.Cut(scope, "?role="); ok && strings.HasPrefix(context, "launch/") && role != "" {
 		return context
@@ -110,8 +108,7 @@ func resourceScopes(scopes []string) []ResourceScope {
 	return list
 }
 
-// covered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes are as good as
-// .rs.
+// covered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes equal .rs.
 func covered(asked ResourceScope, list []ResourceScope) bool {
 	var have Permission
 	for _, listed := range list {
@@ -122,13 +119,13 @@ func covered(asked ResourceScope, list []ResourceScope) bool {
 	return have&asked.Permission == asked.Permission
 }
 
-// isWildcardV1 reports whether the permission was written as *. The cruds of SMART 2 names each permission, so it is
-// all or nothing.
+// isWildcardV1 reports whether the permission was written as *. The cruds of SMART 2 names each permission, so it is not
+// reduced to a part.
 func isWildcardV1(s ResourceScope) bool {
 	return s.V1 && s.Permission == permissionsV1["*"]
 }
 
-// intersections are the parts of asked that the list covers, in the order of the list, without those that other parts
+// intersections returns the parts of asked that the list covers, in the order of the list, without those that other parts
 // cover.
 func intersections(asked ResourceScope, list []ResourceScope) []string {
 	var parts []ResourceScope
@@ -150,7 +147,7 @@ func intersections(asked ResourceScope, list []ResourceScope) []string {
 	return granted
 }
 
-// addPart adds a part, or joins it with one for the same resources.
+// addPart adds a part, or merges it with a part for the same resources.
 func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	for i, p := range parts {
 		if p.Level == part.Level && p.Type == part.Type && p.Query == part.Query {
@@ -161,8 +158,8 @@ func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	return append(parts, part)
 }
 
-// intersect is what both scopes cover, in the letters of SMART 2. Two different queries have no intersection: it would
-// be a scope that neither side has written.
+// intersect returns the intersection of two scopes, in the letters of SMART 2. Two different queries have none: it would be a
+// scope that neither side has written.
 func intersect(a, b ResourceScope) (both ResourceScope, ok bool) {
 	both = ResourceScope{Level: a.Level, Type: a.Type, Query: a.Query, Permission: a.Permission & b.Permission}
 	if a.Type == AnyType {

@@ -79,7 +79,7 @@ func TestGrantRefused(t *testing.T) {
 	}
 }
 
-// scopes splits a scope string that must be right.
+// scopes splits a valid scope string.
 func scopes(t *testing.T, s string) []string {
 	t.Helper()
 	parsed, err := ParseScopes(s)
@@ -91,9 +91,8 @@ func scopes(t *testing.T, s string) []string {
 
 var slow = flag.Bool("slow", false, "draw ten times as many samples")
 
-// TestGrantProperty compares Grant with sets: a scope is the set of all that
-// it lets one do in a small world, and what is granted must be in the set of
-// the request and in that of the list.
+// TestGrantProperty compares Grant with sets: a scope is the set of interactions that it permits in a small world, and granted
+// scopes must be subsets of both the request and the list.
 func TestGrantProperty(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -125,8 +124,7 @@ func TestGrantProperty(t *testing.T) {
 	}
 }
 
-// checkInPart checks that a request that is granted in part has what the list and the request have in common, and that
-// it is refused only if that is nothing.
+// checkInPart checks that a request granted in part gets its intersection with the list, and is rejected only if that is empty.
 func checkInPart(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	got, err := GrantInPart(requested, allowed, false)
@@ -142,8 +140,7 @@ func checkInPart(t *testing.T, requested, allowed []string) {
 	checkNothingLost(t, requested, allowed, got)
 }
 
-// checkRefusal checks that a refusal has a cause: a scope that the list does
-// not cover.
+// checkRefusal checks that a rejection has a cause: a scope that the list does not cover.
 func checkRefusal(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	list := deeds(allowed...)
@@ -152,16 +149,14 @@ func checkRefusal(t *testing.T, requested, allowed []string) {
 			return
 		}
 	}
-	// Together the list covers all of it, but no scope may be told so: the
-	// parts of a query's complement, which no scope of ours can name.
+	// The list covers the scope as a whole, but no scope can express its parts: the complement of a query.
 	if !strings.Contains(strings.Join(allowed, " "), "?") {
 		t.Fatalf("%q refused with the list %q", requested, allowed)
 	}
 }
 
-// checkNothingLost checks that all of the request that is in the list is
-// granted. Only two different queries have something in common that no scope
-// says.
+// checkNothingLost checks that the whole intersection of request and list is granted. Only the intersection of two different
+// queries cannot be expressed as a scope.
 func checkNothingLost(t *testing.T, requested, allowed, granted []string) {
 	t.Helper()
 	if strings.Contains(strings.Join(slices.Concat(requested, allowed), " "), "?") {
@@ -175,7 +170,7 @@ func checkNothingLost(t *testing.T, requested, allowed, granted []string) {
 	}
 }
 
-// randomScopes are up to n resource scopes over a small world.
+// randomScopes returns up to n resource scopes over a small world.
 func randomScopes(random *rand.Rand, n int) []string {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	var scopes []string
@@ -191,16 +186,14 @@ func randomScopes(random *rand.Rand, n int) []string {
 	return scopes
 }
 
-// deed is one interaction with one resource, which matches the query a=1, or
-// b=1, or both, or neither.
+// deed is one interaction with one resource, which matches the query a=1, or b=1, or both, or neither.
 type deed struct {
 	level, typ string
 	permission Permission
 	a, b       bool
 }
 
-// deeds is the set of what scopes let one do. It reads them by itself, to
-// owe nothing to the code it tests.
+// deeds returns the set of interactions that scopes permit. It parses them independently of the tested code.
 func deeds(scopes ...string) map[deed]bool {
 	set := make(map[deed]bool)
 	for _, scope := range scopes {
@@ -218,8 +211,7 @@ func deeds(scopes ...string) map[deed]bool {
 	return set
 }
 
-// world is all that can be done. Lipid stands for the types that no scope
-// names.
+// world returns all interactions. Lipid stands for the types that no scope names.
 func world() []deed {
 	var world []deed
 	for _, level := range []string{"user", "system"} {

@@ -10,18 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// errMalformed says that a scope string violates the grammar of RFC 6749 §3.3. OAuth answers it with invalid_scope.
+// errMalformed means that a scope string violates the grammar of RFC 6749 §3.3. The OAuth error is invalid_scope.
 var errMalformed = errors.New("malformed scope")
 
-// ParseScopes splits the value of a scope parameter into its scopes, in their order and each once. The grammar is that
-// of RFC 6749 §3.3,
+// ParseScopes splits the value of a scope parameter into its scopes, in order and without duplicates. The grammar is that of
+// RFC 6749 §3.3,
 //
 //	scope       = scope-token *( SP scope-token )
 //	scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
 //
-// and deviations are errors: if two readers split a sloppy string differently, they grant different things. An empty
-// string has no scopes, since a parameter without a value counts as omitted (§3.1). No error
-// repeats the input.
+// and deviations are errors, because two parsers could split a malformed string differently and grant different scopes. An
+// empty string has no scopes, since a parameter without a value counts as omitted (§3.1). Errors do not contain the input.
 func ParseScopes(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
@@ -51,51 +50,50 @@ func IsScopeToken(s string) bool {
 	return s != ""
 }
 
-// launchScope is a scope for launch context: the type of a resource, and perhaps a role.
+// launchScope matches a scope for launch context: a resource type and, optionally, a role.
 var launchScope = regexp.MustCompile(`^launch(/[A-Za-z]+(\?role=.+)?)?$`)
 
-// IsDefined reports whether SMART App Launch 2.2 defines a scope. It leaves out those of OpenID Connect, which are open to
+// IsDefined reports whether SMART App Launch 2.2 defines a scope. It excludes the scopes of OpenID Connect, which are open to
 // every client.
 func IsDefined(scope string) bool {
 	_, resource := ParseResourceScope(scope)
 	return resource || launchScope.MatchString(scope) || slices.Contains([]string{"fhirUser", "offline_access", "online_access"}, scope)
 }
 
-// isMalformed reports whether a scope looks like one of SMART's for resources or launch context, but is none.
+// isMalformed reports whether a scope looks like a SMART scope for resources or launch context, but is none.
 func isMalformed(scope string) bool {
 	level, _, ok := strings.Cut(scope, "/")
 	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
 }
 
-// AnyType is the resource type of a scope over all types.
+// AnyType is the resource type of a scope for all types.
 const AnyType = "*"
 
-// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the
-// form of SMART 1, user/*.read. Two scopes are equal (==) if they are written alike.
+// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the form of
+// SMART 1, user/*.read. Two scopes are equal (==) if they are written alike.
 type ResourceScope struct {
-	// Level is whose data the scope is about: patient, user or system.
+	// Level is patient, user or system.
 	Level string
 	// Type is a syntactically valid name of a FHIR resource type, or [AnyType].
 	Type string
 	// Permission is the set of permitted interactions; never empty.
 	Permission Permission
-	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1
-	// has no queries. [ResourceScope.Constraint] reads it.
+	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1 has no
+	// queries. [ResourceScope.Constraint] parses it.
 	Query string
-	// V1 says that the permission is written as a word of SMART 1: read, write or *.
+	// V1 is true if the permission is written as a word of SMART 1: read, write or *.
 	V1 bool
 }
 
-// ParseResourceScope reads a resource scope; ok is false for any other scope, even if it is nearly right. The grammar
-// is
+// ParseResourceScope parses a resource scope; ok is false for any other scope, even a slightly malformed one. The grammar is
 //
 //	( patient | user | system ) "/" ( Type | "*" ) "." permission
 //	permission = ( c?r?u?d?s? | "create" | "search" ) [ "?" query ] | "read" | "write" | "*"
 //	query      = name "=" value *( "&" name "=" value )
 //
-// Names and values are percent-encoded where a URL's would be. Names have no modifiers or chains, and are those of
-// search parameters that a resource is judged by, not of those that include others or shape the result. Values are not
-// empty, nor is one of their alternatives.
+// Names and values are percent-encoded as in a URL. Names have no modifiers or chains, and belong to search parameters by which
+// a resource can be judged, not to those that include other resources or format the result. Values and their alternatives are
+// not empty.
 func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	if !IsScopeToken(s) {
 		return ResourceScope{}, false
@@ -121,7 +119,7 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	return scope, ok
 }
 
-// String writes the scope in its version of SMART.
+// String returns the scope in its version of SMART.
 func (s ResourceScope) String() string {
 	permission := s.Permission.String()
 	if s.V1 {
@@ -136,9 +134,8 @@ func (s ResourceScope) String() string {
 	return written
 }
 
-// reaches reports whether s is about all resources that o is about, whatever the permissions. A scope without a query
-// reaches all queries, and one with a query only the same one: whether one search is narrower than another is not
-// decided here.
+// reaches reports whether s covers all resources of o, whatever the permissions. A scope without a query covers all queries,
+// and one with a query only the same query: whether one search is narrower than another is not evaluated.
 func (s ResourceScope) reaches(o ResourceScope) bool {
 	return s.Level == o.Level &&
 		(s.Type == AnyType || s.Type == o.Type) &&
@@ -149,8 +146,8 @@ func isLevel(s string) bool {
 	return s == "patient" || s == "user" || s == "system"
 }
 
-// isType reports whether s is * or has the syntax of a FHIR type name. The names themselves differ by FHIR version,
-// and the client's list of scopes decides anyway.
+// isType reports whether s is * or has the syntax of a FHIR type name. The set of types depends on the FHIR version, and the
+// client's allowed scopes restrict it anyway.
 func isType(s string) bool {
 	if s == AnyType {
 		return true
@@ -164,10 +161,10 @@ func isType(s string) bool {
 	return s != ""
 }
 
-// Permission is the set of interactions that a resource scope names.
+// Permission is the set of interactions in a resource scope.
 type Permission uint8
 
-// The interactions of SMART App Launch 2, in the order in which a scope has to write them.
+// Interactions of SMART App Launch 2, in the order that scopes require.
 const (
 	// Create is c: type level create.
 	Create Permission = 1 << iota
@@ -184,7 +181,7 @@ const (
 // letters are the permissions' letters, lowest bit first.
 const letters = "cruds"
 
-// permissionsV1 are the words of SMART App Launch 1 and their meaning in 2 ("Scopes for requesting FHIR Resources",
+// permissionsV1 are the words of SMART App Launch 1 and their meaning in version 2 ("Scopes for requesting FHIR Resources",
 // backwards compatibility).
 var permissionsV1 = map[string]Permission{
 	"read":  Read | Search,
@@ -192,11 +189,11 @@ var permissionsV1 = map[string]Permission{
 	"*":     Create | Read | Update | Delete | Search,
 }
 
-// permissionWords are how HL7 Europe's API writes two of them.
+// permissionWords are words of HL7 Europe's API for two permissions.
 var permissionWords = map[string]Permission{"create": Create, "search": Search}
 
-// parsePermission reads c?r?u?d?s?, at least one letter and all in this order, as the specification calls any other order
-// invalid; or one of permissionWords.
+// parsePermission parses c?r?u?d?s? with at least one letter, in this order because the specification declares other orders
+// invalid, or one of permissionWords.
 func parsePermission(s string) (Permission, bool) {
 	if p, ok := permissionWords[s]; ok {
 		return p, true
@@ -214,7 +211,7 @@ func parsePermission(s string) (Permission, bool) {
 	return p, p != 0
 }
 
-// wordV1 is p as a word of SMART 1, if there is one.
+// wordV1 returns p as a word of SMART 1, if it has one.
 func (p Permission) wordV1() (word string, ok bool) {
 	for word, meaning := range permissionsV1 {
 		if meaning == p {
@@ -224,7 +221,7 @@ func (p Permission) wordV1() (word string, ok bool) {
 	return "", false
 }
 
-// String is p in the letters of SMART 2, such as "rs".
+// String returns p in the letters of SMART 2, such as "rs".
 func (p Permission) String() string {
 	var b strings.Builder
 	for i := range len(letters) {
@@ -235,9 +232,9 @@ func (p Permission) String() string {
 	return b.String()
 }
 
-// Constraint is the search that narrows the scope, as parameters in their order: a resource is within the scope if it
-// matches every one of them. There are none if the scope is not narrowed. A Query that [ParseResourceScope] would refuse
-// is one nameless parameter, which no resource matches.
+// Constraint returns the search that narrows the scope, as parameters in order: a resource is in the scope if it matches all of
+// them. None if the scope has no query. A Query that [ParseResourceScope] would reject becomes a nameless parameter, which no
+// resource matches.
 func (s ResourceScope) Constraint() []Parameter {
 	if s.Query == "" {
 		return nil
@@ -249,11 +246,11 @@ func (s ResourceScope) Constraint() []Parameter {
 	return list
 }
 
-// parseConstraint reads the query of a scope. SMART App Launch 2.2 ("Finer-grained resource constraints using search
-// parameters") leaves it open, and calls modifiers, chains and _filter experimental. Here it holds only what can be told
-// from a resource by itself, since it is to be judged by reading the resource.
+// parseConstraint parses the query of a scope. SMART App Launch 2.2 ("Finer-grained resource constraints using search
+// parameters") leaves the supported parameters open, and calls modifiers, chains and _filter experimental. Only parameters that
+// can be evaluated on the resource itself are accepted.
 //
-// A plus is refused: in a query it is a space, in a scope nobody says.
+// A plus sign is rejected: it means a space in a query, but its meaning in a scope is undefined.
 func parseConstraint(query string) ([]Parameter, bool) {
 	if hasEmptyPair(query) || strings.Contains(query, "+") {
 		return nil, false
@@ -279,9 +276,9 @@ func hasEmptyPair(query string) bool {
 	return false
 }
 
-// isConstraintName reports whether a parameter can be told from a resource by itself. Plain ones can, without modifier
-// and chain, and of those for all types (R4 search.html) the ones below. The others search text in ways of the server's
-// own, look at other resources, or shape the result.
+// isConstraintName reports whether a parameter can be evaluated on the resource itself. This holds for plain parameters,
+// without modifier and chain, and for the ones below of those for all types (R4 search.html). The others search text in a
+// server-specific way, look at other resources, or format the result.
 func isConstraintName(name string) bool {
 	switch name {
 	case "_id", "_lastUpdated", "_profile", "_security", "_source", "_tag", "_type":
@@ -290,8 +287,7 @@ func isConstraintName(name string) bool {
 	return name[0] != '_' && !strings.ContainsAny(name, ".:")
 }
 
-// hasEmptyAlternative reports whether a comma, unless escaped by a backslash, has nothing on one side. Some servers read
-// that as any value.
+// hasEmptyAlternative reports whether an unescaped comma has no text on one side. Some servers interpret that as any value.
 func hasEmptyAlternative(value string) bool {
 	length := 0
 	for i := 0; i < len(value); i++ {
@@ -308,33 +304,33 @@ func hasEmptyAlternative(value string) bool {
 	return length == 0
 }
 
-// errParameters says that a query is one that two servers could read differently.
+// errParameters means that servers could interpret a query differently.
 var errParameters = errors.New("ambiguous parameters")
 
-// Parameter is one condition of a search, such as category=laboratory.
+// Parameter is a condition of a search, such as category=laboratory.
 type Parameter struct {
-	// Name is the parameter, with the modifier or chain that follows it in R4's search.html.
+	// Name is the name of the parameter, including a modifier or chain (R4 search.html).
 	Name string
-	// Value is what it is compared with, with prefixes, commas and backslashes as they were written.
+	// Value is the value to compare with, with prefixes, commas and backslashes as written.
 	Value string
 }
 
-// inNames are the characters that names of parameters are made of.
+// inNames are the characters of parameter names.
 const inNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
-// usualParameters is how many parameters there are at most mostly.
+// usualParameters is the usual maximum number of parameters.
 const usualParameters = 16
 
-// ParseParameters reads a query, or a form of the same syntax, in its order. Names repeat, which in a search means that
-// all of them must hold. A parameter without an equals sign has an empty value, a plus is a space, and empty pairs are
-// passed over. What servers read in more than one way is refused:
+// ParseParameters parses a query, or a form of the same syntax, in order. A name may be repeated, which means in a search that
+// all conditions must hold. A parameter without an equals sign has an empty value, a plus sign is a space, and empty pairs are
+// skipped. Text that servers interpret differently is rejected:
 //
-//   - names of anything but letters, digits and "_.:-";
-//   - semicolons, which some take for separators, and number signs, which some take for the end;
-//   - spaces, control characters and anything but ASCII, unless percent-encoded;
-//   - escapes that are malformed, or that make invalid UTF-8 or a NUL.
+//   - names with characters other than letters, digits and "_.:-";
+//   - semicolons, which some servers treat as separators, and number signs, which some treat as the end;
+//   - spaces, control characters and non-ASCII characters, unless percent-encoded;
+//   - escapes that are malformed, or that produce invalid UTF-8 or a NUL.
 //
-// Errors do not repeat the query, which may hold data of patients.
+// Errors do not contain the query, which may include patient data.
 func ParseParameters(query string) ([]Parameter, error) {
 	var list []Parameter
 	if query != "" {
@@ -360,7 +356,7 @@ func ParseParameters(query string) ([]Parameter, error) {
 	return list, nil
 }
 
-// decode undoes the percent-encoding of a name or value.
+// decode decodes the percent-encoding of a name or value.
 func decode(s string) (string, error) {
 	escaped := false
 	for i := range len(s) {
@@ -380,7 +376,7 @@ func decode(s string) (string, error) {
 	return decoded, nil
 }
 
-// EncodeParameters writes a query that [ParseParameters] reads as the same list.
+// EncodeParameters returns a query that [ParseParameters] parses to the same list.
 func EncodeParameters(list []Parameter) string {
 	var b strings.Builder
 	for i, p := range list {
@@ -397,8 +393,7 @@ func EncodeParameters(list []Parameter) string {
 // ReservedScopes are open to every client of the authorization server.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// CheckScope rejects text that is not exactly one scope (RFC 6749 §3.3), and scopes that begin like a SMART resource scope
-// but are malformed.
+// CheckScope rejects text that is not exactly one scope (RFC 6749 §3.3), and malformed SMART resource scopes.
 func CheckScope(scope string) error {
 	if parsed, err := ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)

@@ -127,7 +127,7 @@ func TestParseResourceScope(t *testing.T) {
 	}
 }
 
-// HL7 Europe's API writes .search and .create: the same as .s and .c, as which they are written.
+// The words .search and .create of HL7 Europe's API are parsed as .s and .c, and written as such.
 func TestParsePermissionWords(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -218,7 +218,7 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// parse reads a resource scope that must be one.
+// parse parses a valid resource scope.
 func parse(t *testing.T, s string) ResourceScope {
 	t.Helper()
 	scope, ok := ParseResourceScope(s)
@@ -307,7 +307,7 @@ func TestConstraintNone(t *testing.T) {
 	}
 }
 
-// TestConstraintUnread checks that a query nobody has parsed narrows a scope to nothing, not to all.
+// A malformed query narrows a scope to nothing.
 func TestConstraintUnread(t *testing.T) {
 	t.Parallel()
 	scope := ResourceScope{Level: "user", Type: "Patient", Permission: Read, Query: "a:not=b"}
@@ -373,7 +373,7 @@ func TestConstraintMalformed(t *testing.T) {
 	}
 }
 
-// TestGrantMalformedQuery checks that a scope whose query cannot be judged covers nothing, and is covered by nothing.
+// A scope with a malformed query neither covers another scope nor is covered by one.
 func TestGrantMalformedQuery(t *testing.T) {
 	t.Parallel()
 	const modified = "user/Patient.rs?name:not=a"

@@ -1,11 +1,12 @@
-// Package compartment holds the compartments of FHIR R4, and decides whether a resource is in that of a patient.
+// Package compartment contains the compartments of FHIR R4, and decides whether a resource is in that of a patient.
 //
-// [Members] are the definitions, from the table r4.tsv (see ../generate/SOURCE.md), by which InPatient and Patients judge.
+// [Members] returns the definitions from the table r4.tsv (see ../generate/SOURCE.md), on which InPatient and Patients are
+// based.
 //
-// A compartment is defined by search parameters: a resource is a member if one of those listed for its type refers to
-// what the compartment is for. Only literal references count, since only they name a resource for certain. R4 says
-// besides that a patient's compartment takes in those of linked patients; here each is on its own, and so is Patient,
-// which is in its own compartment and not, by Patient.link, in another's.
+// A compartment is defined by search parameters: a resource is a member if a parameter listed for its type refers to the owner
+// of the compartment. Only literal references count, since only they identify a resource unambiguously. R4 also includes the
+// compartments of linked patients; here each patient has a separate compartment, and a Patient is only in its own, whatever
+// Patient.link contains.
 //
 // Reference: FHIR R4, CompartmentDefinition (https://hl7.org/fhir/R4/compartmentdefinition.html).
 package compartment
@@ -28,14 +29,13 @@ import (
 //go:embed r4.tsv
 var r4 string
 
-// self is, among the parameters of a type, that the resource for which the compartment is has the id itself. R4 writes
-// it so.
+// self is R4's pseudo-parameter for a type whose resources own the compartment, and are in it by their id.
 const self = "{def}"
 
 // key is the name of a compartment and a type in it.
 type key struct{ compartment, resourceType string }
 
-// table returns the parameters by compartment and type. It is read once.
+// table returns the parameters by compartment and type.
 var table = sync.OnceValue(func() map[key][]string {
 	members := make(map[key][]string, 256)
 	for line := range strings.Lines(r4) {
@@ -45,16 +45,16 @@ var table = sync.OnceValue(func() map[key][]string {
 	return members
 })
 
-// Membership is how the resources of a type are in a compartment.
+// Membership determines how resources of a type are in a compartment.
 type Membership struct {
-	// Params are the names of the search parameters that refer to what the compartment is for; any one of them will do.
+	// Params are the names of the search parameters that refer to the owner of the compartment; a single one suffices.
 	Params []string
-	// Self says that the compartment is that of a resource of this very type, which is in it.
+	// Self is true if resources of this type own the compartment, and are in it.
 	Self bool
 }
 
-// Members returns how resources of a type are in the compartments with a name: Patient, Encounter, RelatedPerson,
-// Practitioner or Device. Ok is false if they are in none.
+// Members returns how resources of a type are in the compartments with a name: Patient, Encounter, RelatedPerson, Practitioner
+// or Device. ok is false if they are in none.
 func Members(name, resourceType string) (m Membership, ok bool) {
 	params, ok := table()[key{name, resourceType}]
 	at := slices.Index(params, self)
@@ -64,9 +64,9 @@ func Members(name, resourceType string) (m Membership, ok bool) {
 	return Membership{Params: slices.Concat(params[:at], params[at+1:]), Self: true}, ok
 }
 
-// Patient returns the names of the search parameters by which resources of a type are in the compartment of a patient;
-// ok is false for a type of which none is. For Patient there are none, though R4 lists link: a patient is in its own
-// compartment, by its id.
+// Patient returns the names of the search parameters by which resources of a type are in the compartment of a patient; ok is
+// false for a type outside of it. For Patient there are none, although R4 lists link: a patient is in its own compartment by
+// its id.
 func Patient(resourceType string) (params []string, ok bool) {
 	params, ok = table()[key{"Patient", resourceType}]
 	if slices.Contains(params, self) {
@@ -86,8 +86,8 @@ var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 	return paths
 })
 
-// pathsOf returns the paths of a type's parameters, each once. What they lead to is looked at for patients anyway, so a
-// parameter that is for references to patients only is no other path than one for all references.
+// pathsOf returns the paths of a type's parameters, each once. A parameter for references to patients has the same path as one
+// for all references, because other targets do not matter for membership.
 func pathsOf(resourceType string) []resource.Path {
 	var paths []resource.Path
 	params, _ := Patient(resourceType)
@@ -104,8 +104,8 @@ func pathsOf(resourceType string) []resource.Path {
 	return paths
 }
 
-// IsMembership reports whether all that a parameter of a type looks at puts resources into compartments of patients: what
-// it finds of a patient is in that patient's.
+// IsMembership reports whether every element of a parameter of a type puts resources into compartments of patients: its matches
+// for a patient are then in that patient's compartment.
 func IsMembership(resourceType string, p searchparam.Parameter) bool {
 	paths := patientPaths()[resourceType]
 	return p.Kind == searchparam.Reference && len(p.Paths) > 0 && !slices.ContainsFunc(p.Paths, func(path resource.Path) bool {
@@ -126,7 +126,7 @@ func InPatient(r resource.Resource, patientID string) bool {
 		if !ok || len(paths[i].Elements) > 1 {
 			continue
 		}
-		literal, _ := resource.Field(element, "reference") // mostly in the one way that needs no reading
+		literal, _ := resource.Field(element, "reference") // fast path: the usual form needs no parsing
 		id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
 		if ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != "" {
 			return true
@@ -135,7 +135,7 @@ func InPatient(r resource.Resource, patientID string) bool {
 	return refersToPatient(r, patientID)
 }
 
-// refersToPatient is the rest of InPatient, by itself because the iterator puts the resource on the heap.
+// refersToPatient is the slow path of InPatient, separate because the iterator moves the resource to the heap.
 func refersToPatient(r resource.Resource, patientID string) bool {
 	for element := range membershipReferences(r) {
 		to, _, ok := r.Refers(element)
@@ -146,11 +146,10 @@ func refersToPatient(r resource.Resource, patientID string) bool {
 	return false
 }
 
-// Patients returns the ids of all patients in whose compartments a resource is, some perhaps several times. A reference
-// to a patient of another server comes out as it is written, and one that may name a patient but cannot be read so too,
-// in quotation marks: neither is an id, so nobody who compares the two takes it for one. So does one to a contained Patient, who is
-// nobody that has a record here. A reference to another contained resource counts as those that put that into
-// compartments.
+// Patients returns the ids of all patients in whose compartments a resource is, possibly with duplicates. A reference to a
+// patient of another server or to a contained Patient is returned as written, and an unparsable one in quotation marks: neither
+// equals an id of a patient on this server. A reference to any other contained resource counts like the references of that
+// resource.
 func Patients(r resource.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Type == "Patient" {
@@ -167,9 +166,9 @@ func Patients(r resource.Resource) iter.Seq[string] {
 	}
 }
 
-// NamesContained reports whether a reference that says whose a resource is may be to a contained Patient: one that puts the
-// resource into compartments, or is its search parameter patient. The container is the resource itself, or the one that
-// contains it. A reference to a contained resource that is missing counts, too.
+// NamesContained reports whether a reference that determines a resource's patient may be to a contained Patient: one that puts
+// the resource into compartments, or its search parameter patient. The container is the resource itself or its container. A
+// reference to a missing contained resource counts, too.
 func NamesContained(r, container resource.Resource) bool {
 	for element := range chain(membershipReferences(r), values(r, "patient")) {
 		to, _, ok := r.Refers(element)
@@ -180,7 +179,7 @@ func NamesContained(r, container resource.Resource) bool {
 	return false
 }
 
-// containsOther reports whether a contained id is that of a resource other than a Patient, and of that one alone.
+// containsOther reports whether a contained id belongs to exactly one resource, which is not a Patient.
 func containsOther(container resource.Resource, id string) bool {
 	found := false
 	for text := range container.Contained() {
@@ -196,7 +195,7 @@ func containsOther(container resource.Resource, id string) bool {
 	return found
 }
 
-// Named returns the patients that a search parameter of a resource names, as [Patients] does.
+// Named returns the patients in a search parameter of a resource, in the form of [Patients].
 func Named(r resource.Resource, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for element := range values(r, name) {
@@ -207,7 +206,7 @@ func Named(r resource.Resource, name string) iter.Seq[string] {
 	}
 }
 
-// values returns the elements at which a search parameter looks.
+// values returns the elements of a search parameter.
 func values(r resource.Resource, name string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		parameter, _ := searchparam.Lookup(r.Type, name)
@@ -234,7 +233,7 @@ func chain(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
 	}
 }
 
-// yieldPatients yields what a reference says of patients.
+// yieldPatients yields the patients of a reference.
 func yieldPatients(r resource.Resource, element []byte, yield func(string) bool) bool {
 	to, literal, ok := r.Refers(element)
 	if !ok || to.Contained == "" {
@@ -254,7 +253,7 @@ func yieldPatients(r resource.Resource, element []byte, yield func(string) bool)
 	return true
 }
 
-// named returns the patient that a reference names, if it may name one.
+// named returns the patient that a reference may name; empty if it names none.
 func named(to resource.Reference, literal string, ok bool) string {
 	switch {
 	case !ok && literal != "" && !strings.HasPrefix(literal, "urn:"):

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// TestMembers compares with R4's definitions (4.0.1), whose pages list the types.
+// TestMembers compares with the lists of types in R4's definitions (4.0.1).
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -44,7 +44,6 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestTypes counts the types of each compartment.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	types := make(map[string]int)
@@ -70,8 +69,7 @@ func TestPatientByIDAlone(t *testing.T) {
 	}
 }
 
-// TestEveryType makes a resource for each parameter of each type in a patient's compartment, with nothing but the
-// element that the parameter searches.
+// For each parameter of each type in a patient's compartment, a resource with only the searched element is in the compartment.
 func TestEveryType(t *testing.T) {
 	t.Parallel()
 	types := 0
@@ -96,7 +94,7 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
-// checkPath checks that a reference at the end of a path decides, through objects and through arrays.
+// checkPath checks that a reference at the end of a path decides, through objects and arrays.
 func checkPath(t *testing.T, resourceType string, path resource.Path) {
 	t.Helper()
 	inside, outside := `{"reference":"Patient/a"}`, `{"reference":"Patient/b"}`
@@ -170,7 +168,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestPatientsStops checks that nothing follows once the caller has enough.
+// Iteration stops when the caller stops.
 func TestPatientsStops(t *testing.T) {
 	t.Parallel()
 	const text = `{"resourceType":"Observation","subject":{"reference":"#r"},"performer":[{"reference":"Patient/b"}],"contained":[

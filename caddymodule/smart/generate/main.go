@@ -1,8 +1,8 @@
-// Command generate makes the tables of FHIR R4's search parameters and compartments, which the packages searchparam
-// and compartment read, out of R4's own definitions (see SOURCE.md). The same input gives the same bytes.
+// Command generate generates the tables of FHIR R4's search parameters and compartments for the packages searchparam and
+// compartment from R4's own definitions (see SOURCE.md). The output is deterministic.
 //
-// What R4 says in FHIRPath becomes paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. An
-// expression that is more than a path leaves its parameter without one.
+// FHIRPath expressions become paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. A parameter whose
+// expression is more than a path gets no paths.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Where the definitions lie in the archives.
+// Locations of the definitions in the archives.
 const (
 	parametersFile = "org/hl7/fhir/r4/model/sp/search-parameters.json"
 	typesFile      = "org/hl7/fhir/r4/model/profile/profiles-types.xml"
@@ -29,7 +29,7 @@ const (
 	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
 )
 
-// tables are what is made, by the file that it is written to.
+// tables are the generated tables by file name.
 var tables = map[string]func(*zip.Reader) ([]string, error){
 	"../searchparam/elements.tsv": elementTable,
 	"../searchparam/r4.tsv":       parameterTable,
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// write makes a table from an archive and writes its lines to a file.
+// write generates a table from an archive, and writes its lines to a file.
 func write(archive, file string, table func(*zip.Reader) ([]string, error)) error {
 	jar, err := zip.OpenReader(archive)
 	if err != nil {
@@ -72,13 +72,13 @@ func read(jar *zip.Reader, name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// parameter is a SearchParameter, as far as it is needed.
+// parameter contains the required members of a SearchParameter.
 type parameter struct {
 	Code, Type, Expression string
 	Base, Target           []string
 }
 
-// anyTarget is the number of targets beyond which R4 lists all types there are.
+// anyTarget is the number of targets beyond which a list in R4 means all types.
 const anyTarget = 140
 
 // parameterTable returns the lines of the table of search parameters: type, name, kind, targets and paths.
@@ -106,7 +106,7 @@ func parameterTable(jar *zip.Reader) ([]string, error) {
 	return slices.Compact(lines), nil
 }
 
-// lines returns a line for each type that the parameter is for.
+// lines returns a line for each type of the parameter.
 func (p parameter) lines(s searchparam.Structures) []string {
 	var lines []string
 	for _, base := range p.Base {
@@ -116,7 +116,7 @@ func (p parameter) lines(s searchparam.Structures) []string {
 	return lines
 }
 
-// targets returns the types that the parameter's references may be to; * for any.
+// targets returns the target types of the parameter's references; * for any.
 func (p parameter) targets() string {
 	if len(p.Target) > anyTarget {
 		return "*"
@@ -125,8 +125,8 @@ func (p parameter) targets() string {
 	return strings.Join(p.Target, " ")
 }
 
-// paths returns the parameter's paths in a type; none if any part of its expression is more than a path, since a part
-// alone would find too little.
+// paths returns the parameter's paths in a type. If any part of its expression is more than a path, it returns none, because
+// the other parts alone would find too little.
 func (p parameter) paths(s searchparam.Structures, base string) []string {
 	if p.Type == "composite" || p.Expression == "" {
 		return nil
@@ -142,7 +142,7 @@ func (p parameter) paths(s searchparam.Structures, base string) []string {
 	return written
 }
 
-// inTable is a path as the table has it.
+// inTable returns a path in the syntax of the table.
 func inTable(p resource.Path) string {
 	elements := slices.Clone(p.Elements)
 	for _, f := range p.Filters {
@@ -158,8 +158,8 @@ func inTable(p resource.Path) string {
 	return written + ":" + p.Type
 }
 
-// compartment is a CompartmentDefinition: the resource types, and the search parameters that make a resource of one a
-// member. A type without parameters has no members.
+// compartment is a CompartmentDefinition: resource types with the search parameters that make a resource a member. A type
+// without parameters has no members.
 type compartment struct {
 	Of        attribute `xml:"code"`
 	Resources []struct {
@@ -168,9 +168,8 @@ type compartment struct {
 	} `xml:"resource"`
 }
 
-// compartmentTable returns the lines of the table of compartments: compartment, type, and the names of the search
-// parameters that make a resource of the type a member. The resource that a compartment is for has {def}, as some
-// definitions write it; that of Patient leaves it out.
+// compartmentTable returns the lines of the table of compartments: compartment, type, and the names of the search parameters
+// that make a resource of the type a member. The owner of a compartment has {def}, which R4's definition of Patient omits.
 func compartmentTable(jar *zip.Reader) ([]string, error) {
 	text, err := read(jar, resourcesFile)
 	if err != nil {
@@ -208,14 +207,14 @@ func (c compartment) lines() (lines []string) {
 	return lines
 }
 
-// structures is the elements of R4's types by their path, such as Observation.value[x], and the code systems of value
-// sets that have only one.
+// structures contains the elements of R4's types by path, such as Observation.value[x], and the code systems of value sets with
+// a single one.
 type structures struct {
 	elements map[string]element
 	systems  map[string]string
 }
 
-// element is what its types are, or the path of the element whose content it has, and the value set of its codes.
+// element contains the types of an element, or the path of the element with the same content, and the value set of its codes.
 type element struct {
 	Path             attribute `xml:"path"`
 	ContentReference attribute `xml:"contentReference"`
@@ -225,12 +224,12 @@ type element struct {
 	} `xml:"type"`
 }
 
-// attribute is how FHIR's XML writes a primitive value.
+// attribute is a primitive value in FHIR's XML.
 type attribute struct {
 	Value string `xml:"value,attr"`
 }
 
-// readStructures reads the elements of all types, those of resources included.
+// readStructures reads the elements of all types, including resources.
 func readStructures(jar *zip.Reader) (*structures, error) {
 	s := &structures{make(map[string]element), make(map[string]string)}
 	for _, file := range []struct {
@@ -248,8 +247,8 @@ func readStructures(jar *zip.Reader) (*structures, error) {
 	return s, nil
 }
 
-// add adds the elements of a Bundle of StructureDefinitions. Those of profiles on a type have the paths of the type, so
-// only definitions of types count.
+// add adds the elements of a Bundle of StructureDefinitions. Profiles are skipped, because their elements have the paths of
+// their type.
 func (s *structures) add(text []byte) error {
 	var bundle struct {
 		Entry []struct {
@@ -295,11 +294,11 @@ func (s *structures) addSystems(text []byte) error {
 	return nil
 }
 
-// inherited are the elements that all have, and that the table leaves out.
+// inherited are the elements of all types, which the table omits.
 var inherited = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
 
-// elementTable returns the lines of the table of elements: their path, and their types. Those of primitive types are in
-// JSON beside the value, and left out.
+// elementTable returns the lines of the table of elements: path and types. Elements of primitive types are omitted, because
+// JSON has them beside the value.
 func elementTable(jar *zip.Reader) ([]string, error) {
 	s, err := readStructures(jar)
 	if err != nil {
@@ -315,7 +314,7 @@ func elementTable(jar *zip.Reader) ([]string, error) {
 	return lines, nil
 }
 
-// types are the types of an element, of codes with their code system; or the path of the element whose content it has.
+// types returns the types of an element, with the code system of codes, or the path of the element with the same content.
 func (s *structures) types(e element) (types []string) {
 	if e.ContentReference.Value != "" {
 		return []string{e.ContentReference.Value}
@@ -334,7 +333,7 @@ func (s *structures) types(e element) (types []string) {
 	return types
 }
 
-// system returns the code system of an element's codes, if they are all of one.
+// system returns the code system of an element's codes, if it is unique.
 func (s *structures) system(e element) string {
 	valueSet, _, _ := strings.Cut(e.ValueSet.Value, "|")
 	return s.systems[valueSet]

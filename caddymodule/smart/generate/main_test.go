@@ -75,7 +75,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// A type without parameters has no members; the resource that a compartment is for is one.
+// A type without parameters has no members, except for the owner of a compartment.
 func TestCompartments(t *testing.T) {
 	t.Parallel()
 	jar := archive(t, map[string]string{resourcesFile: `<Bundle xmlns="http://hl7.org/fhir">

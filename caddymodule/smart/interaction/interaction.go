@@ -1,5 +1,5 @@
-// Package interaction finds out which of FHIR R4's REST interactions a request is, by method, path, query and header, and
-// which permissions of SMART scopes it needs. [Parse] reads a request:
+// Package interaction determines the FHIR R4 REST interaction of a request from its method, path, query and header, and the
+// permissions of SMART scopes that the interaction requires. [Parse] parses a request:
 //
 //	path below the base          GET               POST               PUT                PATCH             DELETE
 //	(empty)                      SystemSearch      Bundle
@@ -20,15 +20,14 @@
 //	Patient/id/Type              CompartmentSearch
 //	Patient/id/Type/_search                        CompartmentSearch
 //
-// ¹ With If-None-Exist it is ConditionalCreate. The other conditional ones need criteria in the query.
+// ¹ With If-None-Exist it is ConditionalCreate. The other conditional interactions require criteria in the query.
 //
-// Patient stands for the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A
-// HEAD is the GET without its body. Everything else is an error, 404 for a path and 405 for a method that the table does
-// not have, 400 for a query of which there is more than one reading; also what R4 does not define but some servers
-// offer, such as GET Type/_search, a slash at the end, and operations on one version of a resource. The types are those
-// of R4; a server's own types are refused.
+// Patient stands for the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A HEAD is
+// the GET without its body. Everything else is an error: 404 for a path and 405 for a method that is not in the table, 400 for
+// an ambiguous query. This includes extensions of some servers that R4 does not define, such as GET Type/_search, a trailing
+// slash, and operations on a version of a resource. Only R4's types are accepted, not a server's own.
 //
-// The parameters of a request stay as they were sent, decoded once. Whether they are allowed is not decided here.
+// The parameters of a request are decoded once and otherwise unchanged. This package does not decide whether they are allowed.
 //
 // References: FHIR R4 http.html, search.html and compartmentdefinition.html (https://hl7.org/fhir/R4); SMART App Launch
 // 2.2.0, "Scopes for Requesting FHIR Resources".
@@ -45,7 +44,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Reference names a resource on the server.
+// Reference identifies a resource on the server.
 type Reference struct {
 	// Type is a resource type.
 	Type string
@@ -53,34 +52,34 @@ type Reference struct {
 	ID string
 }
 
-// String is the relative reference, such as Patient/1.
+// String returns the relative reference, such as Patient/1.
 func (r Reference) String() string { return r.Type + "/" + r.ID }
 
-// Interaction is one request of FHIR's REST API. [Parse] makes it.
+// Interaction is a request of FHIR's REST API, as returned by [Parse].
 type Interaction struct {
-	// Kind is what the request does.
+	// Kind is the kind of interaction.
 	Kind Kind
-	// Type is the resource type, if the path names one. Of a [CompartmentSearch] it is the type to be found, "*" for all.
+	// Type is the resource type in the path; empty without one. For a [CompartmentSearch] it is the searched type, "*" for all.
 	Type string
-	// ID is the logical id, if the path names one and it is not that of a compartment.
+	// ID is the logical id in the path, unless it is that of a compartment.
 	ID string
-	// VersionID is the version that a [VRead] asks for.
+	// VersionID is the version requested by a [VRead].
 	VersionID string
-	// Compartment is where a [CompartmentSearch] looks.
+	// Compartment is the compartment of a [CompartmentSearch].
 	Compartment Reference
-	// Operation is the name of an [Operation] with its dollar sign, such as $everything.
+	// Operation is the name of an [Operation] with the dollar sign, such as $everything.
 	Operation string
-	// Parameters are those of the query, decoded and in their order, then those of the form of a search, or the criteria
-	// of a [ConditionalCreate].
+	// Parameters are those of the query, decoded and in order, followed by the form of a search or the criteria of a
+	// [ConditionalCreate].
 	Parameters []smart.Parameter
-	// Async asks for an asynchronous answer (R4 async.html).
+	// Async is true if the client requests an asynchronous response (R4 async.html).
 	Async bool
 }
 
-// Kind is what a request does. Its zero value is no interaction.
+// Kind is a kind of interaction. The zero value is none.
 type Kind uint8
 
-// The interactions of FHIR R4 (http.html#summary), the conditional ones by themselves.
+// Interactions of FHIR R4 (http.html#summary). Conditional interactions have kinds of their own.
 const (
 	// Capabilities is GET metadata.
 	Capabilities Kind = iota + 1
@@ -98,7 +97,7 @@ const (
 	TypeSearch
 	// SystemSearch is GET of the base or POST _search.
 	SystemSearch
-	// CompartmentSearch is GET Patient/id/Type or Patient/id/*, or POST with _search behind the Type or instead of the
+	// CompartmentSearch is GET Patient/id/Type or Patient/id/*, or POST with _search after the Type or in place of the
 	// asterisk.
 	CompartmentSearch
 	// Create is POST Type.
@@ -117,13 +116,13 @@ const (
 	Delete
 	// ConditionalDelete is DELETE Type with criteria.
 	ConditionalDelete
-	// Bundle is POST to the base: a batch or a transaction, as the body says.
+	// Bundle is POST to the base: a batch or a transaction, depending on the body.
 	Bundle
-	// Operation is GET or POST of a $name, behind the base, a Type or a Type/id.
+	// Operation is GET or POST of a $name after the base, a Type or a Type/id.
 	Operation
 )
 
-// kindNames are the codes of the CapabilityStatement (R4 valueset-restful-interaction.html) where there is one.
+// kindNames are the codes of the CapabilityStatement (R4 valueset-restful-interaction.html) where they exist.
 var kindNames = [...]string{
 	Capabilities:      "capabilities",
 	Read:              "read",
@@ -146,7 +145,7 @@ var kindNames = [...]string{
 	Operation:         "operation",
 }
 
-// String is the kind's code in a CapabilityStatement, or a word like those where it has none.
+// String returns the kind's code in a CapabilityStatement, or a similar word for kinds without a code.
 func (k Kind) String() string {
 	if k == 0 || int(k) >= len(kindNames) {
 		return "unknown"
@@ -154,8 +153,8 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// permissions is the table of SMART App Launch 2.2 ("Scopes for requesting FHIR Resources"). Conditional forms search
-// first, and their answer tells what was found.
+// permissions is the table of SMART App Launch 2.2 ("Scopes for requesting FHIR Resources"). Conditional interactions also need
+// Search, because their response reveals the matches.
 var permissions = [...]smart.Permission{
 	Read:              smart.Read,
 	VRead:             smart.Read,
@@ -176,8 +175,8 @@ var permissions = [...]smart.Permission{
 	Operation:         0,
 }
 
-// Permission is all that the scopes for the type must permit. It is nothing for what scopes do not decide by
-// themselves: capabilities are public, an operation is decided by its name, and a bundle by its entries.
+// Permission returns the permissions that the scopes must give on the type. It is 0 if scopes alone do not decide: capabilities
+// are public, an operation depends on its name, and a bundle on its entries.
 func (i Interaction) Permission() smart.Permission {
 	if int(i.Kind) >= len(permissions) {
 		return 0
@@ -185,7 +184,7 @@ func (i Interaction) Permission() smart.Permission {
 	return permissions[i.Kind]
 }
 
-// Path is the path below the base, without a slash at either end. No character in it needs encoding in a URL.
+// Path returns the path below the base, without leading and trailing slashes. No character in it needs encoding in a URL.
 func (i Interaction) Path() string {
 	switch i.Kind {
 	case Capabilities:
@@ -215,8 +214,7 @@ func join(segments ...string) string {
 	return path
 }
 
-// typeNames are the resource types of FHIR R4 (resourcelist.html). Two more of its 148 names, Resource and
-// DomainResource, are abstract, and no request can be about them.
+// typeNames are the resource types of FHIR R4 (resourcelist.html), without the abstract types Resource and DomainResource.
 const typeNames = `
 Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Basic Binary
 BiologicallyDerivedProduct BodyStructure Bundle CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem
@@ -242,7 +240,7 @@ VerificationResult VisionPrescription`
 
 var resourceTypes = setOf(typeNames)
 
-// compartments are the types that have a CompartmentDefinition (R4 compartmentdefinition.html).
+// compartments are the types with a CompartmentDefinition (R4 compartmentdefinition.html).
 var compartments = setOf("Device Encounter Patient Practitioner RelatedPerson")
 
 func setOf(words string) map[string]bool {
@@ -253,38 +251,35 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// Types are the resource types of FHIR R4 in alphabetical order.
+// Types returns the resource types of FHIR R4 in alphabetical order.
 func Types() []string { return strings.Fields(typeNames) }
 
 // IsType reports whether name is a resource type of FHIR R4.
 func IsType(name string) bool { return resourceTypes[name] }
 
-// isCompartment reports whether resources of the type have a compartment.
 func isCompartment(name string) bool { return compartments[name] }
 
-// The causes for which [Parse] refuses a request, each with its status. Errors hold no part of the request, which may
-// tell of patients.
+// Errors of [Parse]. They contain no part of the request, which may include patient data.
 var (
-	// errPath says that the path is none of FHIR's (R4 http.html#summary), 404.
+	// errPath: the path is not one of FHIR's (R4 http.html#summary), 404.
 	errPath = errors.New("no path of FHIR's REST API")
-	// errType says that the path names a type that FHIR R4 does not have (resourcelist.html), 404.
+	// errType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
 	errType = errors.New("unknown resource type")
-	// errID says that an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is
-	// a dot segment (RFC 3986 §3.3), 404.
+	// errID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot segment
+	// (RFC 3986 §3.3), 404.
 	errID = errors.New("malformed id")
-	// errMethod says that FHIR defines no interaction of this method for the path (RFC 9110 §15.5.6), 405.
+	// errMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
 	errMethod = errors.New("no interaction of this method")
-	// errQuery says that the query or form can be read in two ways, or has parameters that the interaction has no place
-	// for, 400.
+	// errQuery: the query or form is ambiguous, or has parameters that the interaction does not support, 400.
 	errQuery = errors.New("ambiguous query")
-	// errCriteria says that a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate,
-	// #cond-update, #3.1.0.7.1), 400.
+	// errCriteria: a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate, #cond-update,
+	// #3.1.0.7.1), 400.
 	errCriteria = errors.New("no criteria, or two sets of them")
-	// errForm says that a form was given to another interaction than a search (R4 http.html#search), 400.
+	// errForm: an interaction other than a search has a form (R4 http.html#search), 400.
 	errForm = errors.New("no search to have a form")
 )
 
-// Status is the HTTP status for an error of this package.
+// Status returns the HTTP status for an error of this package.
 func Status(err error) int {
 	switch {
 	case errors.Is(err, errPath), errors.Is(err, errType), errors.Is(err, errID):
@@ -324,11 +319,9 @@ var methods = map[place]map[string]Kind{
 	},
 }
 
-// Parse tells what a request does. The path is the decoded one below the FHIR base, without a slash at either end; the
-// query is as sent. HEAD is the GET it stands for. Headers that stand for another method are not read, and a path with
-// a slash at the end is not one without.
-//
-// Every request has one reading or is an error: one of the sentinels of this package, whose HTTP status [Status] tells.
+// Parse returns the interaction of a request. The path is decoded, below the FHIR base, and without leading and trailing
+// slashes; the query is as sent. HEAD is handled like GET. Method override headers are ignored. Every request is unambiguous or
+// an error of this package, whose HTTP status [Status] returns.
 func Parse(method, path, query string, header http.Header) (Interaction, error) {
 	var i Interaction
 	at, err := i.locate(path)
@@ -346,7 +339,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	if i.Parameters, err = smart.ParseParameters(query); err != nil {
 		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
 	}
-	switch kind { // If-None-Exist means nothing but for a create
+	switch kind { // If-None-Exist is ignored except for a create
 	case Create:
 		err = i.conditionCreate(header.Values("If-None-Exist"))
 	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
@@ -360,7 +353,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	return i, nil
 }
 
-// WithForm adds the form of a search by POST behind the parameters of its query; servers take both (R4
+// WithForm appends the form of a search by POST to the parameters of its query, since servers accept both (R4
 // http.html#search).
 func (i Interaction) WithForm(body string) (Interaction, error) {
 	switch i.Kind {
@@ -376,8 +369,8 @@ func (i Interaction) WithForm(body string) (Interaction, error) {
 	return i, nil
 }
 
-// prefersAsync looks for respond-async (RFC 7240 §4.1). Some servers part preferences by semicolons too, so it is found
-// there as well: what they answer at once is judged in any case.
+// prefersAsync reports whether Prefer contains respond-async (RFC 7240 §4.1). Some servers also accept semicolons as
+// separators, so they count here, too; a synchronous response to such a request is judged in any case.
 func prefersAsync(header http.Header) bool {
 	for _, line := range header.Values("Prefer") {
 		for preference := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -390,7 +383,7 @@ func prefersAsync(header http.Header) bool {
 	return false
 }
 
-// place is a form of path. Together with the method it tells the interaction.
+// place is a form of path, which determines the interaction together with the method.
 type place uint8
 
 const (
@@ -409,8 +402,8 @@ const (
 	ofOperation
 )
 
-// locate reads a path below the base into i. Each path has one form, since ids and types have no underscore, dollar sign
-// or asterisk, and an empty segment is neither.
+// locate parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore, dollar
+// sign or asterisk, and are not empty.
 func (i *Interaction) locate(path string) (place, error) {
 	switch path {
 	case "":
@@ -436,7 +429,7 @@ func (i *Interaction) locate(path string) (place, error) {
 	return i.locateInType(rest)
 }
 
-// unknownFirst tells a word that could be a type from one that could not.
+// unknownFirst returns the error for a word that is no type: errType if it has the syntax of a type.
 func unknownFirst(segment string) error {
 	if segment == "" || segment[0] < 'A' || segment[0] > 'Z' {
 		return errPath
@@ -482,8 +475,7 @@ func (i *Interaction) locateInInstance(path string) (place, error) {
 	return ofVersion, nil
 }
 
-// locateInCompartment reads what follows the id of a compartment. The type searched for takes the place of the
-// compartment's own.
+// locateInCompartment parses the part after the id of a compartment. The searched type replaces the compartment's type.
 func (i *Interaction) locateInCompartment(path string) (place, error) {
 	if !isCompartment(i.Type) {
 		return 0, errPath
@@ -510,8 +502,8 @@ func (i *Interaction) locateInCompartment(path string) (place, error) {
 	return ofCompartment, nil
 }
 
-// takeOperation reads a segment that is the name of an operation. Names beyond R4's own have dots and underscores, such
-// as HAPI's $hapi.fhir.replace-references.
+// takeOperation parses a segment that is the name of an operation. Names other than R4's own can contain dots and underscores,
+// such as HAPI's $hapi.fhir.replace-references.
 func (i *Interaction) takeOperation(segment string) bool {
 	name, ok := strings.CutPrefix(segment, "$")
 	if !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isIDRune(r) }) {
@@ -530,9 +522,9 @@ func isIDRune(r rune) bool {
 	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// conditionCreate makes a create conditional that has criteria: it adds those of If-None-Exist, which is a query without
-// the question mark (R4 http.html#ccreate). Criteria in the URL of a create are refused: some servers heed them, the
-// others would create.
+// conditionCreate makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the question
+// mark (R4 http.html#ccreate). Criteria in the URL of a create are rejected: some servers apply them, others ignore them and
+// create the resource.
 func (i *Interaction) conditionCreate(criteria []string) error {
 	if slices.ContainsFunc(i.Parameters, isSpecial) {
 		return errQuery
@@ -552,14 +544,14 @@ func (i *Interaction) conditionCreate(criteria []string) error {
 	return nil
 }
 
-// Criteria are the parameters that say what the resources are like, without those about the form of the answer
-// (_format, _pretty, _summary and _elements).
+// Criteria returns the parameters that select resources, without those for the format of the response (_format, _pretty,
+// _summary and _elements).
 func (i Interaction) Criteria() []smart.Parameter {
 	return slices.DeleteFunc(slices.Clone(i.Parameters), isGeneral)
 }
 
-// hasCriteria reports whether one of the parameters selects resources. Without, a conditional delete would be one of all
-// resources of its type. Servers pass over blank values.
+// hasCriteria reports whether a parameter selects resources. Without one, a conditional delete would delete all resources of
+// its type. Blank values do not count, because servers ignore them.
 func hasCriteria(list []smart.Parameter) bool {
 	return slices.ContainsFunc(list, func(p smart.Parameter) bool { return isCriterion(p.Name) && !isBlank(p.Value) })
 }
@@ -568,8 +560,8 @@ func isBlank(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r != ',' && !unicode.IsSpace(r) && !unicode.IsControl(r) })
 }
 
-// isCriterion reports whether a parameter selects resources. All but these beginning with an underscore are about the
-// answer (R4 search.html).
+// isCriterion reports whether a parameter selects resources. Other parameters that begin with an underscore affect the response
+// (R4 search.html).
 func isCriterion(name string) bool {
 	plain, _, _ := strings.Cut(name, ":")
 	switch plain {
@@ -580,7 +572,7 @@ func isCriterion(name string) bool {
 	return !strings.HasPrefix(name, "_")
 }
 
-// isGeneral reports whether a parameter is about the form of any answer (R4 http.html#parameters).
+// isGeneral reports whether a parameter affects the format of any response (R4 http.html#parameters).
 func isGeneral(p smart.Parameter) bool {
 	return p.Name == "_format" || p.Name == "_pretty" || p.Name == "_summary" || p.Name == "_elements"
 }

@@ -59,7 +59,7 @@ func request(in string, header http.Header) (Interaction, error) {
 	return Parse(method, path, query, header)
 }
 
-// TestSummary is the table of R4 http.html#summary, in its order.
+// TestSummary is the table of R4 http.html#summary, in the same order.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -203,7 +203,7 @@ func refused(t *testing.T, in string, header http.Header, want error) {
 	}
 }
 
-// TestRefusedMethods checks every method with a path of every form against the table in doc.go.
+// TestRefusedMethods checks every method with a path of every form against the table in the package comment.
 func TestRefusedMethods(t *testing.T) {
 	t.Parallel()
 	for path, allowed := range map[string]string{
@@ -324,7 +324,7 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// TestRequest checks that what is written is what was read, and that every kind is.
+// A written request is parsed as the same interaction, for every kind.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	seen := make(map[Kind]bool)
@@ -369,7 +369,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// written is the canonical request without its header, which must be read as the same interaction.
+// written returns the canonical request without its header, after checking that it is parsed as the same interaction.
 func written(t *testing.T, i Interaction) string {
 	t.Helper()
 	method, path, query, header := i.request()
@@ -431,8 +431,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// request writes the interaction as a request for Parse, in its one canonical form: searches and operations by GET,
-// and of what the header said only what counts.
+// request returns the canonical request of an interaction for Parse: searches and operations by GET, and only the relevant
+// headers.
 func (i Interaction) request() (method, path, query string, header http.Header) {
 	header = make(http.Header)
 	if i.Async {
@@ -513,7 +513,7 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
-// TestIfNoneExistElsewhere checks that the header makes nothing else conditional.
+// If-None-Exist makes no other interaction conditional.
 func TestIfNoneExistElsewhere(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]Kind{
@@ -527,7 +527,7 @@ func TestIfNoneExistElsewhere(t *testing.T) {
 	}
 }
 
-// TestCriteria checks that what would be about all resources of a type is no condition.
+// Parameters that match all resources of a type are no criteria.
 func TestCriteria(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

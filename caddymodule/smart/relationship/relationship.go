@@ -1,5 +1,5 @@
-// Package relationship knows for whom a RelatedPerson or a Person acts (FHIR R4 §8.3 and §8.2),
-// and when that counts: a relationship that has ended opens no record.
+// Package relationship determines the patients for whom a RelatedPerson or a Person acts (FHIR R4 §8.3 and §8.2). Only
+// relationships that are valid at the given time count.
 package relationship
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// maxLinks is how many links of a Person are read.
+// maxLinks is the maximum number of links of a Person that are evaluated.
 const maxLinks = 100
 
-// Patients returns the ids of the patients on the same server for whom a RelatedPerson or a Person acts at a time; none
-// for other types. What cannot be read, or may mean the contrary (modifierExtension), counts as ended.
+// Patients returns the ids of the patients on the same server for whom a RelatedPerson or a Person acts at a time; none for
+// other types. A relationship that cannot be parsed, or that has a modifierExtension, counts as ended.
 func Patients(r resource.Resource, at time.Time) []string {
 	if !isActive(r) {
 		return nil
@@ -28,7 +28,7 @@ func Patients(r resource.Resource, at time.Time) []string {
 	return nil
 }
 
-// related is the patient of a RelatedPerson, within the period of the relationship.
+// related returns the patient of a RelatedPerson, if the time is within the period of the relationship.
 func related(r resource.Resource, at time.Time) []string {
 	if period, ok := r.Member("period"); ok && !covers(period, at) {
 		return nil
@@ -40,15 +40,15 @@ func related(r resource.Resource, at time.Time) []string {
 	return add(nil, r, patient)
 }
 
-// isActive reports whether a record is in use. One that does not say is.
+// isActive reports whether a record is active. The default is true.
 func isActive(r resource.Resource) bool {
 	active, says := r.Member("active")
 	_, modified := r.Member("modifierExtension")
 	return !modified && (!says || string(active) == "true")
 }
 
-// linked are the patients that a Person is linked to, but for links in which there is little or some confidence
-// (https://hl7.org/fhir/R4/valueset-identity-assuranceLevel.html). A link need not say.
+// linked returns the patients that a Person is linked to, except for links with an assurance of little or some confidence
+// (https://hl7.org/fhir/R4/valueset-identity-assuranceLevel.html). A link without an assurance counts.
 func linked(r resource.Resource) (ids []string) {
 	read := 0
 	for link := range r.Values(resource.Path{Elements: []string{"link"}}) {
@@ -75,7 +75,7 @@ func add(ids []string, r resource.Resource, reference []byte) []string {
 	return append(ids, to.ID)
 }
 
-// covers reports whether a time is in a Period, whose end is included to its precision. A date is of UTC.
+// covers reports whether a time is in a Period, including its end to the end's precision. Dates are in UTC.
 func covers(period []byte, at time.Time) bool {
 	if len(period) == 0 || period[0] != '{' {
 		return false

@@ -1,12 +1,12 @@
-// Package resource is the view of a FHIR resource by which access to it is decided: [Parse] reads its text once, and
-// elements are looked up in the text when they are needed.
+// Package resource is the view of a FHIR resource for access decisions: [Parse] parses its text once, and elements are looked
+// up in the text when needed.
 //
-//	Resource         type, id, version, members, contained resources; Reader reads one after the other
-//	Path             the way from a resource to some of its elements; Values follows it
-//	Reference        what a literal reference names
-//	Field, Elements  what lies in a part of a resource
+//	Resource         type, id, version, members, contained resources; Reader parses consecutive resources
+//	Path             a path from a resource to some of its elements; Values evaluates it
+//	Reference        the target of a literal reference
+//	Field, Elements  parts of a parsed resource
 //
-// It does not know what the elements mean; the packages searchparam and compartment do.
+// It does not interpret the elements; the packages searchparam and compartment do.
 //
 // References: FHIR R4, JSON (https://hl7.org/fhir/R4/json.html) and literal references
 // (https://hl7.org/fhir/R4/references.html#literal).
@@ -22,32 +22,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// ErrNoType says that a JSON object is no resource: it has no resourceType.
+// ErrNoType means that a JSON object is not a resource, because it has no resourceType.
 var ErrNoType = errors.New("no resourceType")
 
-// errTooLong says that a text is of 2 GiB or more.
+// errTooLong means that a text has 2 GiB or more.
 var errTooLong = errors.New("text too long for a resource")
 
-// Resource is a FHIR resource in JSON. The slices it gives out are parts of the text it was parsed from.
+// Resource is a FHIR resource in JSON. The slices that it returns are parts of the parsed text.
 type Resource struct {
 	// Type is the resourceType; never empty.
 	Type string
-	// ID is the logical id; empty if the resource has none.
+	// ID is the logical id; empty without one.
 	ID string
-	// VersionID is meta.versionId; empty if the resource has none.
+	// VersionID is meta.versionId; empty without one.
 	VersionID string
 
 	text    []byte
-	names   []byte // of all members, one behind the other
+	names   []byte // of all members, concatenated
 	members []member
 	bases   []string
 }
 
-// member is a member of the resource: where its name is in names, and its value in text. It has no pointers, so that
-// members cost the garbage collector nothing.
+// member contains the offsets of a member's name in names, and of its value in text. It has no pointers, to save work for the
+// garbage collector.
 type member struct{ name, nameEnd, value, end int32 }
 
-// identify reads which resource it is. Most are of the type that the one before was.
+// identify sets the type, id and version. Consecutive resources mostly share a type, whose string is reused.
 func (r *Resource) identify(typeBefore string) error {
 	var typ, id, version []byte
 	for _, m := range r.members {
@@ -77,7 +77,7 @@ func (r *Resource) identify(typeBefore string) error {
 	return nil
 }
 
-// Member returns the text of a member's value; ok is false if there is none.
+// Member returns the text of a member's value; ok is false if the member is missing.
 func (r Resource) Member(name string) (value []byte, ok bool) {
 	for _, m := range r.members {
 		if string(r.names[m.name:m.nameEnd]) == name {
@@ -103,37 +103,37 @@ func (r Resource) Contained() iter.Seq[[]byte] {
 }
 
 const (
-	// usualMembers is how many members there is room for in the usual resource, and usualNames how long their names are.
+	// usualMembers and usualNames are the usual maximum number of members, and the total length of their names.
 	usualMembers = 24
 	usualNames   = 10 * usualMembers
 
-	// further is how many resources there is room for at once, once it is clear that they are several.
+	// further is the number of resources to allocate for at once after the first.
 	further = 16
 )
 
-// Reader reads resources that are values in one text, such as those in the entries of a Bundle. What it keeps of them
-// is in a few pieces of memory for all.
+// Reader parses resources that are values in one text, such as those in the entries of a Bundle. It allocates for several
+// resources at once.
 type Reader struct {
 	c          *rawjson.Cursor
 	text       []byte
 	bases      []string
 	typeBefore string
-	names      []byte   // no names, with room for those of further resources
+	names      []byte   // empty; capacity for the names of further resources
 	members    []member // likewise
-	room       int      // for how many resources there will be room next time
+	room       int      // number of resources to allocate for next time
 }
 
-// NewReader returns a reader of the resources that come up at a cursor over a text. The rest is as for Parse.
+// NewReader returns a Reader for a cursor over a text. The bases are as for Parse.
 func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
 	return &Reader{c: c, text: text, bases: bases, room: 1}
 }
 
-// Read reads the cursor's next value, a resource. Part is where it stands in the text.
+// Read parses the cursor's next value as a resource. part is its text.
 func (r *Reader) Read() (res Resource, part []byte, err error) {
 	if len(r.text) > math.MaxInt32 {
 		return res, nil, errTooLong
 	}
-	if cap(r.members) < usualMembers { // too little for the usual one
+	if cap(r.members) < usualMembers { // insufficient for a usual resource
 		r.members = make([]member, 0, r.room*usualMembers)
 	}
 	if cap(r.names) < usualNames {
@@ -141,7 +141,7 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	}
 	r.room = further
 	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
-	r.c.Kind() // goes to its first byte
+	r.c.Kind() // skips to the first byte
 	start := r.c.Offset()
 	err = r.c.Object(func(name []byte) error {
 		m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
@@ -162,9 +162,9 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	return res, r.text[start:r.c.Offset():r.c.Offset()], nil
 }
 
-// Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
-// are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
-// server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
+// Parse parses a resource from a text, which must not be changed while the resource is in use. Bases are the base URLs of the
+// resource's server: an absolute reference below one of them refers to that server, and any other to another server. Duplicate
+// names in an object, at any level, are an error.
 func Parse(text []byte, bases ...string) (Resource, error) {
 	c := rawjson.NewCursor(text)
 	r, _, err := NewReader(c, text, bases...).Read()
@@ -177,7 +177,7 @@ func Parse(text []byte, bases ...string) (Resource, error) {
 	return r, nil
 }
 
-// Part reads a resource whose text lies in this one, such as in an entry of a Bundle. It is on the same server.
+// Part parses a resource that is part of this one, such as in an entry of a Bundle. It is on the same server.
 func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
 
 // FindContained returns the contained resource with an id.
@@ -190,31 +190,31 @@ func (r Resource) FindContained(id string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// Path is the way from a resource to some of its elements.
+// Path is a path from a resource to some of its elements.
 type Path struct {
-	// Elements are the names of the JSON members on the way: an element of a choice of types has the type in its name,
+	// Elements are the names of the JSON members along the path. An element with a choice of types has the type in its name,
 	// such as valueQuantity.
 	Elements []string
-	// Type is the FHIR type of what the path leads to.
+	// Type is the FHIR type of the elements at the end.
 	Type string
-	// System is the code system that the codes at the end are of, if they are of type code and all of one.
+	// System is the code system of the codes at the end, if they have type code and a single code system.
 	System string
-	// Target, if set, leaves of the references at the end those to a resource of this type. (In FHIRPath:
-	// where(resolve() is Patient).)
+	// Target, if set, selects the references at the end that refer to a resource of this type. (In FHIRPath: where(resolve() is
+	// Patient).)
 	Target string
-	// Filters leave some of the elements on the way.
+	// Filters select some of the elements along the path.
 	Filters []Filter
 }
 
-// Filter leaves some of the elements on a path. (In FHIRPath: where(system='phone').)
+// Filter selects some of the elements along a path. (In FHIRPath: where(system='phone').)
 type Filter struct {
-	// Depth is how many names along the path they are.
+	// Depth is the number of names from the beginning of the path to the elements.
 	Depth int
-	// Element is the name of a member, and Value what it must say.
+	// Element is the name of a member, and Value its required value.
 	Element, Value string
 }
 
-// Values returns the texts of the elements at the end of a path, those in arrays one by one.
+// Values returns the texts of the elements at the end of a path. Arrays are flattened.
 func (r Resource) Values(p Path) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if value, ok := r.Member(p.Elements[0]); ok {
@@ -224,19 +224,19 @@ func (r Resource) Values(p Path) iter.Seq[[]byte] {
 	}
 }
 
-// walk goes a path through a resource.
+// walk evaluates a path on a resource.
 type walk struct {
 	resource Resource
 	path     *Path
 	yield    func([]byte) bool
 }
 
-// enter goes on in a value that is depth names along the path. It reports whether the walk may go on elsewhere.
+// enter continues in a value that is depth names along the path. It returns false to stop the walk.
 func (w *walk) enter(value []byte, depth int) bool {
 	if value[0] != '[' {
 		return w.element(value, depth)
 	}
-	s := scan{text: value} // not Elements, whose function would put the walk on the heap
+	s := scan{text: value} // not Elements, whose closure would move the walk to the heap
 	for s.take('[') || s.take(',') {
 		if element := s.value(); len(element) > 0 && !w.element(element, depth) {
 			return false
@@ -245,7 +245,7 @@ func (w *walk) enter(value []byte, depth int) bool {
 	return true
 }
 
-// element goes on in a value that is no array.
+// element continues in a value that is no array.
 func (w *walk) element(value []byte, depth int) bool {
 	switch {
 	case value[0] == 'n' || !w.path.leaves(value, depth):
@@ -257,7 +257,7 @@ func (w *walk) element(value []byte, depth int) bool {
 	return !ok || w.enter(next, depth+1)
 }
 
-// leaves reports whether the filters leave an element that is depth names along the path.
+// leaves reports whether the filters select an element that is depth names along the path.
 func (p *Path) leaves(value []byte, depth int) bool {
 	for i := range p.Filters {
 		f := &p.Filters[i]
@@ -272,15 +272,15 @@ func (p *Path) leaves(value []byte, depth int) bool {
 	return true
 }
 
-// scan reads what is known to be valid JSON, since it is part of a text that was parsed, and so needs only find out
-// where values end. In other text it finds nothing sensible, but goes no further than the end.
+// scan parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of values. In
+// other text its results are undefined, but within bounds.
 type scan struct {
 	text []byte
 	at   int
 }
 
-// Field returns the text of a member's value in an object; ok is false if there is none, or if it is no object. It is
-// for parts of a parsed resource.
+// Field returns the text of a member's value in an object; ok is false if the member is missing, or the value is no object. The
+// object must be part of a parsed resource.
 func Field(object []byte, name string) (value []byte, ok bool) {
 	s := scan{text: object}
 	for s.take('{') || s.take(',') {
@@ -293,7 +293,7 @@ func Field(object []byte, name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Elements returns the texts of an array's elements; of any other value, the value itself. It is for parts of a parsed
+// Elements returns the texts of an array's elements; for any other value, the value itself. The array must be part of a parsed
 // resource.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
@@ -310,13 +310,13 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Text returns what a string says; nothing if the value is no string.
+// Text returns the decoded value of a string; empty for any other value.
 func Text(value []byte) string {
 	said, _ := text(value)
 	return string(said)
 }
 
-// text returns what a string says. Most have no escapes, and then it is what stands between the quotation marks.
+// text returns the decoded value of a string. Most strings have no escapes and are returned without a copy.
 func text(value []byte) ([]byte, error) {
 	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
 		return value[1:last:last], nil
@@ -324,7 +324,7 @@ func text(value []byte) ([]byte, error) {
 	return rawjson.NewCursor(value).Bytes()
 }
 
-// peek goes to the next character that is no white space, and returns it.
+// peek skips white space, and returns the next character.
 func (s *scan) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -336,7 +336,7 @@ func (s *scan) peek() byte {
 	return 0
 }
 
-// take goes over a character if it is next.
+// take skips the next character if it is c.
 func (s *scan) take(c byte) bool {
 	if s.peek() != c {
 		return false
@@ -345,7 +345,7 @@ func (s *scan) take(c byte) bool {
 	return true
 }
 
-// value goes over the next value, and returns it. In an empty array or object there is none.
+// value skips the next value, and returns it. It is empty at the end of an array or object.
 func (s *scan) value() []byte {
 	first := s.peek()
 	start := s.at
@@ -362,7 +362,7 @@ func (s *scan) value() []byte {
 	return s.text[start:s.at:s.at]
 }
 
-// quoted goes over a string.
+// quoted skips a string.
 func (s *scan) quoted() {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {
@@ -376,7 +376,7 @@ func (s *scan) quoted() {
 	s.at = len(s.text)
 }
 
-// nested goes over an object or an array.
+// nested skips an object or an array.
 func (s *scan) nested() {
 	depth := 0
 	for s.at < len(s.text) {
@@ -396,18 +396,18 @@ func (s *scan) nested() {
 	}
 }
 
-// Reference is a literal reference, read. One to a version of a resource is one to the resource.
+// Reference is a parsed literal reference. The version in a reference is ignored.
 type Reference struct {
-	// Type and ID name the resource; empty in a reference to a contained one.
+	// Type and ID identify the resource; empty in a reference to a contained one.
 	Type, ID string
-	// Base is the URL of the server that the resource is on; empty if it is the one that refers to it.
+	// Base is the base URL of the resource's server; empty if it is the server of the referring resource.
 	Base string
 	// Contained is the id of a contained resource.
 	Contained string
 }
 
-// Refers returns what a Reference element refers to; ok is false if it has no literal reference, or one that names no
-// resource by type and id. Literal is the reference as it is written.
+// Refers returns the target of a Reference element, and the literal reference as written. ok is false without a literal
+// reference, or if it does not identify a resource by type and id.
 func (r Resource) Refers(element []byte) (to Reference, literal string, ok bool) {
 	value, ok := Field(element, "reference")
 	if !ok {
@@ -422,8 +422,8 @@ func (r Resource) Refers(element []byte) (to Reference, literal string, ok bool)
 	return to, literal, ok
 }
 
-// ParseReference reads a literal reference: Patient/1, Patient/1/_history/2, the URL of either, or #contained. Anything
-// else is not ok: a conditional reference, a URN, a URL that is no FHIR server's.
+// ParseReference parses a literal reference: Patient/1, Patient/1/_history/2, the URL of either, or #contained. ok is false for
+// anything else, such as a conditional reference, a URN, or a URL that is not one of a FHIR server.
 func (r Resource) ParseReference(s string) (Reference, bool) {
 	if id, ok := strings.CutPrefix(s, "#"); ok {
 		return Reference{Contained: id}, isID(id)
@@ -437,7 +437,7 @@ func (r Resource) ParseReference(s string) (Reference, bool) {
 	return Reference{Type: typ, ID: id, Base: base}, true
 }
 
-// cutBase splits a URL into the URL of its server, which is empty if that is the resource's own, and what follows.
+// cutBase splits a URL into the base URL of its server, which is empty for the resource's own, and the rest.
 func (r Resource) cutBase(s string) (base, rest string) {
 	for _, own := range r.bases {
 		own = strings.TrimSuffix(own, "/")
@@ -451,7 +451,7 @@ func (r Resource) cutBase(s string) (base, rest string) {
 	return splitURL(s)
 }
 
-// splitURL splits a URL before its last two segments, those of a history left aside.
+// splitURL splits a URL before its last two segments, not counting those of a history.
 func splitURL(s string) (base, rest string) {
 	path, _, _ := strings.Cut(s, "/_history/")
 	at := strings.LastIndexByte(path, '/')
@@ -464,7 +464,7 @@ func splitURL(s string) (base, rest string) {
 	return s[:at], s[at+1:]
 }
 
-// refersTo reports whether an element is a reference to a resource of a type; any element is if the type is empty.
+// refersTo reports whether an element is a reference to a resource of a type. With an empty type, it returns true.
 func (r Resource) refersTo(element []byte, target string) bool {
 	if target == "" {
 		return true
@@ -488,7 +488,7 @@ func isID(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// isType reports whether s is written as a resource type.
+// isType reports whether s has the syntax of a resource type.
 func isType(s string) bool {
 	for i := range len(s) {
 		if !isLetter(s[i]) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// observation is about 2 KB, as servers write it.
+// observation is an Observation of about 2 KB, as servers write it.
 var observation = []byte(`{"resourceType":"Observation","id":"blood-pressure","meta":{"versionId":"3","lastUpdated":"2024-03-05T10:11:12.345+00:00","profile":["http://hl7.org/fhir/StructureDefinition/vitalsigns"]},"text":{"status":"generated","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\"><p><b>Generated Narrative</b></p><p><b>status</b>: final</p><p><b>category</b>: Vital Signs</p><p><b>code</b>: Blood pressure systolic and diastolic</p><p><b>subject</b>: <a>Patient/example</a></p><p><b>effective</b>: 2012-09-17</p></div>"},"identifier":[{"system":"urn:ietf:rfc:3986","value":"urn:uuid:187e0c12-8dd2-67e2-99b2-bf273c878281"}],"status":"final","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"vital-signs","display":"Vital Signs"}]}],"code":{"coding":[{"system":"http://loinc.org","code":"85354-9","display":"Blood pressure panel with all children optional"}],"text":"Blood pressure systolic & diastolic"},"subject":{"reference":"Patient/example"},"encounter":{"reference":"Encounter/e1"},"effectiveDateTime":"2012-09-17","performer":[{"reference":"Practitioner/a"}],"interpretation":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationInterpretation","code":"L","display":"low"}],"text":"Below low normal"}],"bodySite":{"coding":[{"system":"http://snomed.info/sct","code":"368209003","display":"Right arm"}]},"component":[{"code":{"coding":[{"system":"http://loinc.org","code":"8480-6","display":"Systolic blood pressure"},{"system":"http://acme.org/devices/clinical-codes","code":"bp-s","display":"Systolic Blood pressure"}]},"valueQuantity":{"value":107,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}},{"code":{"coding":[{"system":"http://loinc.org","code":"8462-4","display":"Diastolic blood pressure"}]},"valueQuantity":{"value":60,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}}]}`)
 
 func TestParse(t *testing.T) {
@@ -95,7 +95,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestValuesStops checks that nothing follows once the caller has enough.
+// Iteration stops when the caller stops.
 func TestValuesStops(t *testing.T) {
 	t.Parallel()
 	r, _ := Parse([]byte(`{"resourceType":"X","a":[{"b":[1,2]},{"b":[3]}]}`))
@@ -194,7 +194,7 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-// join writes texts one behind the other, without white space between tokens.
+// join concatenates texts without white space between tokens.
 func join(texts [][]byte) string {
 	var all []string
 	for _, text := range texts {
@@ -203,8 +203,7 @@ func join(texts [][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// TestReader checks that resources that were read one after the other say what each says by itself, however many members
-// they have.
+// Resources that are read consecutively equal those that are parsed separately, however many members they have.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	var texts []string
@@ -254,7 +253,7 @@ func readAll(t *testing.T, text []byte, parts []string) []Resource {
 	return all
 }
 
-// TestReaderStops checks that nothing follows what is no resource.
+// Reading stops at a value that is not a resource.
 func TestReaderStops(t *testing.T) {
 	t.Parallel()
 	text := []byte(`[{"id":"a"},{"resourceType":"Patient"}]`)

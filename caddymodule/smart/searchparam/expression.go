@@ -13,13 +13,13 @@ import (
 
 const (
 	maxExpression = 4096 // bytes
-	maxPaths      = 512  // of an expression, those by all types of a choice
+	maxPaths      = 512  // per expression, with those for all types of a choice
 )
 
-// Paths are the paths of an expression over a resource type: what it says of other types is left out. It may be a union
-// of paths, with where(element='text'), where(resolve() is Type) at the end, extension('url'), and a type for a choice
-// (as, as(), ofType()). Anything else looks at more than what stands in a resource, or cannot be evaluated here, and is
-// an error: a part of an expression alone would find too little.
+// Paths returns the paths of an expression for a resource type. Parts for other types are skipped. The expression may be a
+// union of paths, with where(element='text'), where(resolve() is Type) at the end, extension('url'), and a type for a choice
+// (as, as(), ofType()). Anything else looks at more than elements of the resource, or cannot be evaluated here, and is an
+// error: the other parts of the expression alone would find too little.
 func (s Structures) Paths(resourceType, expression string) ([]resource.Path, error) {
 	if len(expression) > maxExpression {
 		return nil, noPath("it has more than %d bytes", maxExpression)
@@ -44,7 +44,7 @@ func (s Structures) Paths(resourceType, expression string) ([]resource.Path, err
 	return paths, nil
 }
 
-// union splits an expression at its bars, and leaves the parentheses out that are around a whole part.
+// union splits an expression at its bars, and removes parentheses around whole parts.
 func union(tokens []string) (parts [][]string) {
 	for isEnclosed(tokens) {
 		tokens = tokens[1 : len(tokens)-1]
@@ -67,7 +67,7 @@ func union(tokens []string) (parts [][]string) {
 	return append(parts, union(tokens[start:])...)
 }
 
-// isEnclosed reports whether the first token is a parenthesis that the last one closes.
+// isEnclosed reports whether the last token closes the parenthesis of the first one.
 func isEnclosed(tokens []string) bool {
 	depth := 0
 	for i, t := range tokens {
@@ -84,13 +84,13 @@ func isEnclosed(tokens []string) bool {
 	return false
 }
 
-// reached is where an expression has come to: a path, and under which path the elements of its end are found.
+// reached is the state of an expression: a path, and the path of its end's elements in [Structures].
 type reached struct {
 	path  resource.Path
 	below string
 }
 
-// expressionParser takes the steps of one part of a union.
+// expressionParser parses one part of a union.
 type expressionParser struct {
 	structures   Structures
 	resourceType string
@@ -99,16 +99,16 @@ type expressionParser struct {
 	reached      []reached
 }
 
-// isForeign reports whether the part is about another type.
+// isForeign reports whether the part is for another type.
 func (p *expressionParser) isForeign() bool {
 	i := slices.IndexFunc(p.tokens, func(t string) bool { return t != "(" })
 	return i >= 0 && p.tokens[i] != p.resourceType && !isGeneral(p.tokens[i]) && p.structures.has(p.tokens[i])
 }
 
-// isGeneral reports whether a type is one that the others are kinds of.
+// isGeneral reports whether a type is a base of other types.
 func isGeneral(name string) bool { return name == "Resource" || name == "DomainResource" }
 
-// next returns the token that is next, and goes on; empty at the end.
+// next consumes and returns the next token; empty at the end.
 func (p *expressionParser) next() string {
 	if p.at == len(p.tokens) {
 		return ""
@@ -117,7 +117,7 @@ func (p *expressionParser) next() string {
 	return p.tokens[p.at-1]
 }
 
-// take goes over tokens if they are next.
+// take consumes tokens if they are next.
 func (p *expressionParser) take(tokens ...string) bool {
 	if !slices.Equal(p.tokens[p.at:min(len(p.tokens), p.at+len(tokens))], tokens) {
 		return false
@@ -126,7 +126,7 @@ func (p *expressionParser) take(tokens ...string) bool {
 	return true
 }
 
-// whole reads all of the part.
+// whole parses the whole part.
 func (p *expressionParser) whole() error {
 	if err := p.part(); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (p *expressionParser) whole() error {
 	return nil
 }
 
-// part reads a path, or one in parentheses and what follows it.
+// part parses a path, or one in parentheses and its continuation.
 func (p *expressionParser) part() error {
 	if p.take("(") {
 		if err := p.part(); err != nil {
@@ -163,7 +163,7 @@ func (p *expressionParser) part() error {
 	return nil
 }
 
-// start reads the name of the type. R4 leaves it out once.
+// start parses the name of the type. One expression of R4 omits it.
 func (p *expressionParser) start() error {
 	p.reached = []reached{{below: p.resourceType}}
 	first := p.next()
@@ -173,7 +173,7 @@ func (p *expressionParser) start() error {
 	return p.step(first)
 }
 
-// step reads an element, or a function.
+// step parses an element or a function.
 func (p *expressionParser) step(name string) error {
 	if name == "" || !isLetter(name[0]) {
 		return noPath("a step is missing, or %q is none", name)
@@ -197,14 +197,14 @@ func (p *expressionParser) step(name string) error {
 	return nil
 }
 
-// to is one element further on.
+// to returns the path extended by one element.
 func (r reached) to(s step) reached {
 	r.path.Elements = append(slices.Clip(r.path.Elements), s.name)
 	r.path.Type, r.path.System, r.below = s.fhirType, s.system, s.below
 	return r
 }
 
-// function reads the argument of a function and applies it.
+// function parses the argument of a function and applies it.
 func (p *expressionParser) function(name string) error {
 	switch name {
 	case "as", "ofType":
@@ -230,7 +230,7 @@ func (p *expressionParser) function(name string) error {
 	return nil
 }
 
-// where reads element='text', or resolve() is Type.
+// where parses element='text', or resolve() is Type.
 func (p *expressionParser) where() error {
 	if p.take("resolve", "(", ")", "is") {
 		return p.target(p.next())
@@ -248,7 +248,7 @@ func (p *expressionParser) where() error {
 	return nil
 }
 
-// filter leaves elements on the way that say something.
+// filter adds a filter at the end of all reached paths.
 func (p *expressionParser) filter(element, value string) {
 	for i := range p.reached {
 		path := &p.reached[i].path
@@ -257,7 +257,7 @@ func (p *expressionParser) filter(element, value string) {
 	}
 }
 
-// target leaves references to resources of a type.
+// target restricts the reached references to targets of a type.
 func (p *expressionParser) target(fhirType string) error {
 	for i := range p.reached {
 		if p.reached[i].path.Type != "Reference" || !p.structures.has(fhirType) {
@@ -268,7 +268,7 @@ func (p *expressionParser) target(fhirType string) error {
 	return nil
 }
 
-// cast leaves what is of a type.
+// cast restricts the reached paths to elements of a type.
 func (p *expressionParser) cast(fhirType string) error {
 	p.reached = slices.DeleteFunc(p.reached, func(r reached) bool { return r.path.Type != fhirType })
 	if len(p.reached) == 0 {
@@ -277,14 +277,13 @@ func (p *expressionParser) cast(fhirType string) error {
 	return nil
 }
 
-// quoted returns what a string literal says.
+// quoted returns the value of a string literal.
 func quoted(token string) (string, bool) {
 	said, ok := strings.CutPrefix(token, "'")
 	return said, ok
 }
 
-// tokenize splits a FHIRPath expression into names, string literals, of which the first quotation mark is left, and
-// signs.
+// tokenize splits a FHIRPath expression into names, string literals (with only the first quotation mark), and symbols.
 func tokenize(s string) (tokens []string, err error) {
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeft(s, " \t\r\n") {
 		token, length, err := firstToken(s)
@@ -296,7 +295,7 @@ func tokenize(s string) (tokens []string, err error) {
 	return tokens, nil
 }
 
-// firstToken is the first token of what is not empty, and how long it is as it is written.
+// firstToken returns the first token of a non-empty text, and its length in the text.
 func firstToken(s string) (token string, length int, err error) {
 	switch {
 	case strings.IndexByte("().|=", s[0]) >= 0:
@@ -322,7 +321,7 @@ func noPath(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errExpression}, args...)...)
 }
 
-// errExpression says that a FHIRPath expression is none that can be judged here.
+// errExpression means that a FHIRPath expression cannot be evaluated here.
 var errExpression = errors.New("the expression cannot be judged here")
 
 // elements has a line for each element of R4's types: its path, and its types.
@@ -330,17 +329,17 @@ var errExpression = errors.New("the expression cannot be judged here")
 //go:embed elements.tsv
 var elements string
 
-// Structures are the elements of FHIR's types, by their path, such as Observation.value[x]: what types each may have,
-// one of type code with its code system as code@system. An element that has the content of another one has that one's
-// path, as #Observation.referenceRange.
+// Structures contains the elements of FHIR's types by path, such as Observation.value[x], with their possible types. A type
+// code has its code system, as code@system. An element with the content of another one has that element's path, as
+// #Observation.referenceRange.
 //
-// Those that all elements have, id, extension and modifierExtension, are left out.
+// The elements of all types (id, extension and modifierExtension) are omitted.
 type Structures map[string][]string
 
-// r4Structures are those of R4. They are read once, and only where a site has search parameters of its own.
+// r4Structures are R4's. They are parsed once, and only if a site has search parameters of its own.
 var r4Structures = sync.OnceValue(func() Structures { return ReadStructures(elements) })
 
-// ReadStructures reads lines of a path, a tab, and types separated by spaces.
+// ReadStructures parses lines of a path, a tab, and types separated by spaces.
 func ReadStructures(lines string) Structures {
 	s := make(Structures, 8192)
 	for line := range strings.Lines(lines) {
@@ -350,16 +349,15 @@ func ReadStructures(lines string) Structures {
 	return s
 }
 
-// has reports whether there is a type of resources.
+// has reports whether a resource type exists.
 func (s Structures) has(resourceType string) bool { return s[resourceType+".meta"] != nil }
 
-// step is an element as JSON has it: its name, its type and the code system of it, and under which path its own
-// elements are found.
+// step is an element in JSON: its name, type and code system, and the path of its own elements.
 type step struct{ name, fhirType, system, below string }
 
-// steps returns the members that an element below a path may be: one for most, one for each type of a choice. The name
-// may be that of one of a choice, such as valueDateTime, as in JSON. A primitive has none: what it is extended by stands
-// elsewhere in JSON.
+// steps returns the members for an element below a path: usually one, or one for each type of a choice. The name may include a
+// type of the choice, such as valueDateTime, as in JSON. A primitive has no members, because JSON puts its extensions
+// elsewhere.
 func (s Structures) steps(below, name string) []step {
 	switch {
 	case below[0] >= 'a':
@@ -384,7 +382,7 @@ func (s Structures) steps(below, name string) []step {
 	return nil
 }
 
-// choice are the members that an element with a choice of types may be.
+// choice returns the members for an element with a choice of types.
 func (s Structures) choice(below, name string) (all []step) {
 	path := below + "." + name + "[x]"
 	for _, t := range s[path] {

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Matches reports whether a resource of the parameter's type matches name=value. The value is that of the query,
-// decoded: commas in it are alternatives, and a backslash escapes what has a meaning.
+// Matches reports whether a resource of the parameter's type matches name=value. The value is decoded; commas separate
+// alternatives, and a backslash escapes special characters.
 func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	if len(p.Paths) == 0 {
 		return false, fmt.Errorf("%w: %s", errUnsupported, p.Name)
@@ -35,7 +35,7 @@ func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	return false, nil
 }
 
-// criteria reads the alternatives of a value. All are read, so that whether a value is malformed does not depend on the
+// criteria parses the alternatives of a value. All are parsed, so that the error for a malformed value does not depend on the
 // resource.
 func (p Parameter) criteria(value string) ([]criterion, error) {
 	var criteria []criterion
@@ -52,7 +52,7 @@ func (p Parameter) criteria(value string) ([]criterion, error) {
 	return criteria, nil
 }
 
-// criterion reads one alternative.
+// criterion parses one alternative.
 func (p Parameter) criterion(s string) (criterion, error) {
 	switch p.Kind {
 	case Token:
@@ -74,19 +74,19 @@ func (p Parameter) criterion(s string) (criterion, error) {
 
 // Errors of [Parameter.Matches].
 var (
-	// errUnsupported says that whether a resource matches the parameter cannot be judged here.
+	// errUnsupported means that the parameter cannot be evaluated here.
 	errUnsupported = errors.New("search parameter cannot be evaluated")
-	// errValue says that the value of a parameter is malformed.
+	// errValue means that the value of a parameter is malformed.
 	errValue = errors.New("malformed value of a search parameter")
 )
 
-// criterion is one of the alternatives that a value has, ready to be compared with elements of a resource.
+// criterion is a parsed alternative of a value, ready to be compared with elements of a resource.
 type criterion interface {
-	// matches reports whether an element at the end of a path is what is searched for.
+	// matches reports whether an element at the end of a path matches.
 	matches(r resource.Resource, path resource.Path, element []byte) bool
 }
 
-// split splits at a separator that is not escaped. The parts are still escaped.
+// split splits at an unescaped separator. The parts are still escaped.
 func split(s string, separator byte) []string {
 	var parts []string
 	start := 0
@@ -102,7 +102,7 @@ func split(s string, separator byte) []string {
 	return append(parts, s[start:])
 }
 
-// unescape returns what \, \| \$ and \\ stand for. Another backslash stands for itself.
+// unescape replaces \, \| \$ and \\ by the escaped characters. Any other backslash stays.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -117,14 +117,14 @@ func unescape(s string) string {
 	return string(plain)
 }
 
-// token is code, system|code, |code (without a system) or system| (any code of it). Letters' case counts, as it does
-// in most code systems.
+// token is code, system|code, |code (without a system) or system| (any code of the system). It is case-sensitive, like most
+// code systems.
 type token struct {
 	system, code string
-	hasSystem    bool // a bar was written: the system, or that there is none, counts
+	hasSystem    bool // the value contains a bar, so the system, or its absence, must match
 }
 
-// readToken reads a token.
+// readToken parses a token.
 func readToken(s string) (criterion, error) {
 	parts := split(s, '|')
 	switch {
@@ -137,14 +137,14 @@ func readToken(s string) (criterion, error) {
 	}
 }
 
-// codingMembers are where the types that have a system keep it, and where their code.
+// codingMembers are the members with the system and the code, by type.
 var codingMembers = map[string][2]string{
 	"Coding":       {"system", "code"},
 	"Identifier":   {"system", "value"},
 	"ContactPoint": {"", "value"},
 }
 
-// matches compares with codes of all sorts.
+// matches compares with any type of code.
 func (t token) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	if path.Type == "CodeableConcept" {
 		return t.matchesAny(element)
@@ -155,8 +155,8 @@ func (t token) matches(_ resource.Resource, path resource.Path, element []byte) 
 	return t.matchesPrimitive(primitive(element), path.System)
 }
 
-// matchesPrimitive compares with a code whose system is not written in the resource: R4 says which it is. Other
-// primitive values have none that could be asked for.
+// matchesPrimitive compares with a code whose system is defined by R4 instead of by the resource. Other primitive values have
+// no system.
 func (t token) matchesPrimitive(found, system string) bool {
 	if t.hasSystem && (system == "" || t.system != system) {
 		return false
@@ -187,7 +187,7 @@ func (t token) matchesCoding(element []byte, system, code string) bool {
 	return found == t.code && found != "" || t.hasSystem && t.code == ""
 }
 
-// member returns what a member of an object says, if it is a string, or else nothing.
+// member returns the primitive value of an object's member, or an empty string.
 func member(object []byte, name string) string {
 	if name == "" {
 		return ""
@@ -199,7 +199,7 @@ func member(object []byte, name string) string {
 	return primitive(value)
 }
 
-// primitive returns what a string says, or how a number or a boolean is written; nothing for anything else.
+// primitive returns the decoded value of a string, or the text of a number or a boolean; empty for any other value.
 func primitive(value []byte) string {
 	if value[0] == '{' || value[0] == '[' || value[0] == 'n' {
 		return ""
@@ -216,7 +216,7 @@ type reference struct {
 	written string
 }
 
-// matches compares what is referred to, and of canonical URLs and URIs how they are written.
+// matches compares the targets of references. Canonical URLs and URIs are compared as written.
 func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {
 	if path.Type != "Reference" {
 		return matchesURL(s.written, path.Type, primitive(element))
@@ -238,7 +238,7 @@ func (s reference) matches(r resource.Resource, path resource.Path, element []by
 	return ok && searched == to
 }
 
-// matchesURL compares URLs. One of a definition may have its version behind a bar, and is found without it as well.
+// matchesURL compares URLs. A canonical URL with a version also matches a search without one.
 func matchesURL(searched, fhirType, found string) bool {
 	if fhirType == "canonical" && !strings.Contains(searched, "|") {
 		found, _, _ = strings.Cut(found, "|")
@@ -246,10 +246,10 @@ func matchesURL(searched, fhirType, found string) bool {
 	return found == searched && found != ""
 }
 
-// text is what a string must start with, whatever its case and accents; it is folded.
+// text is a folded prefix of a string, that is, without case and accents.
 type text string
 
-// readText reads a string, which must say something: everything starts with nothing.
+// readText parses a string, which must not be empty: every string starts with an empty one.
 func readText(s string) (criterion, error) {
 	folded := fold(unescape(s))
 	if folded == "" {
@@ -258,13 +258,13 @@ func readText(s string) (criterion, error) {
 	return text(folded), nil
 }
 
-// textMembers are the parts of the types that a string search looks into.
+// textMembers are the parts of a type that are compared with a string.
 var textMembers = map[string][]string{
 	"HumanName": {"text", "family", "given", "prefix", "suffix"},
 	"Address":   {"text", "line", "city", "district", "state", "postalCode", "country"},
 }
 
-// matches compares with a string, or the parts of a name or an address.
+// matches compares with a string, or with the parts of a name or an address.
 func (t text) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	members, ok := textMembers[path.Type]
 	if !ok {
@@ -276,7 +276,7 @@ func (t text) matches(_ resource.Resource, path resource.Path, element []byte) b
 	})
 }
 
-// startsAny compares with a string, or each of an array of them.
+// startsAny compares with a string, or with each string of an array.
 func (t text) startsAny(value []byte) bool {
 	for element := range resource.Elements(value) {
 		if t.starts(element) {
@@ -302,18 +302,17 @@ func fold(s string) string {
 	return strings.Join(strings.Fields(strings.Map(letters, norm.NFKD.String(s))), " ")
 }
 
-// uri is a URI, which is compared as it is written.
+// uri is a URI, which is compared as written.
 type uri string
 
 func (u uri) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	return matchesURL(string(u), path.Type, primitive(element))
 }
 
-// span is a range of time, up to but not including its end. A date is as long as its precision: 2024-03 is a month. A
-// time without a zone is UTC.
+// span is a range of time, excluding its end. A date spans its precision: 2024-03 is a month. A time without a zone is UTC.
 type span struct{ start, end time.Time }
 
-// Periods without a start or an end are this long.
+// always is the span of a Period without start and end.
 var always = span{time.Unix(-1<<40, 0), time.Unix(1<<40, 0)}
 
 // date is a date with a prefix.
@@ -322,7 +321,7 @@ type date struct {
 	span   span
 }
 
-// dateLayouts are the ways to write a date, and for how long it lasts.
+// dateLayouts are the formats of dates, with their spans.
 var dateLayouts = []struct {
 	layout              string
 	years, months, days int
@@ -337,7 +336,7 @@ var dateLayouts = []struct {
 	{"2006-01-02T15:04:05", 0, 0, 0, time.Second},
 }
 
-// readDate reads a date with a prefix.
+// readDate parses a date with a prefix.
 func readDate(s string) (criterion, error) {
 	p, rest := cutPrefix(s)
 	found, ok := parseDate(unescape(rest))
@@ -347,14 +346,13 @@ func readDate(s string) (criterion, error) {
 	return date{p, found}, nil
 }
 
-// Span returns what a date or a time of FHIR spans, up to but not including its end: 2024-03 is a month. A time without a
-// zone is UTC.
+// Span returns the range of a FHIR date or time, excluding its end: 2024-03 is a month. A time without a zone is UTC.
 func Span(s string) (start, end time.Time, ok bool) {
 	found, ok := parseDate(s)
 	return found.start, found.end, ok
 }
 
-// parseDate reads a date or a time. Fractions of a second are those of an instant, which lasts a nanosecond.
+// parseDate parses a date or a time. With fractions of a second it is an instant, which spans a nanosecond.
 func parseDate(s string) (span, bool) {
 	for _, l := range dateLayouts {
 		start, err := time.Parse(l.layout, s)
@@ -400,7 +398,7 @@ func (d date) matchesTiming(timing []byte) bool {
 	return false
 }
 
-// period reads a Period, of which the end is included to its precision.
+// period parses a Period, whose end is included to its precision.
 func period(element []byte) (span, bool) {
 	found := always
 	start, end := member(element, "start"), member(element, "end")
@@ -421,8 +419,8 @@ func period(element []byte) (span, bool) {
 	return found, start+end != ""
 }
 
-// compare compares what was found with what is searched for (https://hl7.org/fhir/R4/search.html#prefix). About a date
-// (ap) is any that overlaps it.
+// compare compares a found span with the searched one (https://hl7.org/fhir/R4/search.html#prefix). The prefix ap matches any
+// overlap.
 func (d date) compare(found span) bool {
 	within := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
 	switch d.prefix {
@@ -447,8 +445,8 @@ func (d date) compare(found span) bool {
 	}
 }
 
-// quantity is a number with a prefix, and the unit if one is asked for: 5.4|http://unitsofmeasure.org|mg, or 5.4||mg for
-// the unit as it is written, or coded in any system.
+// quantity is a number with a prefix and an optional unit: 5.4|http://unitsofmeasure.org|mg, or 5.4||mg for a unit as written,
+// or coded in any system.
 type quantity struct {
 	prefix  prefix
 	number  decimal
@@ -456,7 +454,7 @@ type quantity struct {
 	hasUnit bool
 }
 
-// readQuantity reads a number, or a quantity.
+// readQuantity parses a number or a quantity.
 func readQuantity(s string) (criterion, error) {
 	parts := split(s, '|')
 	var q quantity
@@ -473,8 +471,8 @@ func readQuantity(s string) (criterion, error) {
 	return q, nil
 }
 
-// matches compares with a number or a quantity. Units are not converted. A quantity of which only a bound is known, a
-// range and sampled data do not match.
+// matches compares with a number or a quantity. Units are not converted. A quantity with a comparator, a range and sampled data
+// do not match.
 func (q quantity) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
@@ -491,7 +489,6 @@ func (q quantity) matches(_ resource.Resource, path resource.Path, element []byt
 	}
 }
 
-// matchesUnit compares the unit.
 func (q quantity) matchesUnit(element []byte) bool {
 	if !q.hasUnit || q.unit.matchesCoding(element, "system", "code") {
 		return true
@@ -499,7 +496,7 @@ func (q quantity) matchesUnit(element []byte) bool {
 	return !q.unit.hasSystem && member(element, "unit") == q.unit.code
 }
 
-// matchesCurrency compares the currency, the codes of which are those of ISO 4217.
+// matchesCurrency compares the currency, whose codes are those of ISO 4217.
 func (q quantity) matchesCurrency(element []byte) bool {
 	if !q.hasUnit {
 		return true
@@ -535,13 +532,13 @@ func (q quantity) compare(written string) bool {
 	}
 }
 
-// decimal is a number, and half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
+// decimal is a number, with half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
 type decimal struct{ value, half *big.Rat }
 
-// maxDigits bounds what comparing numbers costs.
+// maxDigits is the maximum number of digits, which limits the cost of comparisons.
 const maxDigits = 40
 
-// parseDecimal reads a number as JSON writes it, or with a plus sign.
+// parseDecimal parses a number in JSON's syntax, or with a plus sign.
 func parseDecimal(s string) (decimal, bool) {
 	mantissa, exponent, ok := splitExponent(s)
 	if !ok || strings.Trim(mantissa, "+-0123456789.") != "" || strings.Trim(mantissa, "+-.") == "" {
@@ -557,7 +554,7 @@ func parseDecimal(s string) (decimal, bool) {
 	return decimal{value.Mul(value, scale), half.Mul(half, scale)}, true
 }
 
-// splitExponent splits off the exponent, which is bounded as the digits are.
+// splitExponent splits off the exponent, which has the same limit as the digits.
 func splitExponent(s string) (mantissa string, exponent int, ok bool) {
 	mantissa, written, has := strings.Cut(strings.ToLower(s), "e")
 	if len(mantissa) > maxDigits {
@@ -584,20 +581,20 @@ func (d decimal) contains(value *big.Rat) bool {
 	return new(big.Rat).Sub(d.value, d.half).Cmp(value) <= 0 && new(big.Rat).Add(d.value, d.half).Cmp(value) > 0
 }
 
-// isAbout reports whether a value differs by a tenth at most.
+// isAbout reports whether a value differs by at most a tenth.
 func (d decimal) isAbout(value *big.Rat) bool {
 	tenth := new(big.Rat).Mul(d.value, big.NewRat(1, 10))
 	difference := new(big.Rat).Sub(d.value, value)
 	return difference.Abs(difference).Cmp(tenth.Abs(tenth)) <= 0
 }
 
-// prefix says how a number or a date is compared.
+// prefix determines how a number or a date is compared.
 type prefix string
 
-// prefixes are those of R4's search.
+// prefixes are the prefixes of R4's search.
 var prefixes = []string{"eq", "ne", "gt", "lt", "ge", "le", "sa", "eb", "ap"}
 
-// cutPrefix splits the prefix off a value; without one it is eq.
+// cutPrefix splits the prefix off a value; the default is eq.
 func cutPrefix(s string) (prefix, string) {
 	if len(s) > 2 && slices.Contains(prefixes, s[:2]) {
 		return prefix(s[:2]), s[2:]

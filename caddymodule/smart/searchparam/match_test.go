@@ -25,13 +25,12 @@ const (
 		"address":[{"line":["1 High Street"],"city":"Ørsted"}]}`
 )
 
-// matching is a resource and a search, and whether they match.
+// matching is a resource and a search with the expected result.
 type matching struct {
 	name, resource, parameter, value string
 	want                             bool
 }
 
-// testMatching runs a table of these.
 func testMatching(t *testing.T, tests []matching) {
 	t.Helper()
 	for _, tt := range tests {
@@ -49,7 +48,7 @@ func testMatching(t *testing.T, tests []matching) {
 	}
 }
 
-// TestMatches goes by the kinds of https://hl7.org/fhir/R4/search.html.
+// TestMatches covers the kinds of https://hl7.org/fhir/R4/search.html.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	testMatching(t, []matching{

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Rank is where a resource stands in the order of a parameter. The zero value is that of a resource without a value.
+// Rank is the position of a resource in the order of a parameter. The zero value is that of a resource without a value.
 type Rank struct {
-	// Has says that the resource has a value.
+	// Has is true if the resource has a value.
 	Has bool
 
 	text   string
@@ -19,14 +19,14 @@ type Rank struct {
 	time   time.Time
 }
 
-// CanSort reports whether resources can be ordered by the parameter here: by what is in them, which of references is
-// not what counts.
+// CanSort reports whether the gateway can sort resources by the parameter, that is, by elements of the resources. References
+// are excluded, because servers sort by their targets.
 func (p Parameter) CanSort() bool {
 	return len(p.Paths) > 0 && slices.Contains([]Kind{Date, String, Token, Number, Quantity, URI}, p.Kind)
 }
 
-// Rank is where a resource of the parameter's type stands in a search that is sorted by it. Of several values that one
-// counts which comes first: the least, or the greatest in descending order (https://hl7.org/fhir/R4/search.html#sort).
+// Rank returns the position of a resource of the parameter's type in a search sorted by it. Of several values, the first in the
+// order counts: the least, or the greatest in descending order (https://hl7.org/fhir/R4/search.html#sort).
 func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	var first Rank
 	for _, path := range p.Paths {
@@ -39,7 +39,7 @@ func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	return first
 }
 
-// Compare orders two ranks of the same parameter that have a value: below 0 if a is less, above if it is greater.
+// Compare compares two ranks of the same parameter that have a value: below 0 if a is less, above if it is greater.
 func (a Rank) Compare(b Rank) int {
 	if a.number != nil && b.number != nil {
 		return a.number.Cmp(b.number)
@@ -47,7 +47,7 @@ func (a Rank) Compare(b Rank) int {
 	return cmp.Or(a.time.Compare(b.time), cmp.Compare(a.text, b.text))
 }
 
-// rank is where one value stands.
+// rank returns the position of a single value.
 func (p Parameter) rank(path resource.Path, element []byte) Rank {
 	switch p.Kind {
 	case Date:
@@ -66,7 +66,7 @@ func (p Parameter) rank(path resource.Path, element []byte) Rank {
 
 func textRank(s string) Rank { return Rank{Has: s != "", text: s} }
 
-// dateRank orders by when something begins.
+// dateRank returns the position of a date by its beginning.
 func dateRank(path resource.Path, element []byte) Rank {
 	var found span
 	var ok bool
@@ -87,7 +87,7 @@ func dateRank(path resource.Path, element []byte) Rank {
 	return Rank{Has: ok, time: found.start}
 }
 
-// numberOf is how a number, or that of a quantity, is written.
+// numberOf returns a number, or the number of a quantity, as written.
 func numberOf(path resource.Path, element []byte) string {
 	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
@@ -96,7 +96,7 @@ func numberOf(path resource.Path, element []byte) string {
 	return member(element, "value")
 }
 
-// tokenText is a code behind its system.
+// tokenText returns a token as system|code.
 func tokenText(path resource.Path, element []byte) string {
 	if path.Type == "CodeableConcept" {
 		codings, ok := resource.Field(element, "coding")
@@ -114,7 +114,7 @@ func tokenText(path resource.Path, element []byte) string {
 	return primitive(element)
 }
 
-// firstText is a string as it is compared, or the first part that a name or an address has.
+// firstText returns a folded string, or the first part of a name or an address in the order.
 func firstText(path resource.Path, element []byte) string {
 	members, ok := textMembers[path.Type]
 	if !ok {

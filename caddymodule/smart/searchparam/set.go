@@ -15,36 +15,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Definition is a SearchParameter resource, as far as it is needed.
+// Definition contains the required members of a SearchParameter resource.
 type Definition struct {
-	// URL is its canonical URL, for messages. May be empty.
+	// URL is the canonical URL, for messages. May be empty.
 	URL string `json:"url"`
-	// Code is what it is called in a search.
+	// Code is the name in a search.
 	Code string `json:"code"`
-	// Type is its kind, as FHIR writes it.
+	// Type is the kind, as FHIR writes it.
 	Type string `json:"type"`
-	// Expression is the FHIRPath of the elements that are searched.
+	// Expression is the FHIRPath of the searched elements.
 	Expression string `json:"expression"`
-	// Base are the resource types that it is for.
+	// Base are the resource types of the parameter.
 	Base []string `json:"base"`
-	// Target are the types of resources that a reference may be to; none means any.
+	// Target are the target types of a reference; empty means any.
 	Target []string `json:"target"`
 }
 
-// Set are search parameters: those of R4, and a site's own. The zero value is R4's. It must not be changed once in use.
+// Set is a set of search parameters: R4's, and a site's own. The zero value has only R4's. It must not be changed once in use.
 type Set struct{ own map[key]Parameter }
 
-// Errors of [Set.Add], beside that of an expression that cannot be read.
+// Errors of [Set.Add], in addition to that of an invalid expression.
 var (
-	// ErrKnown says that R4 has the parameter. R4's own stays in force: compartments are made of them.
+	// ErrKnown means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
 	ErrKnown = errors.New("FHIR R4 has this search parameter itself")
-	// errDefinition says that a definition is incomplete, or contradicts another one.
+	// errDefinition means that a definition is incomplete, or contradicts another one.
 	errDefinition = errors.New("unusable search parameter")
 )
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 
-// Add adds a site's own parameter for each type of the definition's base that R4 has none for. If it fails, it adds none.
+// Add adds a site's parameter for each type of the definition's base for which R4 has none. If it fails, it adds none.
 func (s *Set) Add(d Definition) error {
 	added := make(map[key]Parameter, len(d.Base))
 	for _, base := range d.Base {
@@ -70,7 +70,7 @@ func (s *Set) Add(d Definition) error {
 	return nil
 }
 
-// Lookup returns a parameter of a resource type: R4's, those of all resources included, or a site's own.
+// Lookup returns a parameter of a resource type: R4's, including those of all types, or a site's own.
 func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	if p, ok := Lookup(resourceType, name); ok {
 		return p, true
@@ -79,8 +79,8 @@ func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// Of are the parameters of a resource type that can be judged, by name: R4's, those of all resources included, and a
-// site's own.
+// Of returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types, and a site's
+// own.
 func (s Set) Of(resourceType string) []Parameter {
 	list := Parameters(resourceType)
 	for k, p := range s.own {
@@ -92,7 +92,7 @@ func (s Set) Of(resourceType string) []Parameter {
 	return list
 }
 
-// parameter is the parameter of one type, which can be judged.
+// parameter returns the parameter of one type. It must be possible to evaluate it.
 func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), Own: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
@@ -116,8 +116,8 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	return p, nil
 }
 
-// comparableTypes are the types of elements that are compared, by kinds of parameters. Composite and special ones look at
-// more than elements.
+// comparableTypes are the types of elements that can be compared, by kind of parameter. Composite and special parameters look
+// at more than elements.
 var comparableTypes = map[Kind][]string{
 	Token: {
 		"CodeableConcept", "Coding", "Identifier", "ContactPoint", "code", "string", "boolean", "id", "uri", "canonical",
@@ -141,7 +141,7 @@ var r4 string
 // key is the type and the name of a parameter.
 type key struct{ resourceType, name string }
 
-// table returns the parameters, which are read once.
+// table returns R4's parameters.
 var table = sync.OnceValue(func() map[key]Parameter {
 	parameters := make(map[key]Parameter, 2048)
 	for line := range strings.Lines(r4) {
@@ -151,7 +151,7 @@ var table = sync.OnceValue(func() map[key]Parameter {
 	return parameters
 })
 
-// readParameter reads the columns of a line.
+// readParameter parses the columns of a line.
 func readParameter(columns []string) Parameter {
 	p := Parameter{Name: columns[1], Kind: Kind(slices.Index(kindNames[:], columns[2]))}
 	if columns[3] != "" && columns[3] != "*" {
@@ -163,7 +163,7 @@ func readParameter(columns []string) Parameter {
 	return p
 }
 
-// readPath reads a path, such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
+// readPath parses a path, such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
 // status:code@http://hl7.org/fhir/observation-status.
 func readPath(written string) resource.Path {
 	var p resource.Path
@@ -185,7 +185,7 @@ func readPath(written string) resource.Path {
 	return p
 }
 
-// Lookup returns a parameter of a resource type, those of all resources included, such as _id.
+// Lookup returns R4's parameter of a resource type, including those of all types, such as _id.
 func Lookup(resourceType, name string) (Parameter, bool) {
 	t := table()
 	if p, ok := t[key{resourceType, name}]; ok {
@@ -201,12 +201,12 @@ func Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// isDomainResource reports whether a type has what most types have, such as narrative.
+// isDomainResource reports whether a type has the elements of most types, such as narrative.
 func isDomainResource(resourceType string) bool {
 	return resourceType != "Binary" && resourceType != "Bundle" && resourceType != "Parameters"
 }
 
-// Parameters are those of a resource type that can be judged here, by name, those of all resources included.
+// Parameters returns R4's parameters of a resource type that can be evaluated, by name, including those of all types.
 func Parameters(resourceType string) (list []Parameter) {
 	for k, p := range table() {
 		own := k.resourceType == resourceType || k.resourceType == "Resource" || k.resourceType == "DomainResource" && isDomainResource(resourceType)
@@ -222,7 +222,7 @@ func sortParameters(list []Parameter) {
 	slices.SortFunc(list, func(a, b Parameter) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 }
 
-// canMatch reports whether any value can be compared here.
+// canMatch reports whether any value can be compared.
 func (p Parameter) canMatch() bool {
 	return len(p.Paths) > 0 && p.Kind != Composite && p.Kind != Special
 }
@@ -230,7 +230,7 @@ func (p Parameter) canMatch() bool {
 // Kind is the type of a search parameter.
 type Kind uint8
 
-// The types of search parameters.
+// Types of search parameters.
 const (
 	Number Kind = iota
 	Date
@@ -250,15 +250,15 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Parameter is a search parameter of one resource type.
 type Parameter struct {
-	// Name is what it is called in a search, such as birthdate.
+	// Name is the name in a search, such as birthdate.
 	Name string
-	// Kind says what is compared, and how.
+	// Kind determines the compared types and the comparison.
 	Kind Kind
-	// Paths lead to the elements that are searched. None means that the parameter cannot be judged here: it is a
-	// composite, or its FHIRPath is more than paths.
+	// Paths lead to the searched elements. Empty if the parameter cannot be evaluated: it is a composite, or its FHIRPath is
+	// more than paths.
 	Paths []resource.Path
-	// Targets are the types of resources that a reference may be to; none means any.
+	// Targets are the target types of a reference; empty means any.
 	Targets []string
-	// Own says that a site has defined it, and not R4: what the FHIR server understands by it beyond that is not known.
+	// Own is true for a parameter defined by a site. The FHIR server's definition may be broader.
 	Own bool
 }

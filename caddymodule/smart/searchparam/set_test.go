@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// The expressions of US Core and CARIN, and what they find.
+// Expressions of US Core and CARIN find the expected elements.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	const (
@@ -60,7 +60,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// What cannot be judged is refused, and says why.
+// A definition that cannot be evaluated is rejected with the reason.
 func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	const path = "Patient.name.given"
@@ -113,7 +113,7 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-// R4's parameters, of which compartments are made, are no site's to change.
+// A site cannot replace R4's parameters, because compartments depend on them.
 func TestSetKeepsR4(t *testing.T) {
 	t.Parallel()
 	var s Set
@@ -204,7 +204,7 @@ func TestLookupUnknown(t *testing.T) {
 	}
 }
 
-// TestTable checks that every line is read whole, and which parameters have no paths.
+// Every line of the table is parsed completely. The test lists the parameters without paths.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	if got, want := len(table()), strings.Count(r4, "\n"); got != want {
@@ -227,7 +227,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// checkPath checks that no FHIRPath is left in a path.
+// checkPath checks that a path contains no FHIRPath.
 func checkPath(t *testing.T, k key, path resource.Path) {
 	t.Helper()
 	if path.Type == "" || strings.ContainsAny(strings.Join(path.Elements, "")+path.Type, "[]().:=@ ") {
@@ -240,7 +240,7 @@ func checkPath(t *testing.T, k key, path resource.Path) {
 	}
 }
 
-// Parameters names what Lookup finds and Matches can judge.
+// Parameters returns exactly the parameters that Lookup finds and Matches can evaluate.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	for resourceType, want := range map[string]struct{ has, hasNot []string }{
