@@ -1,5 +1,5 @@
-// Package authorization is the handler fhir_authorize: the authorization server of the fhir app, on a site. Package authorize
-// is the server.
+// Package authorization is the handler fhir_authorize, which serves the authorization server of the fhir app on a site. Package
+// authorize implements the server.
 package authorization
 
 import (
@@ -26,21 +26,21 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Authorize))
-	// before fhir_bearer, which would ask for a token where clients get theirs
+	// Before fhir_bearer, which would require a token at the token endpoint.
 	option.RegisterHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() option.Handler { return new(Authorize) })
 }
 
-// App is the fhir app as fhir_authorize needs it.
+// App is the part of the fhir app that fhir_authorize needs.
 type App interface {
 	fhirbase.Addressed
 
-	// Server returns the authorization server in force.
+	// Server returns the current authorization server.
 	Server() *authorize.Server
 }
 
-// Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents
-// and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
-// handler; those below the FHIR base that no handler answers get 404.
+// Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents and keys
+// below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next handler. Unhandled
+// requests below the FHIR base get 404.
 type Authorize struct {
 	option.Source
 
@@ -64,7 +64,7 @@ func (h *Authorize) Provision(ctx caddy.Context) error {
 	}
 	h.app = app
 	h.issuer, h.fhirBase = app.Address()
-	endpoints() // so that those without requests are shown too
+	endpoints() // so that endpoints without requests have metrics too
 	return nil
 }
 
@@ -83,20 +83,20 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 var (
 	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
 
-	// endpoints is called when features have registered their names.
+	// endpoints must be called after features have registered their names.
 	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {
 		return metrics.ByLabel(endpoint.Names(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
 	})
 )
 
-// served measures an answer of the authorization server.
+// served measures a response of the authorization server.
 func served(r *http.Request, path string, since time.Time) {
 	if e, ok := endpoints()[endpoint.Name(path)]; ok {
 		span.Observe(r.Context(), e, time.Since(since))
 	}
 }
 
-// pass leaves a request to the next handler. Below the FHIR base, what nobody answers is not found.
+// pass passes a request to the next handler. Unhandled requests below the FHIR base get 404.
 func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if !fhirbase.Below(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
@@ -111,12 +111,12 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, nil)
 }
 
-// Placed implements [Handler].
+// Placed implements [placement.Handler].
 func (h *Authorize) Placed() placement.Placed {
 	return placement.Placed{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
 }
 
-// Issuer implements [Authorizer].
+// Issuer implements [placement.Authorizer].
 func (h *Authorize) Issuer() string { return h.issuer }
 
 // CheckApp implements [option.AppUser].

@@ -36,54 +36,48 @@ func init() {
 	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
 }
 
-// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests pass only with a valid access token, and only as far as
-// its SMART scopes allow. Every response is checked, too, so the FHIR server does not have to enforce anything.
+// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests need a valid access token, and pass only as far as its
+// SMART scopes allow. Every response is checked, too, so the FHIR server does not have to enforce anything.
 //
-// Tokens are those of the fhir app, or of issuers that you trust, such as Keycloak, Entra ID or Okta (RFC 6750, RFC 9068,
-// RFC 7662). Bearer sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`, `scope`, `patient`, `fhir_user`
-// and `issuer`; only `id` and `issuer` together identify a user. It removes headers in which a client could claim another
-// identity.
+// Tokens are issued by the fhir app or by trusted issuers, such as Keycloak, Entra ID or Okta (RFC 6750, RFC 9068, RFC 7662).
+// Bearer sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`, `scope`, `patient`, `fhir_user` and
+// `issuer`; only `id` and `issuer` together identify a user. It removes headers in which a client could claim another identity.
 //
-// `GET {fhir_base}/metadata` needs no token, because apps read there how to get one. Without the fhir app, neither
-// does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer, nor
-// `{fhir_base}/.well-known/oauth-protected-resource`, which names all issuers (RFC 9728).
+// `GET {fhir_base}/metadata` needs no token, because it contains the OAuth endpoints for apps. Without the fhir app, two more
+// documents are public: `{fhir_base}/.well-known/smart-configuration` with the endpoints of the first trusted issuer, and
+// `{fhir_base}/.well-known/oauth-protected-resource` with all issuers (RFC 9728).
 type Bearer struct {
-	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, which
-	// stands in links. Default: that of the fhir app; without it, the path `/fhir/R4` at the address of the site. A site
-	// that has no name of its own, or no TLS, needs the URL.
+	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, for links.
+	// Default: that of the fhir app; without it, the path `/fhir/R4` at the address of the site. The URL is required for a site
+	// without a host name or without TLS.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not needed.
-	// Default: none.
+	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not needed. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
-	// How to verify tokens that are not JWTs. Default: they are refused.
+	// Verification of opaque tokens. Default: opaque tokens are rejected.
 	Introspection *Introspection `json:"introspect,omitempty"`
 
-	// What the first trusted issuer offers to SMART apps beyond its discovery document. Default: nothing.
+	// SMART capabilities and scopes of the first trusted issuer that its discovery document omits. Default: none.
 	Offer *Offer `json:"smart_configuration,omitempty"`
 
-	// Further claims of other issuers' tokens, and of introspected ones, for policies: theirs, or paths such as
-	// `realm_access.roles`, by ours. `groups` is the claim `groups`, unless it is named otherwise here. At most 20.
-	// Default: none.
+	// Additional claims of other issuers' tokens and of introspected tokens, for policies: our name by theirs, which may be a
+	// path such as `realm_access.roles`. `groups` is the claim `groups` unless it is mapped here. At most 20. Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
-	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
-	// except for the usual identity headers, which must be named in full. Headers that describe the body or
-	// connection, such as `Content-Type`, or the request's origin are always passed on. `*` stands for all but identity
-	// headers. `Authorization`, named in full, leaves the access token on the request, which whoever reads it could use
-	// again. Default: `fhir`.
+	// Headers to forward; all others are removed. `fhir` stands for those of FHIR's REST API and of tracing (`Accept`,
+	// `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest, except for the usual identity
+	// headers, which require the full name; `*` alone forwards all but identity headers. Headers that describe the body, the
+	// connection or the request's origin, such as `Content-Type`, are always forwarded. `Authorization`, by its full name,
+	// forwards the access token, which any recipient could reuse. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// The origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for those of the fhir
-	// app's redirect URIs, `*` for all. Preflights are answered here, and CORS headers of the next handler are
-	// replaced. `{fhir_base}/metadata` is open to all. Default: `clients` with the fhir app; without it, CORS is left
-	// to other handlers.
+	// Origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for those of the fhir app's redirect
+	// URIs, `*` for all. fhir_bearer answers preflights, and replaces CORS headers of the next handler. `{fhir_base}/metadata`
+	// is open to all origins. Default: `clients` with the fhir app; without it, CORS is left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	// Optional features, by the names of their modules; in a Caddyfile, their subdirectives are among those of fhir_bearer.
-	// Default: none.
+	// Optional features by module name; in a Caddyfile, their subdirectives are part of fhir_bearer. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.bearer"`
 
 	SignInPolicy
@@ -95,7 +89,7 @@ type Bearer struct {
 	gate     *gate
 	failures *fhirerror.Log
 	sites    *placement.Sites
-	located  sync.Once // the site was asked
+	located  sync.Once // the URL of the API was determined
 	keys     heldKeys
 }
 
@@ -135,7 +129,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// checkWords checks what a Caddyfile has checked before.
+// checkWords validates options that only the Caddyfile parser has validated otherwise.
 func (h *Bearer) checkWords() error {
 	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
@@ -153,7 +147,7 @@ func (h *Bearer) checkWords() error {
 
 func isAuthorization(name string) bool { return strings.EqualFold(name, "Authorization") }
 
-// newGate is what requests pass as configured. The app may be nil.
+// newGate returns the configured gate. The app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
 	g := &gate{
 		at: at, forwardToken: slices.ContainsFunc(h.ForwardHeaders, isAuthorization), signIn: &h.SignInPolicy,
@@ -210,10 +204,10 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
-// asksSite reports whether the site must tell the URL of the API: answers are judged, and have links.
+// asksSite reports whether links in responses need the URL of the API from the site.
 func (h *Bearer) asksSite() bool { return h.gate.at.url == "" && h.gate.enforced != nil }
 
-// locate learns the URL of the API from the site, before the first request is served.
+// locate determines the URL of the API from the site, before the first request.
 func (h *Bearer) locate() {
 	if h.asksSite() {
 		h.gate.enforced.enforcer.BaseURL = h.sites.BaseURL(h)
@@ -284,7 +278,7 @@ var (
 //		audit_reads
 //	}
 //
-// Features add their own.
+// Features add subdirectives.
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
 		"fhir_base":           option.Word(&h.FHIRBase, fhirbase.CheckBaseOrURL),
@@ -304,45 +298,45 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
+// App is the part of the fhir app that fhir_bearer needs to verify its tokens.
 type App interface {
 	fhirbase.Addressed
 
 	// Holder returns the holder of an access token; nil if the grant behind the token has ended.
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 
-	// Revoked reports whether an access token was revoked, by its jti.
+	// Revoked reports whether the access token with this jti is revoked.
 	Revoked(ctx context.Context, tokenID string) (bool, error)
 
 	// Person returns a person's account at their identity provider; the zero value for users of the configuration.
 	Person(ctx context.Context, sub string) audit.Person
 
-	// TokenClaims returns the names of the claims kept of people, by the identity provider that supplies them.
+	// TokenClaims returns the names of people's stored claims by identity provider.
 	TokenClaims() map[string][]string
 
 	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
 	AllowsOrigin(origin string) bool
 
-	// Keys returns the keys that sign tokens, and seal links.
+	// Keys returns the keys that sign tokens and seal links.
 	Keys() *keyring.Keyring
 
-	// Stores returns the stores: states of pages that are too long for a link are stored where codes are.
+	// Stores returns the stores. Page states that are too long for a link are in the same store as codes.
 	Stores() *stores.Set
 
 	// Events returns the audit trail.
 	Events() *audit.Log
 
-	// Features returns the features of the app. One that is an [AdmissionFeature] or [PolicyFeature] extends each fhir_bearer.
+	// Features returns the features of the app. An [AdmissionFeature] or [PolicyFeature] among them extends each fhir_bearer.
 	Features() []any
 
-	// Audit records an event, and counts it.
+	// Audit records and counts an event.
 	Audit(ctx context.Context, e audit.Event)
 
 	// OAuthURIs returns the endpoints for the CapabilityStatement.
 	OAuthURIs() smart.OAuthURIs
 }
 
-// newCORS returns the policy of the option cors. With the app, its clients' origins are the default.
+// newCORS returns the CORS policy. With the app, the default is its clients' origins.
 func newCORS(words []string, app App) (*crossorigin.Policy, error) {
 	if app != nil && len(words) == 0 {
 		words = []string{crossorigin.Clients}
@@ -350,15 +344,15 @@ func newCORS(words []string, app App) (*crossorigin.Policy, error) {
 	return crossorigin.New(words, app)
 }
 
-// address is where the FHIR API is.
+// address is the location of the FHIR API.
 type address struct {
-	path     string // of the API
-	url      string // of the API; empty if the site tells it
-	issuer   string // the fhir app's; empty without it
-	resource string // the address of the API's metadata (RFC 9728); empty if there are none
+	path     string // path of the API
+	url      string // URL of the API; empty if the site determines it
+	issuer   string // issuer of the fhir app; empty without it
+	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 
-// newAddress is the address of the API of a fhir_bearer, as told, or as the app has it, which may be nil.
+// newAddress returns the configured address of a fhir_bearer or, by default, that of the app, which may be nil.
 func newAddress(ctx caddy.Context, told string, app App) (a address, err error) {
 	origin, path, err := fhirbase.SplitBase(told)
 	if err != nil {
@@ -379,7 +373,7 @@ func newAddress(ctx caddy.Context, told string, app App) (a address, err error) 
 	return a, nil
 }
 
-// audience is what aud must contain: as configured, or else the app's FHIR base URL.
+// audience returns the value that aud must contain: as configured or, by default, the app's FHIR base URL.
 func (a address) audience(configured string) (string, error) {
 	switch {
 	case configured != "":
@@ -390,7 +384,7 @@ func (a address) audience(configured string) (string, error) {
 	return a.url, nil
 }
 
-// challenge is what refusals say of the API.
+// challenge returns the challenge for rejections.
 func (a address) challenge() challenge {
 	if a.issuer == "" {
 		return challenge{a.path, a.resource}
@@ -398,7 +392,7 @@ func (a address) challenge() challenge {
 	return challenge{a.url, a.resource}
 }
 
-// isOwn reports whether a token is of the fhir app's issuer.
+// isOwn reports whether a token is from the fhir app's issuer.
 func (a address) isOwn(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
 
 var (

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// The guard passes on everything that the authorization server judges a token by.
+// The guard forwards every claim that the authorization server needs to judge a token.
 func TestGuardTellsAllOfToken(t *testing.T) {
 	var verified guard.Token
 	from := reflect.ValueOf(&verified).Elem()
@@ -42,7 +42,7 @@ func TestGuardTellsAllOfToken(t *testing.T) {
 	}
 }
 
-// A guard that refuses everybody because the API is at another path logs so, once.
+// A guard that rejects every request because the API is at another path logs this once.
 func TestGuardElsewhereIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -55,7 +55,7 @@ func TestGuardElsewhereIsLogged(t *testing.T) {
 	}
 }
 
-// So does one behind something that strips the FHIR base from the path.
+// A guard behind a handler that strips the FHIR base from the path logs this once.
 func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -69,7 +69,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	}
 }
 
-// fhirUser may be of this server, of another, or of a kind that scopes cannot be about.
+// fhirUser may be on this server, on another server, or of a type without user scopes.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
 	e := &enforcement{&enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
@@ -88,8 +88,8 @@ func TestUserOf(t *testing.T) {
 	}
 }
 
-// RFC 7517 §4.4: alg is optional. A key without one, as Entra ID's, is good for every
-// algorithm that fits it; a key with one for that alone.
+// A key without alg, which is optional (RFC 7517 §4.4) and missing in Entra ID's keys, verifies every algorithm that fits it; a
+// key with alg only that one.
 func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	t.Parallel()
 	private := josetest.NewRSA()
@@ -122,7 +122,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	}
 }
 
-// Made-up opaque tokens count against the network of Caddy's client address.
+// Forged opaque tokens count against the network of Caddy's client address.
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
@@ -142,12 +142,12 @@ func TestIntrospectorNetwork(t *testing.T) {
 	}
 }
 
-// trustingSite is a site without the global option fhir, whose fhir_bearer trusts another issuer.
+// trustingSite returns a site without the global option fhir, whose fhir_bearer trusts another issuer.
 func trustingSite(address, options string) string {
 	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n" + address + " {\n\tfhir_bearer {\n\t\ttrust https://login.example api\n\t\t" + options + "\n\t}\n\trespond ok\n}\n"
 }
 
-// Without the fhir app, links have the URL of the site, or the one that is told. Where neither tells it, nothing starts.
+// Without the fhir app, links have the URL of the site or the configured one. Without either, the configuration fails.
 func TestURLOfAPIWithoutApp(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, address, options, want string }{
@@ -183,7 +183,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 	}
 }
 
-// startedBearer is the one fhir_bearer of a configuration whose sites are checked as at a start.
+// startedBearer returns the only fhir_bearer of a configuration, after the checks of a start.
 func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	t.Helper()
 	ctx := gatewaytest.New(t, text).Context
@@ -204,7 +204,7 @@ func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	return nil, nil
 }
 
-// guardIn is the fhir_bearer in a route, or nil.
+// guardIn returns the fhir_bearer in a route, or nil.
 func guardIn(route caddyhttp.Route) *Bearer {
 	for _, handler := range route.Handlers {
 		switch h := handler.(type) {

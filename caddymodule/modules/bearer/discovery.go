@@ -22,26 +22,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
-// server is another issuer's. A nil one serves nothing.
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another issuer as
+// authorization server. A nil value serves nothing.
 type smartConfiguration struct {
 	path      string
 	discovery *relyingparty.Discovery
 	offer     Offer
 }
 
-// Offer is what another issuer offers to SMART apps beyond what its discovery document says (SMART App Launch 2.2,
-// Conformance).
+// Offer contains SMART features of another issuer that its discovery document omits (SMART App Launch 2.2, Conformance).
 type Offer struct {
-	// Capabilities to list beside those that the discovery document implies, such as `launch-ehr` or
-	// `context-ehr-patient`. Default: none.
+	// Capabilities in addition to those that the discovery document implies, such as `launch-ehr` or `context-ehr-patient`.
+	// Default: none.
 	Capabilities []string `json:"capabilities,omitempty"`
 
-	// The scopes to list as supported, in place of those of the discovery document. Default: those.
+	// Supported scopes. Default: those of the discovery document.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// parseOffer reads what an issuer offers.
 func parseOffer(to **Offer) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = new(Offer)
@@ -52,7 +50,7 @@ func parseOffer(to **Offer) option.Setter {
 	}
 }
 
-// newSMARTConfiguration serves the endpoints of the first trusted issuer; nil with the app, or without such an issuer.
+// newSMARTConfiguration returns the configuration of the first trusted issuer; nil with the app, or without a trusted issuer.
 func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
@@ -72,7 +70,7 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 	})
 }
 
-// serveDocument serves a public document, which may come of a trusted issuer's discovery.
+// serveDocument serves a public document, which may be derived from a trusted issuer's discovery document.
 func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
 	w, answered := crossorigin.Public.Answer(w, r)
 	switch {
@@ -102,11 +100,11 @@ func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
 	if len(offer.Scopes) > 0 {
 		c.Scopes = offer.Scopes
 	}
-	// SMART lists only what the token endpoint takes, and no plain challenges.
+	// SMART lists only grant types of the token endpoint, and no plain challenges.
 	c.GrantTypes = without(c.GrantTypes, "implicit")
 	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
 	if len(c.GrantTypes) == 0 {
-		c.GrantTypes = []string{"authorization_code"} // OpenID Connect Discovery §3: the default
+		c.GrantTypes = []string{"authorization_code"} // default of OpenID Connect Discovery §3
 	}
 	if len(c.ClientAuthentication) == 0 {
 		c.ClientAuthentication = []string{"client_secret_basic"} // likewise
@@ -120,7 +118,7 @@ func without(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
-// resourceScopes returns the levels of the resource scopes in a list, and the versions of SMART that they are written in.
+// resourceScopes returns the levels and the SMART versions of the resource scopes in a list.
 func resourceScopes(scopes []string) (levels, versions []string) {
 	for _, scope := range scopes {
 		resource, ok := smart.ParseResourceScope(scope)
@@ -137,7 +135,7 @@ func resourceScopes(scopes []string) (levels, versions []string) {
 	return levels, versions
 }
 
-// capabilities are those that a discovery document lists, as some do, and those that it implies.
+// capabilities returns the capabilities that a discovery document contains or implies.
 func capabilities(c *smart.Configuration) []string {
 	shown := append([]string{}, c.Capabilities...)
 	levels, versions := resourceScopes(c.Scopes)
@@ -169,15 +167,15 @@ func capabilities(c *smart.Configuration) []string {
 	return shown
 }
 
-// protectedResource serves the metadata of a FHIR API whose tokens are other issuers' (RFC 9728): below the base, which is what
-// fhir_bearer gets of a site, and at the well-known place if the site sends that here too. A nil one serves nothing.
+// protectedResource serves the metadata of a FHIR API with tokens of other issuers (RFC 9728): below the base and, if the site
+// routes it to fhir_bearer, at the well-known path. A nil value serves nothing.
 type protectedResource struct {
-	base    string // the path of the API
-	url     string // of the API; empty until it is known
+	base    string // path of the API
+	url     string // URL of the API; empty until it is known
 	issuers []string
 }
 
-// newProtectedResource describes an API; nil with the app, which does, or without an issuer that is known.
+// newProtectedResource returns the metadata; nil with the app, which serves it itself, or without a known issuer.
 func newProtectedResource(at address, trusted []TrustedIssuer, asked *Introspection) *protectedResource {
 	p := &protectedResource{base: at.path}
 	for _, t := range trusted {
@@ -202,14 +200,14 @@ func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
-// locate has challenges name the metadata, once the URL of the API is known.
+// locate sets the URL of the API, which challenges need for the address of the metadata.
 func (g *gate) locate(url string) {
 	if g.resource != nil && url != "" {
 		g.resource.url, g.at.resource = url, url+oauth2.ProtectedResourcePath
 	}
 }
 
-// newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
+// newMetadata returns the changes to the FHIR server's CapabilityStatement; nil with scopes off.
 func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.Metadata {
 	if e == nil {
 		return nil
@@ -222,7 +220,7 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Network: requester.NetworkOf, Answered: operationsBefore}
 }
 
-// operationsBefore are the operations that fhir_expand has said it answers.
+// operationsBefore returns the operations that fhir_expand answers for this request.
 func operationsBefore(r *http.Request) []capability.AnsweredOperation {
 	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.AnsweredOperations).(bool)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Where SMART differs from discovery the document is corrected, and it claims nothing
-// that the discovery document does not show.
+// The SMART configuration omits values that SMART does not permit, and claims nothing that the discovery document does not
+// show.
 func TestSMARTConfigurationOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

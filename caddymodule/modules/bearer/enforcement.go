@@ -34,47 +34,47 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Enforcement is how fhir_bearer holds requests and answers to the scopes of their tokens.
+// Enforcement configures how fhir_bearer restricts requests and responses to the scopes of their tokens.
 type Enforcement struct {
-	// Let every valid token do everything, because the FHIR server enforces scopes itself. Default: scopes are enforced.
+	// Give every valid token full access, because the FHIR server enforces scopes itself. Default: scopes are enforced.
 	ScopesOff bool `json:"scopes_off,omitempty"`
 
-	// The FHIR server finds a patient's resources by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which saves searches:
-	// one instead of one for each membership parameter. HAPI FHIR does not. Default: off.
+	// The FHIR server supports searches by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which replace one search per membership
+	// parameter by a single one. HAPI FHIR does not. Default: off.
 	CompartmentSearch bool `json:"compartment_search,omitempty"`
 
-	// Rules for types outside the patient compartment, or for which it says too much, by type: `everyone`, `unassigned`,
+	// Rules by type for types that the patient compartment does not contain or covers too broadly: `everyone`, `unassigned`,
 	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: the table in docs/reference/resources.md.
 	Shared map[string]string `json:"shared,omitempty"`
 
-	// Operations that may be called besides the default ones, or that differ from them, each as its words: `$name`, `patient`, `instance`,
+	// Permitted operations that extend or replace the default ones, each as a list of words: `$name`, `patient`, `instance`,
 	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: the list in docs/reference/fhir_bearer.md.
 	Operations [][]string `json:"operations,omitempty"`
 
-	// Search parameters beyond those of FHIR R4, from files of SearchParameter resources, as paths or patterns: `.json` with one or a
-	// Bundle, `.tgz` for a FHIR package. They are read when the configuration loads. Default: none.
+	// Files with SearchParameter resources in addition to FHIR R4's, as paths or patterns: `.json` with a resource or a Bundle,
+	// `.tgz` for a FHIR package. They are read when the configuration loads. Default: none.
 	SearchParameterFiles []string `json:"search_parameter_files,omitempty"`
 
-	// The scopes of which a token must have one for operations on terminology, such as `$expand`, and to read and search
-	// definitions. Default: any valid token will do.
+	// Alternative scopes for terminology operations, such as `$expand`, and for reading and searching definitions: a token
+	// needs one of them. Default: any valid token suffices.
 	ExpandScopes []string `json:"expand_scopes,omitempty"`
 
-	// Let an update under scopes that are bound to a patient or a constraint create what does not exist. This reveals which
-	// ids are taken. Default: 404.
+	// Permit an update under scopes with a patient or a constraint to create a missing resource. This reveals which ids exist.
+	// Default: 404.
 	Upsert bool `json:"upsert,omitempty"`
 
-	// The memory in bytes for all bodies and answers that are checked at the same time; each of their bytes counts twice.
-	// A client gets at most half of it, and a person a quarter, unless a single request needs more.
-	// Requests that wait longer than 10 s for it get 503. An answer may have a sixteenth of it, and at least 16 MiB; larger
-	// ones are withheld. At least 64 MiB. Default: 256 MiB.
+	// The memory in bytes for all bodies and responses that are checked concurrently; each byte counts twice. A client gets at
+	// most half of it, and a person a quarter, unless a single request needs more. Requests that wait longer than 10 s for
+	// memory get 503. The size limit of a response is a sixteenth of it, and at least 16 MiB; larger responses are withheld. At
+	// least 64 MiB. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// Seal links to pages and jobs with the first of these, so that they work at all gateways that are given it: base64 of
-	// at least 32 random bytes. Those after it are previous ones, whose links still work. For gateways without the fhir app,
-	// whose keys seal them. Placeholders are supported. Default: a key of this process.
+	// Keys that seal links to pages and jobs, so that they work at all gateways with the same keys: base64 of at least 32
+	// random bytes. The first key seals; links sealed with the other keys still work. Only for gateways without the fhir app,
+	// whose own keys seal links. Placeholders are supported. Default: a key of this process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
-	// Record reads and searches that were allowed in the audit trail too. Default: refusals, and what may change something.
+	// Also record permitted reads and searches in the audit trail. Default: rejections, and requests that may change data.
 	AuditReads bool `json:"audit_reads,omitempty"`
 }
 
@@ -115,7 +115,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
 
-// ownOperations are the operations that are set here.
+// ownOperations parses the configured operations.
 func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
 	operations = make([]enforce.Operation, len(configured))
 	for i, words := range configured {
@@ -126,7 +126,7 @@ func ownOperations(configured [][]string) (operations []enforce.Operation, err e
 	return operations, nil
 }
 
-// subdirectives are the words of a Caddyfile for it.
+// subdirectives returns the Caddyfile subdirectives of the options.
 func (e *Enforcement) subdirectives() option.Block {
 	return option.Block{
 		"scopes":             option.Only("off", &e.ScopesOff),
@@ -142,7 +142,7 @@ func (e *Enforcement) subdirectives() option.Block {
 	}
 }
 
-// parseShared reads a rule for types.
+// parseShared parses a rule for types.
 func parseShared(to *map[string]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
@@ -166,7 +166,7 @@ func parseShared(to *map[string]string) option.Setter {
 	}
 }
 
-// ownShared are the rules for types that are set here.
+// ownShared returns the configured rules by type.
 func ownShared(configured map[string]string) (enforce.Shared, error) {
 	own := enforce.Shared{}
 	for resourceType, rule := range configured {
@@ -192,7 +192,7 @@ func checkShared(resourceType, rule string) error {
 	return nil
 }
 
-// parseOperation reads an operation, whose words [enforce.ParseOperation] knows.
+// parseOperation parses an operation in the syntax of [enforce.ParseOperation].
 func parseOperation(to *[][]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
@@ -204,17 +204,17 @@ func parseOperation(to *[][]string) option.Setter {
 	}
 }
 
-// enforcement has requests answered as far as the scopes of their tokens allow.
+// enforcement restricts requests to the scopes of their tokens.
 type enforcement struct{ enforcer *enforce.Enforcer }
 
-// holder is what is kept with a token.
+// holder is the cached value of a token's Memo.
 type holder struct {
-	fhirUser string // as it was then, since it is not the token's alone
+	fhirUser string // value when cached; the token's can change
 	rights   *enforce.Rights
 	binding  string
 }
 
-// serve has the token's requests answered as far as its scopes allow.
+// serve answers a token's request as far as its scopes allow.
 func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
 	of, err := e.holderOf(r, next, t)
 	if err != nil {
@@ -223,8 +223,8 @@ func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyht
 	return e.enforcer.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
 }
 
-// holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
-// passes. The rights of a RelatedPerson depend on a record, and so do those of who acts for the patient of the token.
+// holderOf returns the holder of a token, cached because parsing scopes is the most expensive step of a request that passes.
+// Rights that depend on a relationship on the FHIR server, such as a RelatedPerson's, are not cached.
 func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*holder, error) {
 	if known, ok := t.Memo.Load().(*holder); ok && known.fhirUser == t.FHIRUser {
 		return known, nil
@@ -240,17 +240,17 @@ func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard
 	return of, nil
 }
 
-// bindingOf is what a sealed link is bound to: a token of another kind has other text here.
+// bindingOf returns the binding of a sealed link to a token's issuer, subject, client, patient, user and scopes.
 func bindingOf(t *guard.Token) string {
 	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
 }
 
-// bindingClient returns the part of a binding that names the client and the person: tokens with other scopes share it.
+// bindingClient returns the part of a binding that identifies the client and the person, independently of scopes.
 func bindingClient(binding string) string {
 	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
 }
 
-// rightsOf are what the token may do; lasting says that they depend on no record.
+// rightsOf returns the permissions of a token; lasting reports whether they are independent of records on the FHIR server.
 func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, lasting bool, err error) {
 	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}
 	lasting = !t.Related && holder.User.Type != "RelatedPerson"
@@ -269,7 +269,7 @@ func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard
 	return rights, lasting, nil
 }
 
-// relate finds for whom the holder acts now, and takes the patient of the token from who acts for them no longer.
+// relate looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among them.
 func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
@@ -287,8 +287,8 @@ func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.T
 	return nil
 }
 
-// userOf is the resource that fhirUser names on this server. One of another server's is a person without records
-// here, but a practitioner in any case.
+// userOf returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another server, it
+// returns only the type; for any other resource, the zero value.
 func (e *enforcement) userOf(fhirUser string) interaction.Reference {
 	local := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(local, "/")
@@ -303,10 +303,10 @@ func (e *enforcement) userOf(fhirUser string) interaction.Reference {
 }
 
 const (
-	// maxParameterFile is how large a file of SearchParameter resources may be, in bytes. Larger ones in a package are
-	// something else, and passed over.
+	// maxParameterFile is the maximum size in bytes of a file of SearchParameter resources. Larger files in a package contain
+	// something else, and are skipped.
 	maxParameterFile = 16 << 20
-	// maxParameterPackage is how large a package may be once it is unpacked, in bytes.
+	// maxParameterPackage is the maximum size in bytes of an unpacked package.
 	maxParameterPackage = 4 << 30
 )
 
@@ -316,8 +316,8 @@ type searchParameters struct {
 	logger *slog.Logger
 }
 
-// newSearchParameters reads the site's own search parameters. One that cannot be judged is an error; among those of a
-// package, which are there for many servers, it is left out with a warning.
+// newSearchParameters reads the site's own search parameters. A parameter that cannot be evaluated is an error; in a package,
+// which is not specific to this gateway, it is skipped with a warning.
 func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Set, error) {
 	p := searchParameters{logger: logger}
 	for _, pattern := range patterns {
@@ -335,7 +335,7 @@ func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Se
 	return p.set, nil
 }
 
-// addFile adds those of a file: a resource, a Bundle of them, or a FHIR package.
+// addFile adds the parameters of a file: a resource, a Bundle, or a FHIR package.
 func (p *searchParameters) addFile(name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -351,7 +351,7 @@ func (p *searchParameters) addFile(name string) (err error) {
 	return errors.New("none of .json, .tgz")
 }
 
-// addPackage adds those of a FHIR package: its resources are in the folder package.
+// addPackage adds the parameters of a FHIR package, whose resources are in the folder package.
 func (p *searchParameters) addPackage(src io.Reader) error {
 	unzipped, err := gzip.NewReader(src)
 	if err != nil {
@@ -380,7 +380,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 	}
 }
 
-// addResources adds a SearchParameter, or those of a Bundle. What R4 has itself stays as R4 has it.
+// addResources adds a SearchParameter, or those of a Bundle. Parameters that R4 defines are skipped.
 func (p *searchParameters) addResources(src io.Reader, failed func(error) error) error {
 	text, err := io.ReadAll(io.LimitReader(src, maxParameterFile+1))
 	if err == nil && len(text) > maxParameterFile {
@@ -392,7 +392,7 @@ func (p *searchParameters) addResources(src io.Reader, failed func(error) error)
 	return p.addResource(text, failed)
 }
 
-// addResource adds those of a text. A definition that fails is told to a function, whose error counts.
+// addResource adds the parameters of a text. failed handles an invalid definition; its error is returned.
 func (p *searchParameters) addResource(text []byte, failed func(error) error) error {
 	var kind struct{ ResourceType string }
 	if err := json.Unmarshal(text, &kind); err != nil {
@@ -424,7 +424,7 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 	return nil
 }
 
-// bearersInUse are the handlers that the metrics of memory cover.
+// bearersInUse are the handlers that the memory metrics cover.
 var bearersInUse sync.Map
 
 var (
@@ -434,7 +434,7 @@ var (
 	memoryCollector = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: readMemory})
 )
 
-// readMemory reports how much memory for bodies and answers is in use, of the handler that uses the most of its limit.
+// readMemory reports the used memory of the handler that uses the most of its limit.
 func readMemory(to chan<- prometheus.Metric) {
 	var used, limit int64
 	bearersInUse.Range(func(handler, _ any) bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// What a token may do is kept with it, but for what another record decides, and for what it was under another user.
+// The rights of a token are cached, unless they depend on another record or were computed for another user.
 func TestHolderIsKept(t *testing.T) {
 	t.Parallel()
 	e := &enforcement{&enforce.Enforcer{Base: "/fhir", Shared: enforce.NewShared(nil)}}
@@ -55,7 +55,7 @@ func TestHolderIsKept(t *testing.T) {
 	}
 }
 
-// One that cannot be judged is an error, in a package a warning.
+// A parameter that cannot be evaluated is an error; in a package, a warning.
 func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	t.Parallel()
 	const odd = `{"resourceType":"SearchParameter","url":"http://x/odd","code":"odd","base":["Patient"],"type":"string","expression":"Patient.generalPractitioner.resolve().name"}`
@@ -88,7 +88,7 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	}
 }
 
-// packageWith is a FHIR package with a resource in a folder.
+// packageWith returns a FHIR package with a resource in a folder.
 func packageWith(t *testing.T, folder, resource string) string {
 	t.Helper()
 	var packed bytes.Buffer
@@ -104,7 +104,7 @@ func packageWith(t *testing.T, folder, resource string) string {
 	return name
 }
 
-// What US Core and CARIN define is known, in the forms in which a site may give it.
+// The parameters of US Core and CARIN are read in all supported file formats.
 func TestSearchParametersOfFile(t *testing.T) {
 	t.Parallel()
 	const bundle = "../../fhirapp/testdata/searchparameters.json"
@@ -126,7 +126,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 	}
 }
 
-// The metrics are those of the handler that uses the most of its memory, until it is cleaned up.
+// The memory metrics are those of the handler with the highest usage, until it is cleaned up.
 func TestMemoryMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(memoryCollector)

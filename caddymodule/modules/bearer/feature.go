@@ -25,12 +25,12 @@ type PolicyFeature interface {
 
 // AdmissionFeature is a Caddy module in the namespace fhir.bearer, or a feature of the fhir app, that admits requests.
 type AdmissionFeature interface {
-	// Admission returns what admits the requests of one fhir_bearer. It is called once, when the handler is provisioned.
+	// Admission returns the admission for one fhir_bearer. It is called once, when the handler is provisioned.
 	Admission(s Site) (Admission, error)
 }
 
-// Admission admits requests before scopes are checked, however a policy would decide. Rejected requests count as throttled in
-// the metrics, so errors should have status 429. It is safe for concurrent use.
+// Admission admits or rejects requests before scopes and policies are checked. Rejected requests count as throttled in the
+// metrics, so errors should have status 429. It is safe for concurrent use.
 type Admission interface {
 	// AdmitAny admits a request before its token is verified. It may set headers of the response.
 	AdmitAny(w http.ResponseWriter, r *http.Request) error
@@ -38,20 +38,20 @@ type Admission interface {
 	// Admit admits a request with a valid token. It may set headers of the response.
 	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
 
-	// Decided is called with each decision about scopes: of a batch or transaction, with that of each entry.
+	// Decided is called with each decision about scopes, including those about the entries of a batch or transaction.
 	Decided(r *http.Request, b enforce.Bearer, d enforce.Decision)
 }
 
 // Site describes the fhir_bearer that a feature extends.
 type Site struct {
-	// URL is the URL of the FHIR API, without its path; empty if it depends on the request. Base is the path.
+	// URL is the URL of the FHIR API without its path; empty if it depends on the request. Base is the path.
 	URL, Base string
-	// HasApp reports whether there is a fhir app.
+	// HasApp reports whether a fhir app is configured.
 	HasApp bool
-	// Claims are the names of the claims that tokens may have besides groups.
+	// Claims are the names of additional claims of tokens, besides groups.
 	Claims []string
-	// Providers is the number of the fhir app's identity providers, its own users included, and Issuers that of the other
-	// issuers. Each may name groups and claims as it likes.
+	// Providers is the number of the fhir app's identity providers, including its own users, and Issuers the number of other
+	// issuers. Each chooses its own names of groups and claims.
 	Providers, Issuers int
 	// Audit records an event in the audit trail.
 	Audit func(context.Context, audit.Event)
@@ -75,8 +75,8 @@ func (h *Bearer) newSite(ctx caddy.Context, at address, app App, trail *audit.Lo
 	return s
 }
 
-// extensions returns the policies and admissions of all features: those of the handler, in the order of their names, and then
-// those of the fhir app, which may be nil.
+// extensions returns the policies and admissions of all features: first those of the handler, by name, then those of the fhir
+// app, which may be nil.
 func (h *Bearer) extensions(ctx caddy.Context, app App, s Site) (policies []rule.Policy, admissions []Admission, err error) {
 	loaded, err := ctx.LoadModule(h, "FeaturesRaw")
 	if err != nil {
@@ -118,7 +118,7 @@ func extensionsOf(features []any, s Site) (policies []rule.Policy, admissions []
 	return policies, admissions, nil
 }
 
-// otherClaims are the claims that are read from other issuers' tokens, for policies; nil without policies.
+// otherClaims returns the claims to read from other issuers' tokens for policies; nil without policies.
 func (h *Bearer) otherClaims(policies []rule.Policy) *tokenclaim.Names {
 	if len(policies) == 0 {
 		return nil

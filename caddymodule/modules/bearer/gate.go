@@ -31,12 +31,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// gate is what a request passes.
+// gate contains the steps that a request passes.
 type gate struct {
 	at           address
 	smart        *smartConfiguration // may be nil
 	resource     *protectedResource  // may be nil
-	cors         *crossorigin.Policy // nil leaves CORS to the next handler
+	cors         *crossorigin.Policy // nil: CORS is left to the next handler
 	headers      *guard.IdentityHeaders
 	forwardToken bool
 	asks         authenticator
@@ -87,7 +87,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	return g.serveAllowed(w, r, next, token)
 }
 
-// corsOf returns the CORS policy of a request. Apps learn from metadata how to get a token, so it is public.
+// corsOf returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints there.
 func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
 	if g.cors != nil && r.URL.Path == g.at.path+"/metadata" {
 		return crossorigin.Public
@@ -95,7 +95,7 @@ func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
 	return g.cors
 }
 
-// enter refuses what is refused whoever sends it.
+// enter rejects requests regardless of their token.
 func (g *gate) enter(w http.ResponseWriter, r *http.Request) error {
 	for _, a := range g.admissions {
 		if err := a.AdmitAny(w, r); err != nil {
@@ -106,7 +106,7 @@ func (g *gate) enter(w http.ResponseWriter, r *http.Request) error {
 	return errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r))
 }
 
-// servePublic answers what needs no token.
+// servePublic answers a request that needs no token.
 func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	decided(decisionPublic)
 	guard.StripBody(r)
@@ -117,7 +117,7 @@ func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return g.at.challenge().refuse(w, g.metadata.ServeHTTP(w, r, next))
 }
 
-// serveAllowed answers a valid token's request, as far as its scopes allow.
+// serveAllowed answers a request with a valid token, as far as its scopes allow.
 func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
 	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
 		return g.at.challenge().refuse(w, err)
@@ -142,15 +142,15 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// misplacement warns of a fhir_bearer in the wrong place, and of tokens that are for another.
+// misplacement warns of a misplaced fhir_bearer, and of tokens for another audience or issuer.
 type misplacement struct {
 	logger   *slog.Logger
 	failures *fhirerror.Log
-	once     sync.Once // a request outside the FHIR base was refused
+	once     sync.Once // for the first rejected request outside of the FHIR base
 }
 
-// warn logs once that a request without a token was for a path outside the FHIR base. If the base is wrong, every request
-// is refused, and nothing else would say why.
+// warn logs once that a request without a token was for a path outside of the FHIR base. If the base is wrong, every request is
+// rejected, and no other message gives the cause.
 func (m *misplacement) warn(r *http.Request, base string, err error) {
 	if !errors.Is(err, guard.ErrNoToken) || fhirbase.Below(r.URL.Path, base) {
 		return
@@ -162,8 +162,7 @@ func (m *misplacement) warn(r *http.Request, base string, err error) {
 	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
 }
 
-// warnOfClaim logs which claim of a token was rejected: the operator who configured its issuer reads the log, and the
-// client gets only a 401.
+// warnOfClaim logs the rejected claim of a token, for the operator who configured its issuer. The client only gets a 401.
 func (m *misplacement) warnOfClaim(err error) {
 	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
 		m.failures.Warn("token "+c.Claim, "access token rejected: claim not accepted",
@@ -177,18 +176,18 @@ type Decision string
 const (
 	decisionAllowed     Decision = "allowed"
 	decisionPublic      Decision = "public"    // needs no token
-	decisionPreflight   Decision = "preflight" // answered here
+	decisionPreflight   Decision = "preflight" // answered by fhir_bearer
 	decisionBadRequest  Decision = "bad_request"
 	decisionNoToken     Decision = "no_token"
 	decisionInvalid     Decision = "invalid_token"
 	decisionExpired     Decision = "expired_token"
-	decisionStepUp      Decision = "step_up" // another sign-in is asked for
+	decisionStepUp      Decision = "step_up" // requires another sign-in
 	decisionForbidden   Decision = "forbidden"
-	decisionThrottled   Decision = "throttled" // an [Admission] rejected it
+	decisionThrottled   Decision = "throttled" // rejected by an [Admission]
 	decisionUnavailable Decision = "unavailable"
 )
 
-// Decisions are all that the metrics tell apart.
+// Decisions are all outcomes in the metrics.
 var Decisions = []Decision{
 	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
 	decisionStepUp, decisionForbidden, decisionThrottled, decisionUnavailable,
@@ -219,8 +218,8 @@ func refusal(err *guard.Error) Decision {
 	return decisionInvalid
 }
 
-// isPublic reports whether a request needs no token. That is only the capabilities interaction (FHIR R4 §3.1.0.13; SMART
-// App Launch 2.2), with exactly its method, path and parameters, since servers may give a meaning to others.
+// isPublic reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4 §3.1.0.13; SMART
+// App Launch 2.2), with exactly its method, path and parameters, since servers may interpret others.
 func isPublic(r *http.Request, fhirBase string) bool {
 	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -237,13 +236,13 @@ func isPublic(r *http.Request, fhirBase string) bool {
 // capabilityParameters are the parameters of the capabilities interaction (FHIR R4 §3.1.0.13, §3.1.0.1.10).
 var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// challenge is what tells clients how to get a token.
+// challenge contains the parameters of a WWW-Authenticate challenge.
 type challenge struct {
 	realm    string
-	resource string // the address of the API's metadata (RFC 9728); empty if there is none
+	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 
-// refuse counts a refusal and sets the challenge, which survives into handle_errors.
+// refuse counts a rejection, and sets the challenge, which survives into handle_errors.
 func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	refused, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -267,14 +266,14 @@ func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	return caddyhttp.Error(refused.Status, err)
 }
 
-// accessLog writes what was decided about requests to the audit trail.
+// accessLog writes decisions about requests to the audit trail.
 type accessLog struct {
 	events *audit.Log
-	reads  bool // also those that were allowed
-	app    App  // knows who the people of its issuer are; may be nil
+	reads  bool // also record permitted reads and searches
+	app    App  // resolves the persons of its own issuer; may be nil
 }
 
-// newAccessLog writes to the trail of the app, which may be nil.
+// newAccessLog writes to the audit trail of the app, which may be nil.
 func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	if app != nil {
 		return accessLog{app.Events(), reads, app}
@@ -282,8 +281,8 @@ func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), reads, nil}
 }
 
-// record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many
-// as the requests.
+// record records a decision. Permitted reads and searches are only recorded if configured, because they are as many as the
+// requests.
 func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	if !d.Refused() && !d.Changes && !l.reads {
 		return
@@ -295,7 +294,7 @@ func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision)
 	})
 }
 
-// personOf is who the person of a token is at their identity provider, if the token is of our own issuer.
+// personOf returns the person's account at their identity provider, for a token of our own issuer.
 func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person) {
 	if l.app == nil || t.Provider == "" {
 		return none
@@ -303,15 +302,15 @@ func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person)
 	return l.app.Person(r.Context(), t.Subject)
 }
 
-// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The
-// trail may be nil.
+// recordOutage records in the audit trail that a token could not be checked because the store is unavailable. The trail may be
+// nil.
 func recordOutage(r *http.Request, trail func(context.Context, audit.Event), err error) {
 	if trail != nil && errors.Is(err, store.ErrUnavailable) {
 		trail(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
 	}
 }
 
-// nameOf is an interaction with what it is about.
+// nameOf returns an interaction with its resource.
 func nameOf(i interaction.Interaction) string {
 	parts := []string{i.Kind.String()}
 	switch {
@@ -328,7 +327,7 @@ func nameOf(i interaction.Interaction) string {
 	return strings.Join(parts, " ")
 }
 
-// refusalOf is an error with the code by which the audit trail names its outcome.
+// refusalOf returns an error with the code for its outcome in the audit trail.
 func refusalOf(err error) error {
 	refused, ok := errors.AsType[*guard.Error](err)
 	if !ok || refused.Status >= http.StatusInternalServerError {
@@ -344,7 +343,7 @@ func refusalOf(err error) error {
 	return &oauth2.Error{Code: code, Description: refused.Description, Err: refused.Err}
 }
 
-// outcomeOf is a decision's word for an error, by which spans tell outcomes.
+// outcomeOf returns the outcome of an error for spans.
 func outcomeOf(err error) string {
 	refused, ok := errors.AsType[*guard.Error](err)
 	switch {
@@ -365,7 +364,7 @@ func verified(by *authenticator, r *http.Request) (*guard.Token, error) {
 	return token, err
 }
 
-// judging makes a span of a call that is judged.
+// judging creates a span for a judged call.
 func judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
 	ctx, s := span.Start(ctx, span.Judge)
 	if s == (span.Span{}) {
@@ -378,7 +377,7 @@ func judging(ctx context.Context, i interaction.Interaction) (context.Context, f
 	}
 }
 
-// tracing tells the span of a request what was decided: of a batch, last about all of it.
+// tracing sets the outcome in the span of a request. For a batch, the decision about the whole batch comes last.
 func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 		s := span.Current(r.Context())
@@ -388,7 +387,7 @@ func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(
 	}
 }
 
-// asked is the next handler, whose answers are spans if somebody records them.
+// asked returns the next handler, with a span for each call if spans are recorded.
 func asked(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
 	if !span.Recording(r.Context()) {
 		return next
@@ -396,7 +395,7 @@ func asked(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handl
 	return asking{next, base}
 }
 
-// asking makes a span of each request to the next handler.
+// asking creates a span for each call of the next handler.
 type asking struct {
 	next caddyhttp.Handler
 	base string
@@ -409,7 +408,7 @@ func (a asking) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if i, err := interaction.Parse(r.Method, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, a.base), "/"), r.URL.RawQuery, nil); err == nil {
 		s.Interaction(i)
 	}
-	s.Outcome("failed") // where the handler aborts
+	s.Outcome("failed") // if the handler aborts
 	answer := &askedWriter{ResponseWriter: w, status: http.StatusOK}
 	err := a.next.ServeHTTP(answer, r)
 	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
@@ -426,7 +425,7 @@ func (a asking) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// askedWriter notes the status of an answer.
+// askedWriter records the status of a response.
 type askedWriter struct {
 	http.ResponseWriter
 	status int
@@ -438,5 +437,5 @@ func (w *askedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController find what else the writer can do.
+// Unwrap gives http.ResponseController access to other features of the writer.
 func (w *askedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
-// A request without a token reaches the next handler without a body, credentials or the cookies of the gateway, also where
-// scopes are off and nothing asks for the metadata anew.
+// A request without a token reaches the next handler without a body, credentials or cookies of the gateway, even with scopes
+// off, when the request for metadata is forwarded.
 func TestPublicRequestCarriesNothing(t *testing.T) {
 	t.Parallel()
 	g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, []string{"*"}), forwardToken: true}
@@ -42,7 +42,7 @@ func TestPublicRequestCarriesNothing(t *testing.T) {
 	}
 }
 
-// Without a token, any other request ends at the gate.
+// Without a token, any other request is rejected at the gate.
 func TestGateWithoutToken(t *testing.T) {
 	t.Parallel()
 	g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil)}
@@ -54,7 +54,7 @@ func TestGateWithoutToken(t *testing.T) {
 	}
 }
 
-// countingAdmission counts its calls, and rejects with an error from the call with a name on.
+// countingAdmission counts its calls, and rejects from the call with this name on.
 type countingAdmission struct {
 	rejects string
 	calls   []string
@@ -80,7 +80,7 @@ func (a *countingAdmission) Decided(*http.Request, enforce.Bearer, enforce.Decis
 	_ = a.call("decided")
 }
 
-// throttled returns the number of requests that were throttled.
+// throttled returns the number of throttled requests.
 func throttled(t *testing.T) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -92,7 +92,7 @@ func throttled(t *testing.T) float64 {
 	return families[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// TestAdmission checks that an admission gets each request, first without and then with its token, and may reject it.
+// An admission gets each request, first without and then with its token, and may reject it.
 func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		rejects string
@@ -124,7 +124,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestDecisionsOfAdmission checks that an admission gets each decision about scopes, after the audit trail.
+// An admission gets each decision about scopes, after the audit trail.
 func TestDecisionsOfAdmission(t *testing.T) {
 	t.Parallel()
 	a := new(countingAdmission)
@@ -159,7 +159,7 @@ func BenchmarkDecided(b *testing.B) {
 	}
 }
 
-// What is counted with every request allocates nothing.
+// Counting a request does not allocate.
 func TestDecidingAllocatesNothing(t *testing.T) {
 	expired := &guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrExpired}
 	if n := testing.AllocsPerRun(100, func() { decided(decisionAllowed); decided(refusal(expired)) }); n != 0 {

@@ -16,22 +16,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// holders knows whom the fhir app's tokens stand for.
+// holders returns the current holders of the fhir app's tokens.
 type holders interface {
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 }
 
-// authenticator tells who sends a request.
+// authenticator authenticates requests.
 type authenticator struct {
 	at      address
 	guard   *guard.Guard
 	holders holders // nil without the fhir app
 
-	hasPolicies bool // which may ask for groups and claims
+	hasPolicies bool // whether policies may use groups and claims
 }
 
-// authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
-// empties them, since an earlier handler may have set them.
+// authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it sets
+// them to empty strings, since an earlier handler may have set them.
 func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err error) {
 	if !isPublic(r, a.at.path) {
 		token, err = a.verify(r)
@@ -56,8 +56,7 @@ func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
 	return a.complete(r.Context(), token)
 }
 
-// complete looks up the holder of a token of ours, and refuses the token if what it depends on has ended, such as the
-// session.
+// complete looks up the holder of one of our own tokens, and rejects the token if its session or grant has ended.
 func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guard.Token, error) {
 	holder, err := a.holders.Holder(ctx, accessToken(token))
 	switch {
@@ -68,12 +67,12 @@ func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guar
 	case holder.FHIRUser == token.FHIRUser && !a.hasPolicies:
 		return token, nil
 	}
-	changed := *token // which other requests share
+	changed := *token // because other requests share the token
 	changed.FHIRUser, changed.Attributes = holder.FHIRUser, holder.Attributes
 	return &changed, nil
 }
 
-// accessToken is what the authorization server needs to know of its token.
+// accessToken returns the part of a token that the authorization server needs.
 func accessToken(t *guard.Token) tokenclaim.AccessToken {
 	return tokenclaim.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
@@ -81,15 +80,15 @@ func accessToken(t *guard.Token) tokenclaim.AccessToken {
 	}
 }
 
-// identity provides the placeholders that tell who is asking. They are looked up rather than set: few requests have a use
-// for them, and six more entries double the table in which Caddy keeps what is set.
+// identity provides the identity placeholders. They are computed on demand instead of set: few requests use them, and six more
+// entries would double Caddy's map of set values.
 type identity struct {
-	token   *guard.Token // nil: nobody is known
-	probing bool         // to find out who provides a placeholder
+	token   *guard.Token // nil: no verified identity
+	probing bool         // detects which provider answers first
 }
 
-// set gives a request the placeholders. Those that somebody else has provided before are set over that, so that none has a
-// value of another's.
+// set adds the placeholders to a request. Placeholders that another provider would answer first are set explicitly, so that
+// none has another handler's value.
 func (i *identity) set(r *http.Request) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	repl.Map(i.provide)
@@ -101,7 +100,7 @@ func (i *identity) set(r *http.Request) {
 	}
 }
 
-// isFirst reports whether nobody else is asked for a placeholder before.
+// isFirst reports whether no other provider precedes this one for a placeholder.
 func (i *identity) isFirst(repl *caddy.Replacer, name string) bool {
 	i.probing = true
 	by, _ := repl.Get(name)
@@ -121,7 +120,7 @@ func (i *identity) provide(name string) (any, bool) {
 	return *claim, true
 }
 
-// claim is what the token has for a placeholder; nil for the name of another one.
+// claim returns the token's value for a placeholder; nil for any other placeholder.
 func (i *identity) claim(name string) *string {
 	token := i.token
 	if token == nil {
@@ -144,19 +143,19 @@ func (i *identity) claim(name string) *string {
 	return nil
 }
 
-// SignInPolicy is what fhir_bearer asks of how the person behind a token signed in. A token that does not say so is
-// refused with what the app has to ask for (RFC 9470). The fhir app's clients that act for themselves have signed nobody
-// in, and are not asked.
+// SignInPolicy is the requirement on the sign-in of the person behind a token. A token without the required acr or auth_time is
+// rejected with a step-up challenge (RFC 9470). Tokens that the fhir app issued to a client for itself involve no sign-in, and
+// are exempt.
 type SignInPolicy struct {
-	// The classes of sign-in (`acr`) of which one suffices, the preferred one first. Of the fhir app's own, `sfa`, `mfa`
-	// and `phr`, each includes those before it. Default: any.
+	// Sufficient classes of sign-in (`acr`), the preferred one first. Of the fhir app's own classes, `sfa`, `mfa` and `phr`,
+	// each includes those before it. Default: any.
 	ACR []string `json:"acr,omitempty"`
 
-	// How long ago the person may have signed in (`auth_time`). Default: for any time.
+	// Maximum time since the sign-in (`auth_time`). Default: no limit.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// check refuses a token of a person who did not sign in as the site asks. Tokens of the fhir app are our own.
+// check rejects a token whose sign-in does not meet the policy. isOwn is true for tokens of the fhir app.
 func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error {
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
@@ -171,12 +170,12 @@ func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error 
 	return required.Check(t, time.Now())
 }
 
-// includesACR reports whether the class of a token of ours includes another.
+// includesACR reports whether the class of one of our own tokens includes another.
 func includesACR(t *guard.Token, wanted string) bool {
 	return slices.Contains(oauth2.ACRValues, wanted) && oauth2.MeetsACR(t.ACR, wanted)
 }
 
-// checkClasses refuses classes that no token can have, where only the fhir app's are accepted.
+// checkClasses rejects classes that no token can have, if only the fhir app's tokens are accepted.
 func (p *SignInPolicy) checkClasses(ownAlone bool) error {
 	for _, class := range p.ACR {
 		if ownAlone && !slices.Contains(oauth2.ACRValues, class) {
@@ -186,7 +185,7 @@ func (p *SignInPolicy) checkClasses(ownAlone bool) error {
 	return nil
 }
 
-// checkACR refuses what cannot stand in acr_values.
+// checkACR rejects a class that cannot be part of acr_values.
 func checkACR(class string) error {
 	if strings.ContainsFunc(class, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return fmt.Errorf("acr %q has characters that no challenge can have", class)

@@ -26,8 +26,8 @@ func (h holderOfTokens) Holder(context.Context, tokenclaim.AccessToken) (*tokenc
 	return h.holder, h.err
 }
 
-// A token of the fhir app has the fhirUser and groups that its holder has now. It is refused once the holder is gone, and
-// while that cannot be found out.
+// A token of the fhir app has the current fhirUser and groups of its holder. It is rejected if the holder no longer exists or
+// cannot be determined.
 func TestTokenHasItsHolder(t *testing.T) {
 	t.Parallel()
 	nurses := tokenclaim.Attributes{IDP: "hospital", Groups: []string{"nurses"}}
@@ -35,7 +35,7 @@ func TestTokenHasItsHolder(t *testing.T) {
 		name     string
 		holders  holderOfTokens
 		policies bool
-		status   int // of the refusal; 0: none
+		status   int // of the rejection; 0: none
 		fhirUser string
 		groups   []string
 	}{
@@ -66,12 +66,12 @@ func TestTokenHasItsHolder(t *testing.T) {
 	}
 }
 
-// withReplacer returns a request as Caddy passes it to handlers, with placeholders.
+// withReplacer returns a request with Caddy's placeholders.
 func withReplacer(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }
 
-// A request without a valid token has no identity, whatever an earlier handler said.
+// A request without a valid token has no identity, whatever an earlier handler has set.
 func TestIdentityWithoutToken(t *testing.T) {
 	t.Parallel()
 	r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))
@@ -92,7 +92,7 @@ func TestIdentityIsOursAlone(t *testing.T) {
 		name   string
 		before func(*caddy.Replacer)
 		token  *guard.Token
-		want   string // of all placeholders, joined
+		want   string // all placeholders, joined
 	}{
 		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
 		{"no token", func(*caddy.Replacer) {}, nil, "     "},
@@ -125,7 +125,7 @@ var identityToken = &guard.Token{
 	Subject: "1", ClientID: "app", Scope: "user/*.rs", Patient: "2", FHIRUser: "Practitioner/1", Issuer: "https://issuer.example",
 }
 
-// TestSignInPolicyOfApps: a client that acts for itself has signed nobody in, and the picker has asked for all that it needs.
+// Tokens of a client for itself, and internal requests, are exempt from the sign-in policy.
 func TestSignInPolicyOfApps(t *testing.T) {
 	t.Parallel()
 	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, address{issuer: "https://localhost:8443"}

@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 )
 
-// keySealing seals with keys, all of which open.
+// keySealing seals with the first of several keys, and opens with any.
 type keySealing struct{ keys keyring.SharedKeys }
 
-// processSealing seals with a key of this process, for a guard without the fhir app, whose keys outlive it: links to
-// pages end with a restart.
+// processSealing seals with a key of this process, for a guard without the fhir app, whose keys would be persistent: page links
+// expire with a restart.
 var processSealing = sync.OnceValues(func() (keySealing, error) {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails
@@ -37,7 +37,7 @@ func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge tim
 	return s.keys.Unseal(sealed, binding, maxAge)
 }
 
-// newSealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
+// newSealing returns the sealing of links to pages and jobs: with the keys of the app or, without the app, with the seal keys.
 func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 	switch {
 	case app != nil && len(sealKeys) > 0:
@@ -56,25 +56,25 @@ var _ enforce.Sealing = keySealing{}
 // statesKind is the kind of the store's keys for page states.
 const statesKind = "page"
 
-// stateLimits limit what one gateway stores. Where several gateways share a store, each has its own limits.
+// stateLimits are the limits of one gateway. Gateways that share a store have separate limits.
 type stateLimits struct {
-	// ofClient and bytesOfClient are for one person with one client. Beyond, the oldest state is discarded.
+	// ofClient and bytesOfClient limit one person with one client. Beyond them, the oldest state is discarded.
 	ofClient, bytesOfClient int
-	// bytes are for all clients. Beyond, the client that stores the most loses its oldest state, so that nobody can keep
-	// others from storing theirs.
+	// bytes limits all clients together. Beyond it, the client with the most bytes loses its oldest state, so that no client
+	// can displace the others.
 	bytes int
 }
 
 var defaultStateLimits = stateLimits{ofClient: 1024, bytesOfClient: 16 << 20, bytes: 256 << 20}
 
-// pageStates stores states of pages, as far as the limits allow.
+// pageStates stores page states within the limits.
 type pageStates struct {
 	store   store.Store
 	limits  stateLimits
 	mu      sync.Mutex
-	clients map[string][]pageState // the oldest first
-	sizes   map[string]int         // of the states of each client, in bytes
-	bytes   int                    // of all clients
+	clients map[string][]pageState // oldest first
+	sizes   map[string]int         // bytes by client
+	bytes   int                    // total
 	swept   time.Time
 }
 
@@ -86,7 +86,7 @@ type pageState struct {
 	expires time.Time
 }
 
-// newPageStates returns states in the store of the app, which gateways may share, or without it in memory.
+// newPageStates returns states in the app's store, which gateways may share, or, without the app, in memory.
 func newPageStates(app App) enforce.PageStates {
 	if app == nil {
 		return processStates()
@@ -94,7 +94,7 @@ func newPageStates(app App) enforce.PageStates {
 	return newStates(app.Stores().Store, defaultStateLimits)
 }
 
-// processStates stores states for guards without the fhir app. They survive a reload, as links do.
+// processStates stores states for guards without the fhir app. They survive a reload, like the links.
 var processStates = sync.OnceValue(func() *pageStates { return newStates(store.NewMemory(0, time.Hour), defaultStateLimits) })
 
 func newStates(in store.Store, limits stateLimits) *pageStates {
@@ -153,7 +153,7 @@ func largest(sizes map[string]int) (client string) {
 	return client
 }
 
-// record records what was stored and discarded.
+// record updates the counters for a stored state and the discarded ones.
 func (s *pageStates) record(added pageState, discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *pageStates) record(added pageState, discarded []pageState) {
 	s.bytes += added.size
 }
 
-// sweep forgets expired states, which the store has removed.
+// sweep removes expired states, which the store has deleted, from the counters.
 func (s *pageStates) sweep() {
 	s.swept = time.Now()
 	for client := range s.clients {
@@ -173,7 +173,7 @@ func (s *pageStates) sweep() {
 	}
 }
 
-// remove forgets the states of a client that match.
+// remove removes the matching states of a client from the counters.
 func (s *pageStates) remove(client string, matches func(pageState) bool) {
 	left := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
 		if !matches(state) {

@@ -23,11 +23,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
-// What a guard seals without the fhir app opens for whom it was sealed, in its time.
+// A link sealed without the fhir app opens only for the same binding, and within its lifetime.
 func TestProcessSealing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		ahead, wait time.Duration // of the clock that sealed; until it is opened
+		ahead, wait time.Duration // offset of the sealing clock; time until it is opened
 		binding     string
 		opens       bool
 	}{
@@ -45,7 +45,7 @@ func TestProcessSealing(t *testing.T) {
 				t.Fatal(err)
 			}
 			var sealed string
-			synctest.Test(t, func(t *testing.T) { // each bubble's clock begins at the same time
+			synctest.Test(t, func(t *testing.T) { // the clocks of all bubbles begin at the same time
 				time.Sleep(tt.ahead)
 				var err error
 				if sealed, err = sealing.Seal(t.Context(), "text", "alice"); err != nil {
@@ -63,7 +63,7 @@ func TestProcessSealing(t *testing.T) {
 	}
 }
 
-// Gateways without the fhir app open each other's links if they are given the same key.
+// Gateways without the fhir app open each other's links if they have the same key.
 func TestSealKey(t *testing.T) {
 	t.Setenv("SEAL_KEY", sealKey)
 	ours, err := sealingWith(nil, "{env.SEAL_KEY}")
@@ -106,22 +106,21 @@ func TestSealKey(t *testing.T) {
 
 func sealingWith(app App, keys ...string) (enforce.Sealing, error) { return newSealing(app, keys) }
 
-// appOfTest stands for the fhir app where only its presence matters.
+// appOfTest is a fhir app for tests that only need its presence.
 type appOfTest struct{ App }
 
-// Keys that gateways are given.
+// Keys of several gateways.
 var (
 	sealKey      = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("a"), 32))
 	otherSealKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32))
 )
 
-// bindingTo is the binding of a token of a person's client.
+// bindingTo returns the binding of a token for a person and a client.
 func bindingTo(subject, scope string) string {
 	return bindingOf(&guard.Token{Issuer: "https://issuer.example", Subject: subject, ClientID: "app", Scope: scope})
 }
 
-// TestPageStates checks the limits: a client that exceeds its own loses its oldest state, whatever the scopes of its
-// tokens, and no other client's.
+// A client that exceeds its limit loses its oldest state, whatever the scopes of its tokens; other clients lose none.
 func TestPageStates(t *testing.T) {
 	t.Parallel()
 	states := newStates(store.NewMemory(0, 0), stateLimits{ofClient: 3, bytesOfClient: 100, bytes: 150})
@@ -189,7 +188,7 @@ func TestPageStatesExpire(t *testing.T) {
 	})
 }
 
-// TestPageStatesFullStore checks that a full store is an error, and counts nothing.
+// A full store is an error, and changes no counter.
 func TestPageStatesFullStore(t *testing.T) {
 	t.Parallel()
 	full := store.NewMemory(1, 0)
@@ -202,7 +201,7 @@ func TestPageStatesFullStore(t *testing.T) {
 	}
 }
 
-// pagedServer is a FHIR server whose searches have a next link that never ends.
+// pagedServer is a FHIR server whose searches always have a next link.
 var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 	offset := r.URL.Query().Get("_getpagesoffset") + "1"
 	w.Header().Set("Content-Type", "application/fhir+json")
@@ -212,8 +211,8 @@ var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Requ
 	return err
 })
 
-// A page link opens for tokens of the same issuer, person, app, patient and scopes alone: for those that the app gets by
-// refresh, and for no other token, even if that token may make the same search.
+// A page link opens only for tokens with the same issuer, person, client, patient and scopes, including refreshed ones, and for
+// no other token, even if that token permits the same search.
 func TestPageLinkIsBoundToToken(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})

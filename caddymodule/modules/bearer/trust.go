@@ -21,21 +21,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of
-// Entra ID, Okta, Keycloak and Auth0). Its keys are fetched on first use and kept over reloads as long as their
-// `Cache-Control` says; only a restart drops them earlier.
+// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of Entra ID,
+// Okta, Keycloak and Auth0). Its keys are fetched on first use, and cached across reloads according to their `Cache-Control`;
+// only a restart discards them earlier.
 type TrustedIssuer struct {
-	// The `iss` of its tokens, compared exactly: https, or http on loopback. Required.
+	// The `iss` of the tokens, compared exactly: https, or http on loopback. Required.
 	Issuer string `json:"issuer,omitempty"`
 
-	// What `aud` must contain. Default: the FHIR base URL; required without the fhir app.
+	// The value that `aud` must contain. Default: the FHIR base URL; required without the fhir app.
 	Audience string `json:"audience,omitempty"`
 
 	option.TLS
 }
 
-// Introspection verifies tokens that are not JWTs by asking the server that issued them (RFC 7662). An active token is
-// remembered for at most a minute. With an issuer, its keys verify responses that are JWTs (RFC 9701).
+// Introspection verifies opaque tokens at the server that issued them (RFC 7662). An active token is cached for at most a
+// minute. With an issuer, responses that are JWTs are verified with the issuer's keys (RFC 9701).
 type Introspection struct {
 	// The introspection endpoint: https, or http on loopback. Required.
 	Endpoint string `json:"endpoint,omitempty"`
@@ -43,22 +43,22 @@ type Introspection struct {
 	// The client_id at that server. Required. Placeholders are supported.
 	ClientID string `json:"client_id,omitempty"`
 
-	// The client secret there. Required. Placeholders are supported.
+	// The client secret at that server. Required. Placeholders are supported.
 	ClientSecret string `json:"client_secret,omitempty"`
 
-	// The `iss` that answers must have. Default: it is not looked at.
+	// The `iss` that responses must have. Default: not checked.
 	Issuer string `json:"issuer,omitempty"`
 
-	// What `aud` must hold, or `any` for servers that do not say. Default: the FHIR base URL; without the fhir app it
-	// is required.
+	// The value that `aud` must contain, or `any` for servers that omit it. Default: the FHIR base URL; required without the
+	// fhir app.
 	Audience string `json:"audience,omitempty"`
 
-	// Ask about JWTs too: about those of the issuer, also if it is trusted or, without one, of issuers that are not trusted. For
-	// those that say too little, such as Keycloak's lightweight ones, and so that revocations count. Default: only about opaque
-	// tokens.
+	// Also introspect JWTs: those of the issuer, even if it is trusted, or, without an issuer, those of issuers that are not
+	// trusted. This is for JWTs with too few claims, such as Keycloak's lightweight ones, and to respect revocations. Default:
+	// only opaque tokens.
 	All bool `json:"all,omitempty"`
 
-	// How long an active token is remembered. Default: `1m`, with `all` `10s`.
+	// How long an active token is cached. Default: `1m`; with `all`, `10s`.
 	Remember caddy.Duration `json:"remember,omitempty"`
 
 	option.TLS
@@ -66,15 +66,15 @@ type Introspection struct {
 
 const (
 	defaultRemembered = 10 * time.Second // with all
-	maxRemembered     = time.Hour        // a revocation must count some time
+	maxRemembered     = time.Hour        // limits the delay of a revocation
 )
 
 const anyAudience = "any"
 
 var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
 
-// newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted ones with their
-// keys, and introspection, if there is some.
+// newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted issuers with their keys,
+// and of introspection, if configured.
 func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection, asking guard.KeySet, claims *tokenclaim.Names) (*guard.Guard, error) {
 	memory := guard.NewMemory(guard.DefaultMemorySize)
 	var own *guard.Verifier
@@ -99,7 +99,7 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	return guard.New(own, trusted, introspector)
 }
 
-// keysOf takes the keys of trusted issuers.
+// keysOf returns the keys of trusted issuers.
 func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []trustedKeys, err error) {
 	for _, t := range trust {
 		keys, err := held.take(ctx, t.Issuer, &t.TLS)
@@ -111,7 +111,7 @@ func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []tru
 	return all, nil
 }
 
-// keysOf takes the keys of the issuer, if its address is named; else nil.
+// keysOf returns the keys of the issuer; nil without an issuer URL.
 func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet, error) {
 	if i == nil || relyingparty.CheckIssuer(i.Issuer) != nil {
 		return nil, nil
@@ -123,7 +123,7 @@ func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet,
 	return keys, nil
 }
 
-// introspector asks as configured, or is nil if nothing is.
+// introspector returns the configured introspector; nil without introspection.
 func (i *Introspection) introspector(at address, memory *guard.Memory, keys guard.KeySet, claims *tokenclaim.Names) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
@@ -153,7 +153,7 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 	return asker, err
 }
 
-// parseTrust reads an issuer.
+// parseTrust parses a trusted issuer.
 func parseTrust(to *[]TrustedIssuer) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		issuer, audience, err := option.OneOrTwo(d)
@@ -173,7 +173,7 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 	}
 }
 
-// parseAll reads the word all, after which may stand for how long to remember.
+// parseAll parses all, with an optional cache time.
 func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
 	i.All = true
 	if d.CountRemainingArgs() == 0 {
@@ -182,7 +182,7 @@ func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
 	return option.Duration(&i.Remember)(d)
 }
 
-// parseIntrospect reads the introspection endpoint.
+// parseIntrospect parses an introspection endpoint.
 func parseIntrospect(to **Introspection) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		i := new(Introspection)
@@ -206,11 +206,11 @@ func parseIntrospect(to **Introspection) option.Setter {
 	}
 }
 
-// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an
+// issuerKeys keeps the keys of trusted issuers across reloads, by issuer and TLS settings, so that tokens stay valid if an
 // issuer is down during a reload.
 var issuerKeys = caddy.NewUsagePool()
 
-// guardKeys adapts a set of keys to package guard.
+// guardKeys adapts a key set to package guard.
 type guardKeys struct {
 	set     guard.KeySet
 	unknown error // the set's own error for an unknown kid
@@ -235,10 +235,10 @@ type trustedKeys struct {
 
 func (trustedKeys) Destruct() error { return nil }
 
-// heldKeys are the entries of issuerKeys that a fhir_bearer holds.
+// heldKeys are the keys of the issuerKeys entries that a fhir_bearer uses.
 type heldKeys []string
 
-// take takes the keys of an issuer from the pool, until release.
+// take returns the keys of an issuer from the pool, until release.
 func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none trustedKeys, err error) {
 	authorities, err := tls.Authorities()
 	if err != nil {
@@ -265,7 +265,7 @@ func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none
 	return keys.(trustedKeys), nil
 }
 
-// release gives all keys back.
+// release returns all keys to the pool.
 func (h heldKeys) release() error {
 	var errs []error
 	for _, key := range h {

@@ -37,11 +37,11 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Expand))
-	// before anything that answers all requests, such as respond
+	// Before handlers that answer all requests, such as respond.
 	option.RegisterHandler("fhir_expand", httpcaddyfile.Before, "abort", func() option.Handler { return new(Expand) })
 }
 
-// App is the fhir app as fhir_expand needs it.
+// App is the part of the fhir app that fhir_expand needs.
 type App interface {
 	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
 	AllowsOrigin(origin string) bool
@@ -50,49 +50,49 @@ type App interface {
 	Stores() *stores.Set
 }
 
-// Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search as people type. It can stand before any
+// Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search as people type. It runs in front of any
 // FHIR or terminology server, or alone.
 //
-// It answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
-// ValueSet operation expand), from memory: from the built-in R4 definitions, from your own definitions, and from those
-// in the request. If a value set or a code system that it needs is missing, Expand asks a terminology server or the
-// next handler, once for all waiting requests, and stores the answer. A write to a ValueSet, CodeSystem or ConceptMap
-// removes the stored answers that depend on it. All other requests go to the next handler.
+// It answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4, ValueSet
+// operation expand), from memory: from the built-in R4 definitions, from your own definitions, and from those in the request.
+// If a required value set or code system is missing, Expand requests the expansion from a terminology server or the next
+// handler, once for all waiting requests, and caches the response. A write to a ValueSet, CodeSystem or ConceptMap invalidates
+// the cached responses that depend on it. All other requests go to the next handler.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml), FHIR packages (.tgz), folders of
-	// these, or patterns of any of these. One that cannot be read is an error, and the configuration does not load; a
-	// folder without definitions is a warning. Default: none.
+	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml), FHIR packages (.tgz), folders of these, or
+	// patterns of any of these. An unreadable file is an error, and the configuration does not load; a folder without
+	// definitions is a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
-	// What words of the parameter `filter` also stand for: `english` for the built-in list; files with one rule a line,
-	// `htn = hypertension` for words that mean the same, `mi => myocardial infarction` for those that also find others;
-	// files with ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions, whose displays become
-	// such rules. One that cannot be read is an error. Default: none.
+	// Synonyms for words of the parameter `filter`: `english` for the built-in list; files with one rule per line, `htn =
+	// hypertension` for equivalent words, `mi => myocardial infarction` for a word that also finds others; files with
+	// ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions, whose displays become such rules. An
+	// unreadable file is an error. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
-	// Files that say how often codes are used, or `definitions` for the extension itemWeight of concepts. Among entries that
-	// match the parameter `filter` equally well, those that are used most come first. A line `#! <url>` names a code system or a value set, and the
-	// lines below it have a code and its count. One that cannot be read is an error. Default: none.
+	// Files with usage counts of codes, or `definitions` for the extension itemWeight of concepts. Among entries that match the
+	// parameter `filter` equally well, the most used come first. A line `#! <url>` names a code system or a value set, and the
+	// lines below it contain a code and its count. An unreadable file is an error. Default: none.
 	Weights []string `json:"weights,omitempty"`
 
-	// Leave out the built-in R4 definitions. Default: false.
+	// Omit the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
-	// Answer the other operations of a terminology service too: `$validate-code`, `$lookup`, `$subsumes`,
-	// `$translate`, and `metadata?mode=terminology`; and, if there is no next handler for them, `metadata`,
-	// `$versions`, and read and search of CodeSystem and ValueSet. Default: they go to the next handler.
+	// Also answer the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`, and
+	// `metadata?mode=terminology`; and, without a next handler for them, `metadata`, `$versions`, and read and search of
+	// CodeSystem and ValueSet. Default: they go to the next handler.
 	AllOperations bool `json:"all_operations,omitempty"`
 
-	// The maximum number of entries of an answer. A larger one is refused as `too-costly` and available in pages.
+	// The maximum number of entries in a response. A larger expansion is rejected as `too-costly`, but available in pages.
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// The origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for those of the
-	// fhir app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer counts. Default: CORS is
-	// left to other handlers.
+	// Origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for those of the fhir app's
+	// redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer applies. Default: CORS is left to other
+	// handlers.
 	CORS []string `json:"cors,omitempty"`
 
 	Caching
@@ -111,7 +111,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_expand", New: func() caddy.Module { return new(Expand) }}
 }
 
-// Provision loads the definitions, or takes them and the stored answers over from the previous configuration.
+// Provision loads the definitions, or takes them and the cached responses over from the previous configuration.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
 	h.failures = fhirerror.NewHandlerLog(ctx)
@@ -133,7 +133,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// provisionState loads or takes over what outlives a configuration.
+// provisionState loads or takes over the state that outlives a configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
@@ -183,7 +183,7 @@ func (h *Expand) newDispatcher() *dispatch.Dispatcher {
 	return dispatch.New(o)
 }
 
-// Placed implements [Handler].
+// Placed implements [placement.Handler].
 func (h *Expand) Placed() placement.Placed {
 	return placement.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
@@ -200,7 +200,7 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	return err
 }
 
-// Cleanup releases the definitions and the stored answers that Provision got.
+// Cleanup releases the definitions and the cached responses that Provision took.
 func (h *Expand) Cleanup() (err error) {
 	if h.state != nil {
 		err = h.state.release()
@@ -244,7 +244,7 @@ var (
 	_ placement.Handler           = (*Expand)(nil)
 )
 
-// traced has a span made of a request for an operation, if somebody records one. The outcome is what is counted.
+// traced starts a span for an operation, if spans are recorded. Its outcome is that of the metrics.
 func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Request, span.Span) {
 	if !span.Recording(r.Context()) || !by.Serves(r) {
 		return r, span.Span{}
@@ -257,47 +257,45 @@ func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Reques
 	return r, s
 }
 
-// Caching configures whom fhir_expand asks for what it does not know, and how it caches answers.
+// Caching configures the sources of missing expansions, and the cache of their responses.
 type Caching struct {
-	// The lifetime of an answer that states none, and the longest of any. Default: 1h.
+	// The lifetime of a response without one, and the maximum lifetime. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
-	// Do not cache answers. Default: false.
+	// Do not cache responses. Default: false.
 	CacheOff bool `json:"cache_off,omitempty"`
 
-	// The memory for cached answers, their compressed forms and the index, in bytes. Default: 67108864 (64 MiB).
+	// The memory in bytes for cached responses, their compressed forms and the index. Default: 67108864 (64 MiB).
 	MaxSize int64 `json:"max_size,omitempty"`
 
-	// How long an expired answer is used if no new one is available (RFC 5861 §4). Default: not at all.
+	// How long an expired response is used if no new one is available (RFC 5861 §4). Default: not at all.
 	Stale caddy.Duration `json:"stale,omitempty"`
 
-	// How long an expired answer is used while a new one is requested (RFC 5861 §3). Default: requests wait for the
-	// new one.
+	// How long an expired response is used while a new one is requested (RFC 5861 §3). Default: requests wait for the new one.
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// Who shares the answers of the next handler, which may depend on who asks: with `user`, only requests of the same
-	// person, client and scope; with `client`, all users of a client; with `none`, everybody. Answers made here or by
-	// an upstream are always shared. Default: `user`.
+	// Who shares responses of the next handler, which may depend on the user: with `user`, requests of the same person, client
+	// and scope; with `client`, all users of a client; with `none`, all requests. Expansions of the gateway or an upstream are
+	// always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
 
-	// Request headers that the next handler's answers depend on. They become part of the cache key and are passed on;
-	// others are not, apart from `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default:
-	// none.
+	// Request headers that the next handler's responses depend on. They are part of the cache key and forwarded; other headers
+	// are not forwarded, apart from `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default: none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// The timeout of a request to the next handler for an answer that will be cached, and of one to a terminology server, up to
-	// the end of the answer. Default: 30s; 10s for terminology servers.
+	// The timeout of a request to the next handler for a response that will be cached, and of one to a terminology server,
+	// including the response body. Default: 30s; 10s for terminology servers.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// A terminology server to ask instead of the next handler. Default: none.
+	// A terminology server to use instead of the next handler. Default: none.
 	Upstream *Upstream `json:"upstream,omitempty"`
 
-	// Servers to ask about some code systems, before the upstream and the next handler. The longest matching prefix
-	// counts. Default: none.
+	// Servers for some code systems, with priority over the upstream and the next handler. The longest matching prefix counts.
+	// Default: none.
 	Routes []UpstreamRoute `json:"routes,omitempty"`
 
-	// Fetch unknown value sets and code systems from the next handler on first need, by their canonical URL, and
-	// expand here. Default: false.
+	// Fetch unknown value sets and code systems from the next handler when first needed, by their canonical URL, and expand
+	// them here. Default: false.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 }
 
@@ -307,7 +305,7 @@ func (c *Caching) timeout() time.Duration {
 
 var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
-// Subdirectives are those of fhir_expand about asking and caching.
+// Subdirectives returns the subdirectives of fhir_expand for sources and caching.
 func (c *Caching) Subdirectives() option.Block {
 	return option.Block{
 		"ttl":         option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
@@ -374,7 +372,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, fields, "route")
 }
 
-// parseDefinitions reads where definitions are: files, or the word backend.
+// parseDefinitions parses the locations of definitions: files, or the word backend.
 func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
 	var list []string
 	err := option.Words(&list, nil)(d)
@@ -390,48 +388,48 @@ func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
 
 var _ caddyfile.Unmarshaler = (*Expand)(nil)
 
-// Upstream is a FHIR terminology server. It is sent its own credentials and never those of a user.
+// Upstream is a FHIR terminology server. It gets its own credentials, and never those of a user.
 type Upstream struct {
 	// The FHIR base URL: https, or http on loopback. Required.
 	URL string `json:"url,omitempty"`
 
-	// Accept http elsewhere too: requests, answers and credentials can then be read and changed on the way. Default:
-	// false.
+	// Also accept http outside of loopback: requests, responses and credentials can then be read and changed in transit.
+	// Default: false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
 
-	// How long its answers are fresh, whatever their headers say but `no-store`; at most the `ttl` of `fhir_expand`. For a
-	// server that says `no-cache` of all, such as another gateway. Default: its headers count.
+	// How long its responses are fresh, regardless of their headers except `no-store`; at most the `ttl` of `fhir_expand`. For
+	// a server that sends `no-cache` with every response, such as another gateway. Default: according to the headers.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
-	// A bearer token to authenticate with (RFC 6750). Not together with a user name. Placeholders are supported.
-	// Default: none.
+	// A bearer token to authenticate with (RFC 6750). Cannot be combined with a user name. Placeholders are supported. Default:
+	// none.
 	Bearer string `json:"bearer,omitempty"`
 
 	// A user name to authenticate with (RFC 7617). Placeholders are supported. Default: none.
 	Username string `json:"username,omitempty"`
 
-	// The password for it. Placeholders are supported. Default: none.
+	// The password of the user. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 
 	option.TLS
 }
 
-// UpstreamRoute sends requests about some code systems to a server of their own.
+// UpstreamRoute routes requests about some code systems to a separate server.
 type UpstreamRoute struct {
-	// A prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches
-	// whole parts of a URL only. Required.
+	// A prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches whole path
+	// segments only. Required.
 	Prefix string `json:"prefix,omitempty"`
 
 	// The terminology server.
 	Upstream
 }
 
-// Server makes the server. It also returns the resolved secrets and the certificate authorities, so that a change of
-// either makes another server.
+// Server returns the server. It also returns the resolved secrets and the certificate authorities, so that a change of either
+// creates a new server.
 func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), TTL: time.Duration(u.TTL),
-		MaxAnswer: max(remote.DefaultMaxAnswer, c.MaxSize/4), // so large that a few fit into the cache
+		MaxAnswer: max(remote.DefaultMaxAnswer, c.MaxSize/4), // so that several fit into the cache
 	}
 	for _, secret := range []struct {
 		option, text string
@@ -453,7 +451,7 @@ func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err err
 	return server, secrets + fmt.Sprintf("%q", authorities), err
 }
 
-// parse reads what follows an upstream's URL.
+// parse parses the options of an upstream.
 func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()

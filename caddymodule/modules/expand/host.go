@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// expandHost is Caddy for package dispatch.
+// expandHost provides Caddy's services to package dispatch.
 type expandHost struct{}
 
 func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
@@ -34,14 +34,14 @@ func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// Principal returns what fhir_bearer knows of the token's holder.
+// Principal returns the token's holder, as identified by fhir_bearer.
 func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return p
 	}
 	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
-		return p // there is no guard, which would set all of them
+		return p // no guard, which would set all placeholders
 	}
 	p.User, _ = replacer.GetString("http.auth.user.id")
 	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
@@ -51,7 +51,7 @@ func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// name identifies the principal; it is empty if there is no guard.
+// name identifies the principal; empty without a guard.
 func (h expandHost) name(ctx context.Context) string {
 	p := h.Principal(ctx)
 	if p == (cache.Principal{}) {
@@ -60,8 +60,8 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detached is a copy of what later handlers need of a request, whose own context Caddy's handlers keep changing, and which
-// may have ended by then.
+// detached is a copy of the parts of a request that later handlers need. The request's own context may have ended by then, and
+// Caddy's handlers modify it.
 type detached struct {
 	address  string
 	clientID string
@@ -72,7 +72,7 @@ type detached struct {
 // detachedKey is the key of the *detached in a context.
 type detachedKey struct{}
 
-// detachedFrom returns the copy in a context, or makes one.
+// detachedFrom returns the copy in a context, or creates one.
 func detachedFrom(ctx context.Context) *detached {
 	if d, ok := ctx.Value(detachedKey{}).(*detached); ok {
 		return d
@@ -113,7 +113,7 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
 }
 
-// background passes our own requests to the next handler.
+// background passes internal requests to the next handler.
 type background struct {
 	next   dispatch.NextHandler
 	server *caddyhttp.Server
@@ -135,7 +135,7 @@ func (expandHost) Status(err error) int {
 	return failed.StatusCode
 }
 
-// handlerError turns a front's error into one whose status Caddy knows.
+// handlerError converts an error of package dispatch to one with a status for Caddy.
 func handlerError(err error) error {
 	failed, ok := errors.AsType[*dispatch.Error](err)
 	if !ok {
@@ -153,13 +153,13 @@ var (
 	_ dispatch.NextHandler = (*background)(nil)
 )
 
-// costly queues the costly requests of all fhir_expand handlers. One for each processor runs at a time.
+// costly queues the costly requests of all fhir_expand handlers. One per processor runs at a time.
 var costly = fairqueue.New(runtime.GOMAXPROCS(0))
 
 const maxTurnWait = 10 * time.Second
 
-// takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the turns, and so
-// does a client.
+// takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the slots, and so does a
+// client.
 func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
 // takeTurnIn is takeTurn for any queue.
@@ -169,7 +169,7 @@ func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err 
 	return queue.Enter(ctx, turnHolders(ctx)...)
 }
 
-// turnHolders are the network and the client that a turn counts for.
+// turnHolders returns the network and the client of a request.
 func turnHolders(ctx context.Context) []string {
 	d := detachedFrom(ctx)
 	holders := []string{"network " + fairqueue.Network(d.address)}
@@ -187,7 +187,7 @@ var (
 	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
 )
 
-// expandMetrics counts for package dispatch.
+// expandMetrics records metrics for package dispatch.
 type expandMetrics struct{}
 
 // Count counts a request, and sets the outcome of its span.

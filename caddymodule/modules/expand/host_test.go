@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// All that a token says of its holder keeps the answers of servers behind us apart: what
-// was asked in the context of one patient is not for another's.
+// Cached responses of servers are separated by all identifying claims of a token: a response for one patient's context is not
+// used for another's.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	var host expandHost
@@ -44,7 +44,7 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// TestHolders checks whose share a costly request takes of.
+// TestHolders lists the owners of a costly request's slot.
 func TestHolders(t *testing.T) {
 	replacer := caddy.NewReplacer()
 	replacer.Set("http.auth.user.client_id", "app")
@@ -71,8 +71,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestFlood has one network ask for all turns: it gets half of them, and another one gets its own at once. Who waits gives
-// up after a while.
+// A network that floods the queue gets half of the slots, and another network gets one at once. Requests that wait too long are
+// rejected.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := fairqueue.New(4)
@@ -95,8 +95,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestBusy has no room for costly requests: they are told when to come again, and the next handler is not asked in
-// our place; others are answered as ever.
+// If all slots are taken, costly requests are rejected with Retry-After and not forwarded to the next handler; other requests
+// are answered as usual.
 func TestBusy(t *testing.T) {
 	h := provisioned(t)
 	if h.handler.Turn == nil {
@@ -123,7 +123,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// provisioned is a handler with the default settings.
+// provisioned returns a handler with the default settings.
 func provisioned(t *testing.T) *Expand {
 	t.Helper()
 	ctx, err := caddy.ProvisionContext(&caddy.Config{})
@@ -138,7 +138,7 @@ func provisioned(t *testing.T) *Expand {
 	return h
 }
 
-// What is counted with every request allocates nothing.
+// Counting a request does not allocate.
 func TestCountingAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(t.Context(), dispatch.Here) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -31,14 +31,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// pooledState is the state that a fhir_expand keeps over reloads.
+// pooledState is the state that a fhir_expand keeps across reloads.
 type pooledState struct {
 	*dispatch.State
-	key   string // in the pool, made of all settings
-	peers *Peers // nil: there are none
+	key   string // in the pool, derived from all settings
+	peers *Peers // nil: no other gateway
 }
 
-// newState makes the state, or takes it over from the previous configuration if no setting has changed.
+// newState returns new state, or that of the previous configuration if no setting has changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	settings, err := settingsOf(ctx, h)
 	if err != nil {
@@ -52,7 +52,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers know nothing of what was stored before
+	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers have no record of earlier responses
 	pooled, _, err := Caches.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
 		o.Routes, o.Announce = routes, peers.announce()
@@ -68,7 +68,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	return pooled.(*pooledState), nil
 }
 
-// stateOptions are the options of the state that need no context.
+// stateOptions returns the options of the state that need no context.
 func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(cache.Options{
@@ -80,7 +80,7 @@ func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if h.BackendDefinitions {
 		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
 		o.Fetched = &terminology.Fetched{
-			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would be its default
+			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would mean the default
 		}
 	}
 	return o
@@ -96,8 +96,8 @@ func (s *pooledState) release() error {
 	return err
 }
 
-// settingsOf returns the settings of a handler and of those around it, any of which may decide who is let in and what the
-// next handler answers. Other sites are left out if they can be told apart.
+// settingsOf returns the settings of a handler and of the surrounding handlers, because any of them may affect access and the
+// next handler's responses. Other sites are omitted if they can be distinguished.
 func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
 	around := []any{h}
@@ -115,7 +115,7 @@ func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	return json.Marshal(around)
 }
 
-// newRoutes makes the terminology servers; nil if there are none.
+// newRoutes returns the terminology servers; nil without any.
 func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
@@ -143,19 +143,19 @@ var (
 	_ caddy.Destructor = (*pooledState)(nil)
 )
 
-// Caches keeps caches of expansions over reloads, for the handlers, the metrics and the admin API.
+// Caches keeps caches of expansions across reloads, for the handlers, the metrics and the admin API.
 var Caches = caddy.NewUsagePool()
 
-// Cache is a cache of expansions as the metrics and the admin API use it.
+// Cache is a cache of expansions for the metrics and the admin API.
 type Cache interface {
 	// End removes expansions, and returns their number.
 	End(dispatch.Ending) int
 
-	// Statistics are counted from the start of the process.
+	// Statistics returns counters since the start of the process.
 	Statistics() dispatch.Statistics
 }
 
-// retiredCaches sums up the counters of released caches, so that a reload does not reset the metrics.
+// retiredCaches sums the counters of released caches, so that a reload does not reset the metrics.
 var retiredCaches struct {
 	sync.Mutex
 	sum dispatch.Statistics
@@ -197,7 +197,7 @@ var (
 	})
 )
 
-// readCaches reads the counters of the caches.
+// readCaches reports the metrics of the caches.
 func readCaches(to chan<- prometheus.Metric) {
 	all := retired()
 	if EachCache(func(c Cache) { all = all.Plus(c.Statistics()) }) == 0 {
@@ -212,10 +212,10 @@ func readCaches(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(pulledBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
 
-// libraries keeps loaded definitions over reloads, so that they are neither read again nor held twice.
+// libraries keeps loaded definitions across reloads, to avoid reading or storing them twice.
 var libraries = caddy.NewUsagePool()
 
-// pooledLibrary is a library that follows its files, with its epoch.
+// pooledLibrary is a library that reloads changed files, with its epoch.
 type pooledLibrary struct {
 	key     string // in the pool
 	watch   *terminology.Watch
@@ -230,17 +230,17 @@ type pooledLibrary struct {
 
 // DefinitionsStatus describes a library in the admin API and the metrics.
 type DefinitionsStatus struct {
-	Core        bool      `json:"core"`                  // the built-in R4 definitions are among them
-	Definitions []string  `json:"definitions,omitempty"` // the option
-	CodeSystems int       `json:"code_systems"`          // how many there are
-	ValueSets   int       `json:"value_sets"`            // likewise
-	Concepts    int       `json:"concepts"`              // in all code systems
-	Loaded      time.Time `json:"loaded"`                // when that was
-	Seconds     float64   `json:"seconds"`               // it took to load them
-	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; those from before are in use
+	Core        bool      `json:"core"`                  // includes the built-in R4 definitions
+	Definitions []string  `json:"definitions,omitempty"` // configured option
+	CodeSystems int       `json:"code_systems"`          // number of code systems
+	ValueSets   int       `json:"value_sets"`            // number of value sets
+	Concepts    int       `json:"concepts"`              // number in all code systems
+	Loaded      time.Time `json:"loaded"`                // time of the last load
+	Seconds     float64   `json:"seconds"`               // duration of the load
+	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; the earlier definitions are in use
 }
 
-// LoadedDefinitions describes what is loaded.
+// LoadedDefinitions returns the status of all loaded libraries.
 func LoadedDefinitions() []DefinitionsStatus {
 	held := []DefinitionsStatus{}
 	libraries.Range(func(_, value any) bool {
@@ -267,8 +267,8 @@ func (p *pooledLibrary) Destruct() error {
 	return nil
 }
 
-// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes
-// with each configuration and after every interval.
+// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes with
+// each configuration and periodically.
 func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, error) {
 	key := definitionsKey(&o)
 	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
@@ -285,7 +285,7 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 		state := watch.State()
 		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.Took)
 		if len(o.Definitions)+len(o.Synonyms)+len(o.Weights) > 0 {
-			go func() { _ = watch.Run(background) }() // its only error is that of the context, which Destruct ends
+			go func() { _ = watch.Run(background) }() // returns only the error of the context, which Destruct cancels
 		}
 		return p, nil
 	})
@@ -302,7 +302,7 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 	return p, nil
 }
 
-// RefreshDefinitions looks now whether files of definitions have changed. What is wrong with them becomes their status.
+// RefreshDefinitions checks now whether files of definitions have changed. An error becomes part of their status.
 func RefreshDefinitions(ctx context.Context) {
 	libraries.Range(func(_, pooled any) bool {
 		_ = pooled.(*pooledLibrary).watch.Refresh(ctx)
@@ -323,8 +323,8 @@ func (p *pooledLibrary) release() error {
 	return err
 }
 
-// epochOf identifies the contents of a library in use. It changes with each library that replaces another, but not by a
-// restart unless a file has changed.
+// epochOf identifies the contents of a library in use. It changes whenever a library replaces another, but not with a restart
+// unless a file has changed.
 func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,13 +336,13 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	return p.epoch
 }
 
-// definitionsKey identifies files, but not their contents, which the watch follows.
+// definitionsKey identifies the files, but not their contents, which the watch checks.
 func definitionsKey(o *definitions.Options) string {
 	return fmt.Sprintf("core %t %q %q %q", o.Core, o.Definitions, o.Synonyms, o.Weights)
 }
 
-// fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable
-// files are reported when they are loaded.
+// fingerprint identifies the files by name, size and modification time, and the software version. Unreadable files are reported
+// when they are loaded.
 func fingerprint(o *definitions.Options) string {
 	version, made := software.Version()
 	var text strings.Builder
@@ -372,7 +372,7 @@ var (
 	})
 )
 
-// readDefinitions reports how much the loaded definitions hold, and whether they are up to date.
+// readDefinitions reports the size of the loaded definitions, and whether they are up to date.
 func readDefinitions(to chan<- prometheus.Metric) {
 	var concepts, codeSystems, valueSets, failed int
 	var loaded time.Time
@@ -396,11 +396,11 @@ func readDefinitions(to chan<- prometheus.Metric) {
 	}
 }
 
-// endedExpansions is the kind of the entries by which gateways with a shared store tell each other which cached expansions
-// are not used any more. The store follows it.
+// endedExpansions is the kind of the entries by which gateways with a shared store broadcast invalidations of cached
+// expansions.
 const endedExpansions = "ended-expansions"
 
-// Peers are the gateways that share a store with this one, as far as their cached expansions go.
+// Peers are the gateways that share a store with this one, for the invalidation of cached expansions.
 type Peers struct{ *dispatch.Peers }
 
 func init() {
@@ -411,7 +411,7 @@ func init() {
 	})
 }
 
-// NewPeers lets a gateway tell others by a shared store what has ended, and end what they tell.
+// NewPeers returns the peers of a gateway, which broadcast its invalidations through a shared store, and apply theirs.
 func NewPeers(shared store.Store, end func(dispatch.Ending), logger *slog.Logger) *Peers {
 	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
 		End: end, Logger: logger,
@@ -421,7 +421,7 @@ func NewPeers(shared store.Store, end func(dispatch.Ending), logger *slog.Logger
 	})}
 }
 
-// expansionPeersOf returns those of the app's store; nil if no other gateway shares it.
+// expansionPeersOf returns the peers of the app's store; nil without a shared store.
 func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 	app, err := fhirbase.FindAny[App](ctx)
 	if err != nil || app == nil {
@@ -431,7 +431,7 @@ func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 	return peers, nil
 }
 
-// end ends what this process has cached and others have ended.
+// end applies an invalidation of a peer to the caches of this process.
 func (p *Peers) end(e dispatch.Ending) {
 	Caches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
@@ -441,7 +441,7 @@ func (p *Peers) end(e dispatch.Ending) {
 	})
 }
 
-// Hear ends what the store tells of. It does not wait.
+// Hear applies the invalidations in an update of the store. It does not block.
 func (p *Peers) Hear(u store.Update) {
 	n := dispatch.News{Whole: u.Whole, Asked: u.Heard}
 	for _, c := range u.Changes {
@@ -452,7 +452,7 @@ func (p *Peers) Hear(u store.Update) {
 	p.Peers.Hear(n)
 }
 
-// announce returns how a cache tells the others of what it finds changed; nil if there are none.
+// announce returns the function that broadcasts invalidations; nil without peers.
 func (p *Peers) announce() func(dispatch.Ending) {
 	if p == nil {
 		return nil
@@ -460,8 +460,8 @@ func (p *Peers) announce() func(dispatch.Ending) {
 	return p.Announce
 }
 
-// End ends cached expansions: here in all caches, which may be in front of the same server, and at the gateways
-// that share a store with this one. It returns the number of those here.
+// End invalidates cached expansions: in all caches of this process, which may be in front of the same server, and at the
+// gateways that share a store with this one. It returns the number in this process.
 func End(e dispatch.Ending) (n int) {
 	others := map[*Peers]bool{}
 	EachCache(func(c Cache) {

@@ -33,8 +33,7 @@ func TestDefinitionsArePooled(t *testing.T) {
 	}
 }
 
-// What was answered from files as they were is not found when they have changed, and other
-// options make other definitions of them.
+// Cached responses are not used after files have changed, and different options have different definitions.
 func TestChangedDefinitionsAreOthers(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)

@@ -1,5 +1,5 @@
-// Package gateway is the directive fhir_gateway: the handlers of caddy-fhir in front of a FHIR server, in the order in which
-// they are safe. It expands to other directives and is no handler.
+// Package gateway is the directive fhir_gateway: the handlers of caddy-fhir in front of a FHIR server, in a safe order. It
+// expands to other directives and is not a handler.
 package gateway
 
 import (
@@ -19,11 +19,11 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterDirective("fhir_gateway", parse)
-	// last, because it answers every request
+	// Last, because it answers every request.
 	httpcaddyfile.RegisterDirectiveOrder("fhir_gateway", httpcaddyfile.After, "acme_server")
 }
 
-// parts are the directives that a block of fhir_gateway sets up, in the order of their handlers.
+// parts are the directives with a block in fhir_gateway, in the order of their handlers.
 var parts = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 
 // parse expands the directive. Syntax:
@@ -34,7 +34,7 @@ var parts = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 //		reverse_proxy { … }
 //	}
 //
-// Each block has the options of that directive. What it expands to, with the FHIR base of the global option fhir:
+// Each block has the options of that directive. The expansion, with the FHIR base of the global option fhir, is:
 //
 //	fhir_authorize
 //	@fhir_gateway path /fhir/R4 /fhir/R4/*
@@ -50,7 +50,7 @@ var parts = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 //		fhir_outcome
 //	}
 //
-// Without the global option fhir there is no fhir_authorize, and fhir_bearer needs trust.
+// Without the global option fhir, fhir_authorize is omitted and fhir_bearer requires trust.
 func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next() // consume directive name
 	base, hasApp, err := fhirBase(h)
@@ -81,7 +81,7 @@ func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	}}), nil
 }
 
-// fhirBase returns the path of the FHIR API, and whether there is the global option fhir.
+// fhirBase returns the path of the FHIR API, and whether the global option fhir is configured.
 func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	app, hasApp := h.Option("fhir").(httpcaddyfile.App)
 	if !hasApp {
@@ -94,8 +94,8 @@ func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	return config.FHIRBase, true, err
 }
 
-// upstream returns a backend as reverse_proxy takes it, which is without a path. The path must be the FHIR base, because the
-// guard and the FHIR server must see the same one. A Unix socket, such as unix//run/fhir.sock, is returned as it is.
+// upstream returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because the
+// guard and the FHIR server must use the same one. A Unix socket, such as unix//run/fhir.sock, is returned unchanged.
 func upstream(backend, base string) (string, error) {
 	if strings.HasPrefix(backend, "unix/") || strings.HasPrefix(backend, "unix+h2c/") {
 		return backend, nil
@@ -117,7 +117,7 @@ func upstream(backend, base string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// readBlocks returns the blocks of the parts, by their names.
+// readBlocks returns the blocks of the parts by name.
 func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	blocks := map[string]caddyfile.Segment{}
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
@@ -136,12 +136,12 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	return blocks, nil
 }
 
-// expand returns the tokens of a block with the directives. The name of their file has the line of fhir_gateway, for errors,
-// and differs from that of the tokens in the Caddyfile, so that the parser takes none of the two for the same line.
+// expand returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for errors, and
+// differs from that of the tokens in the Caddyfile, so that the parser never considers both to be on the same line.
 func expand(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
 	lines := 0
 	add := func(text string) {
-		made, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails for heredocs alone
+		made, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails only for heredocs
 		for i := range made {
 			made[i].Line += lines
 		}

@@ -26,7 +26,7 @@ func withSite(t *testing.T, site string, oldnew ...string) string {
 	return text[:strings.Index(text, "\nhttps://localhost:8443 {")] + "\nhttps://localhost:8443 {\n" + site + "\n}\n"
 }
 
-// fhirServer answers every request with the path that it sees.
+// fhirServer answers every request with the path that it receives.
 func fhirServer(t *testing.T) string {
 	t.Helper()
 	return gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func fhirServer(t *testing.T) string {
 	}))
 }
 
-// One directive signs people in, asks for tokens, expands value sets, and answers nothing else.
+// A single directive serves sign-in, requires tokens, expands value sets, and answers nothing else.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"/fhir/R4 {\n\t\treverse_proxy {\n\t\t\theader_up X-Own own\n\t\t}\n\t\tfhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n\t}"))
@@ -61,7 +61,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Routes of the site before the directive keep theirs.
+// Routes of the site before the directive stay in effect.
 func TestGatewayIsLast(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"\n\trespond /about \"a hospital\""))

@@ -1,4 +1,4 @@
-// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package internal/fhirerror writes them.
+// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package fhirerror writes them.
 package outcome
 
 import (
@@ -19,11 +19,12 @@ func init() {
 	option.RegisterHandler("fhir_outcome", httpcaddyfile.Before, "invoke", func() option.Handler { return new(Outcome) })
 }
 
-// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request
-// asks for it and it is not fhir_bearer that refuses it, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next handler.
+// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request prefers it
+// and the error is not a rejection of fhir_bearer, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next
+// handler.
 //
-// Errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes without it if there
-// are no `handle_errors`, and below the FHIR base of these handlers if there are.
+// Without fhir_outcome, errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes if the
+// site has no `handle_errors`. With `handle_errors` and fhir_outcome, they do so below the FHIR base of these handlers.
 type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -36,7 +37,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_outcome", New: func() caddy.Module { return new(Outcome) }}
 }
 
-// Provision finds the FHIR base.
+// Provision determines the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	h.failures = fhirerror.NewHandlerLog(ctx)
 	h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 )
 
-// A file is one issuer's too, and one without a mark becomes its first user's.
+// A file belongs to one issuer, and a file without a mark to the first issuer that uses it.
 func TestFileOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -66,7 +66,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	_ = other.Close()
 }
 
-// A reload, which the admin API reports, fails with a file that was damaged while in use, in part or as a whole.
+// A reload with a file that was damaged while in use, partly or completely, fails with an error in the admin API.
 func TestReloadWithDamagedStore(t *testing.T) {
 	t.Parallel()
 	for name, damaged := range map[string]func(page []byte) bool{
@@ -101,7 +101,7 @@ func TestReloadWithDamagedStore(t *testing.T) {
 	}
 }
 
-// zeroPages zeroes some pages of a file.
+// zeroPages zeroes the matching pages of a file.
 func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
 	t.Helper()
 	content, err := os.ReadFile(path)

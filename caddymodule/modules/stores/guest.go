@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Guest is a module of the namespace fhir.stores. The store that its Provision makes, or takes over from the previous
+// A Guest is a module in the namespace fhir.stores. The store that its Provision creates, or takes over from the previous
 // configuration, is used until its Cleanup.
 //
-// There are two kinds. A store that one gateway uses alone is the module itself: it is a [store.Store], and implements
-// those of [Starter], [Stopper], [Claimer], [Watched], [Located], [Volatile] and [Copied] that it has a use for. A store that
-// several gateways share embeds [Shared], and names in Provision how to open it.
+// There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
+// [Claimer], [Watched], [Located], [Volatile] and [Copied] as needed. A store that several gateways share embeds [Shared], and
+// passes the function that opens it to Shared.Use in Provision.
 type Guest any
 
-// A Starter is a guest that is opened when its configuration takes over.
+// A Starter is a guest that is opened when its configuration becomes active.
 type Starter interface {
 	// Start opens the store. Until then, it belongs to the previous configuration.
 	Start(logger *slog.Logger) error
@@ -29,13 +29,13 @@ type Stopper interface {
 	Stopping()
 }
 
-// A Claimer is a guest that checks, as the durable store, whose state it holds.
+// A Claimer is a guest that, as the durable store, checks which issuer its state belongs to.
 type Claimer interface {
-	// Claim refuses a store with another issuer's state. It reports whether the store held nothing before.
+	// Claim rejects a store with another issuer's state. It reports whether the store was empty before.
 	Claim(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A Watched guest has a watch that outlives a configuration, as its store does. For others, each configuration has one.
+// A Watched guest has a watch that outlives a configuration, as its store does. For other guests, each configuration has one.
 type Watched interface {
 	// Watch returns the store's watch.
 	Watch() *Watch
@@ -43,20 +43,20 @@ type Watched interface {
 
 // A Located guest keeps its store in a file.
 type Located interface {
-	// Locate is called before all else, with where the file lies unless an option says so.
+	// Locate is called before other methods, with the default path of the file.
 	Locate(defaultPath string) error
 }
 
-// A Volatile guest keeps nothing over a restart.
+// A Volatile guest loses its state on a restart.
 type Volatile interface {
-	// Volatile says what that means for a durable store.
+	// Volatile returns the consequence for a durable store.
 	Volatile() string
 }
 
-// A Copied guest is opened for `fhir-store copy`. Others are copied from and to as they are.
+// A Copied guest is opened for `fhir-store copy`. Other guests are copied without being opened first.
 type Copied interface {
-	// OpenCopy opens the store for a process that uses it alone. It waits no longer than wait for another that still does, and
-	// makes a store that is not there only if it may.
+	// OpenCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
+	// and creates a missing store only if mayMake is true.
 	OpenCopy(mayMake bool, wait time.Duration) (*Copy, error)
 }
 
@@ -64,20 +64,20 @@ type Copied interface {
 type Copy struct {
 	store.Copyable
 
-	// Name is the store's name for people.
+	// Name is the store's name for messages.
 	Name string
 
-	// Identity tells it from others, and reveals no secret.
+	// Identity distinguishes the store from others, and contains no secret.
 	Identity string
 
-	// Batch is how many entries to store in one step. Default: as many as a server takes.
+	// Batch is the number of entries to store in one step. Default: the limit of a server.
 	Batch int
 }
 
-// ErrVolatile says that a store cannot be copied.
+// ErrVolatile means that a store cannot be copied.
 var ErrVolatile = errors.New("its durable store is in the memory of a gateway, and ends with it")
 
-// isVolatile reports whether a store keeps nothing over a restart.
+// isVolatile reports whether a store loses its state on a restart.
 func isVolatile(s store.Store) (why string, is bool) {
 	v, is := s.(Volatile)
 	if !is {

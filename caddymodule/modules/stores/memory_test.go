@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// The last of the configurations that share the store ends it.
+// The store is closed with the last configuration that shares it.
 func TestMemoryStoreIsPooled(t *testing.T) {
 	provision := func() *memory.Store {
 		m := &memory.Store{MaxEntries: 10}
@@ -42,7 +42,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 	}
 }
 
-// A configuration that fails to start leaves the bound of the running one's store.
+// A configuration that fails to start does not change the limit of the running configuration's store.
 func TestStoreBoundWaitsForStart(t *testing.T) {
 	running, refused := &memory.Store{}, &memory.Store{MaxEntries: 1}
 	for _, m := range []*memory.Store{running, refused} {

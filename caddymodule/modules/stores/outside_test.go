@@ -16,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the app
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // app
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -30,8 +30,8 @@ func init() {
 	caddy.RegisterModule(new(common))
 }
 
-// lone is a store that a stranger has written for one gateway: a [store.Store] with the ID of a guest. Those of stores'
-// interfaces that it has a use for, it implements.
+// lone is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional interfaces
+// that it needs.
 type lone struct {
 	// How many entries it holds. Default: 1000.
 	MaxEntries int `json:"max_entries,omitempty"`
@@ -50,9 +50,9 @@ func (l *lone) Provision(caddy.Context) error {
 	return nil
 }
 
-// UnmarshalCaddyfile reads `lone { max_entries <number> }`.
+// UnmarshalCaddyfile parses `lone { max_entries <number> }`.
 func (l *lone) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // its name
+	d.Next() // name
 	for d.NextBlock(1) {
 		var number string
 		if d.Val() != "max_entries" || !d.Args(&number) {
@@ -66,7 +66,7 @@ func (l *lone) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// A Caddyfile can name a store from outside, with its options.
+// A Caddyfile can use an external store with its options.
 func TestOutsideStoreInCaddyfile(t *testing.T) {
 	t.Parallel()
 	for store, want := range map[string]string{
@@ -91,15 +91,15 @@ var (
 	_ stores.Volatile = (*lone)(nil)
 )
 
-// common is a store that a stranger has written for several gateways.
+// common is an external store for several gateways.
 type common struct {
-	// Which server. Required.
+	// The server. Required.
 	Server string `json:"server,omitempty"`
 
 	stores.Shared
 }
 
-// servers are those of common.
+// servers are the servers of common.
 var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.FollowedKinds()...)}
 
 func (*common) CaddyModule() caddy.ModuleInfo {
@@ -123,7 +123,7 @@ func (c *common) Provision(caddy.Context) error {
 
 var _ stores.Guest = (*common)(nil)
 
-// load loads stores as the app does.
+// load loads stores like the app.
 func load(t *testing.T, settings map[string]any) *stores.Set {
 	t.Helper()
 	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -140,7 +140,7 @@ func load(t *testing.T, settings map[string]any) *stores.Set {
 	return set
 }
 
-// A stranger's store passes the tests of all stores.
+// An external store passes the tests of all stores.
 func TestStoreOfStranger(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
 		l := &lone{MaxEntries: maxEntries}
@@ -151,7 +151,7 @@ func TestStoreOfStranger(t *testing.T) {
 	})
 }
 
-// It is loaded by its ID, started, and known to end with the process.
+// An external store is loaded by its ID and started, and counts as volatile.
 func TestStoreOfStrangerIsStarted(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "lone"})
@@ -171,7 +171,7 @@ func TestStoreOfStrangerIsStarted(t *testing.T) {
 	}
 }
 
-// A stranger's shared store serves two gateways, which hear of each other's changes.
+// An external shared store serves two gateways, which receive each other's changes.
 func TestSharedStoreOfStranger(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "common", "server": "one"})
@@ -190,7 +190,7 @@ func TestSharedStoreOfStranger(t *testing.T) {
 	}
 }
 
-// A whole gateway signs people in with a stranger's stores.
+// A complete gateway works with external stores, including sign-in.
 func TestGatewayWithStoresOfStranger(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []string{`{"store":"lone"}`, `{"store":"common","server":"one"}`} {

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
-// Bounds of the revocation max lag. A store is heard each second, if all is well.
+// Limits of the revocation max lag. A healthy store sends a message each second.
 const (
 	minRevocationLag = 2 * time.Second
 	maxRevocationLag = time.Hour
@@ -28,29 +28,29 @@ const (
 
 // Config configures the store of an app.
 type Config struct {
-	// Issuer is whose state they hold.
+	// Issuer is the issuer whose state the store contains. Required.
 	Issuer string
 
-	// StoreRaw is where state is kept. Default: `file`.
+	// StoreRaw is the store module. Default: `file`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 }
 
-// Set are the stores of an app.
+// Set contains the stores of an app.
 type Set struct {
-	// Store keeps codes and revocations.
+	// Store contains codes and revocations.
 	Store store.Store
 
-	// Durable keeps what must survive a restart. It may be the same.
+	// Durable contains the state that must survive a restart. It may be the same store.
 	Durable store.Store
 
 	shared  []*pooledShared
 	local   []Starter
 	watched map[store.Store]*Watch
-	isNew   bool // the durable store held nothing when it was claimed
+	isNew   bool // the durable store was empty when it was claimed
 }
 
-// Load loads an app's guest module, which keeps everything if gateways share it, or if it keeps nothing over a restart. Beside any
-// other, codes and other state of minutes are in memory.
+// Load loads an app's guest module. It stores all state if gateways share it, or if it is volatile. Otherwise, codes and other
+// short-lived state are in memory.
 func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
@@ -105,7 +105,7 @@ func (s *Set) addShared(pooled *pooledShared) store.Store {
 	return pooled.replica
 }
 
-// defaultPath is where a store's file lies.
+// defaultPath returns the default path of a store's file.
 func defaultPath(storage certmagic.Storage, issuer string) string {
 	folder := caddy.AppDataDir()
 	if files, ok := storage.(*certmagic.FileStorage); ok {
@@ -114,7 +114,7 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 	return filepath.Join(folder, "fhir", fhirbase.StorageName(issuer)+".db")
 }
 
-// KeepsDurable returns an error if the durable store keeps nothing over a restart.
+// KeepsDurable returns an error if the durable store is volatile.
 func (s *Set) KeepsDurable() error {
 	if _, is := isVolatile(s.Durable); is {
 		return ErrVolatile
@@ -133,7 +133,7 @@ func (s *Set) CheckLag(lag time.Duration) error {
 	return nil
 }
 
-// Warn warns of a store that keeps nothing over a restart, and of keys that gateways do not share, though they share the store.
+// Warn warns of a volatile store, and of gateways that share the store but not their keys.
 func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
 	if why, is := isVolatile(s.Durable); is {
 		s.watched[s.Durable].warnOfVolatile(logger, why)
@@ -157,7 +157,7 @@ func (s *Set) Stopping() {
 	}
 }
 
-// Start opens the stores. The lag is as configured.
+// Start opens the stores. The lag is as configured: 0 for the default, negative for unlimited.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	for _, w := range s.watched {
 		w.logger.Store(logger)
@@ -194,7 +194,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	return nil
 }
 
-// noteVolatile logs which of the stores keep nothing over their own restart, and why that matters for the durable one.
+// noteVolatile records which stores are volatile, with the consequence for the durable one.
 func (s *Set) noteVolatile() {
 	for local, w := range s.watched {
 		why, is := isVolatile(local)
@@ -207,7 +207,7 @@ func (s *Set) noteVolatile() {
 	}
 }
 
-// checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
+// checkCopied rejects a durable store whose copy by fhir-store copy is incomplete.
 func (s *Set) checkCopied(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -217,14 +217,14 @@ func (s *Set) checkCopied(ctx context.Context) error {
 	return nil
 }
 
-// NotesLoss notes that the durable store was there before, if it is new now.
+// NotesLoss records a loss of data if the durable store is empty, but existed before.
 func (s *Set) NotesLoss(wasThere func() bool) {
 	if s.isNew && wasThere() {
 		s.watched[s.Durable].beganEmpty()
 	}
 }
 
-// Outages returns when stores elsewhere were last away.
+// Outages returns the last outages of remote stores.
 func (s *Set) Outages() (outages []store.Outage) {
 	for _, shared := range s.shared {
 		outages = append(outages, shared.breaker.LastOutage())
@@ -232,14 +232,14 @@ func (s *Set) Outages() (outages []store.Outage) {
 	return outages
 }
 
-// Settle lets the problems of stores that work again be over without a further wait.
+// Settle ends the problems of recovered stores without a further wait.
 func (s *Set) Settle() {
 	for _, w := range s.watched {
 		w.settle()
 	}
 }
 
-// ParseName reads the name of a store module, and the module's own block.
+// ParseName parses the name of a store module, and the module's block.
 func ParseName(to *json.RawMessage) option.Setter {
 	return option.Guest(to, "fhir.stores", "store", checkStore)
 }
@@ -275,7 +275,7 @@ func (s *Set) OpenDurable(ctx context.Context, path string, mayMake bool, wait t
 	return &Copy{Copyable: durable, Name: "the durable store of " + path}, nil
 }
 
-// open is for a process that uses the store alone.
+// open opens the store for a process that uses it alone.
 func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

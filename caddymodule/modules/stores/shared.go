@@ -18,44 +18,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
-// MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.
+// MirroredKinds are the kinds of entries of a shared store that each gateway mirrors completely.
 func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
 }
 
-// FollowedKinds are the kinds of entries whose changes a store elsewhere announces: beside [MirroredKinds] those of which
-// a follower needs changes alone.
+// FollowedKinds are the kinds of entries whose changes a shared store announces: [MirroredKinds], and those of which a gateway
+// needs only the changes.
 func FollowedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
-// sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
+// sharedStores keeps remote stores with their replicas across reloads.
 var sharedStores = caddy.NewUsagePool()
 
-// Remote is a store that several gateways share, as its module opens it.
+// Remote is a store that several gateways share, as opened by its module.
 type Remote struct {
 	store.Shared
 
-	// Check says why the store cannot be used. An error that is [store.ErrUnavailable] may pass; any other, somebody must
-	// set right.
+	// Check returns the reason why the store cannot be used. An error that wraps [store.ErrUnavailable] is temporary; any other
+	// requires an operator.
 	Check func(context.Context) error
 
-	// Close ends its connections.
+	// Close closes the connections.
 	Close func() error
 
-	// TryListening tries whether changes of other gateways can be read. Default: it is not tried.
+	// TryListening checks whether changes of other gateways can be received. Default: not checked.
 	TryListening func(context.Context) error
 
-	// Volatile says why the store does not keep everything over its own restart; empty if it does. Default: it does.
+	// Volatile returns the reason why the store may lose data on its own restart; empty if it does not. Default: it does not.
 	Volatile func(context.Context) string
 
-	// Own says how to give an issuer a store of its own at the same server.
+	// Own describes how to give an issuer a store of its own on the same server.
 	Own string
 
-	// Connections returns how many there are, and how many of them are in use.
+	// Connections returns the number of connections, and how many of them are in use.
 	Connections func() (open, used int)
 }
 
-// Shared is what the guest modules have in common whose store several gateways share. They embed it, and call Use in
-// Provision.
+// Shared is the base of guest modules for stores that several gateways share. They embed it, and call Use in Provision.
 type Shared struct {
 	*pooledShared `json:"-"`
 
@@ -64,8 +63,8 @@ type Shared struct {
 
 func (s *Shared) pooled() *pooledShared { return s.pooledShared }
 
-// Use takes the store over from the previous configuration if the key, of all its settings, is the same. Else it is opened,
-// which makes no connection yet.
+// Use takes the store over from the previous configuration if the key, which covers all settings, is unchanged. Otherwise it
+// opens the store, without connecting yet.
 func (s *Shared) Use(name, key string, open func(*slog.Logger) (*Remote, error)) error {
 	pooled, _, err := sharedStores.LoadOrNew(name+" "+key, func() (caddy.Destructor, error) {
 		return newPooledShared(name, open)
@@ -77,7 +76,7 @@ func (s *Shared) Use(name, key string, open func(*slog.Logger) (*Remote, error))
 	return nil
 }
 
-// Cleanup releases the store, if Use got that far.
+// Cleanup releases the store, if Use was successful.
 func (s *Shared) Cleanup() error {
 	if s.pooledShared == nil {
 		return nil
@@ -86,9 +85,9 @@ func (s *Shared) Cleanup() error {
 	return err
 }
 
-// pooledShared is a store elsewhere. Requests use the replica, which asks the store through the breaker.
+// pooledShared is a remote store. Requests use the replica, which queries the store through the breaker.
 type pooledShared struct {
-	name    string // of the module, in metrics
+	name    string // of the module, for metrics
 	remote  *Remote
 	checked *checkedStore
 	breaker *breaker.Breaker
@@ -99,7 +98,7 @@ type pooledShared struct {
 	followers map[string]Follower
 
 	follow sync.Once
-	ctx    context.Context // of following
+	ctx    context.Context // for following
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 }
@@ -125,15 +124,15 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	return s, nil
 }
 
-// tellFollowers tells modules what the store tells.
+// tellFollowers forwards the store's updates to the followers.
 func (s *pooledShared) tellFollowers(u store.Update) {
 	for _, f := range s.followers {
 		f.Hear(u)
 	}
 }
 
-// try tries the store, and whether other gateways can be heard. If only they cannot, the breaker does not count it: the store
-// is still asked.
+// try checks the store, and whether changes of other gateways can be received. The breaker ignores a failure of the latter,
+// because queries still work.
 func (s *pooledShared) try(ctx context.Context) error {
 	err := s.breaker.Try(ctx)
 	if err == nil && s.remote.TryListening != nil {
@@ -142,11 +141,11 @@ func (s *pooledShared) try(ctx context.Context) error {
 	return err
 }
 
-// startTimeout is how long a start waits for a store that does not answer.
+// startTimeout is the maximum time for which a start waits for a store that does not respond.
 const startTimeout = 5 * time.Second
 
-// start begins to follow the store. It fails if the store cannot be used as it is. If it cannot be reached, the gateway
-// serves what needs no store, and the rest once it can.
+// start starts following the store. It fails if the store cannot be used. If the store is unavailable, the gateway serves
+// requests that need no store, and the others once the store is available.
 func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
@@ -166,7 +165,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	return nil
 }
 
-// Destruct ends following, and closes the store.
+// Destruct stops following, and closes the store.
 func (s *pooledShared) Destruct() error {
 	s.watch.Stop()
 	s.end()
@@ -174,7 +173,7 @@ func (s *pooledShared) Destruct() error {
 	return s.remote.Close()
 }
 
-// latestLogger is the handler of the logger of the configuration that started last, for what lives longer.
+// latestLogger is a handler that forwards to the logger of the latest configuration, for objects that outlive a configuration.
 type latestLogger struct{ atomic.Pointer[slog.Logger] }
 
 // Enabled implements [slog.Handler].
@@ -201,20 +200,19 @@ var (
 	_ slog.Handler       = (*latestLogger)(nil)
 )
 
-// A Follower is a part of a gateway that tells the same part of other gateways something, by entries of a kind of its own in
-// a store that they share.
+// A Follower broadcasts events of a kind to the other gateways with the same store, by entries of its own kind in that store.
 type Follower interface {
-	// Hear is told what the store tells. It does not wait.
+	// Hear is called with each update of the store. It must not block.
 	Hear(u store.Update)
 }
 
-// NewFollower makes the follower of a store, which lives as long as the store's connections do.
+// NewFollower returns the follower of a store, which lives as long as the store's connections.
 type NewFollower func(shared store.Store, logger *slog.Logger) Follower
 
-// followers are those of each kind.
+// followers are the constructors by kind.
 var followers = map[string]NewFollower{}
 
-// Follow lets each store that several gateways share have a follower of a kind. It is for a package's initialization.
+// Follow registers the follower of a kind for each shared store. It must be called during package initialization.
 func Follow(kind string, newFollower NewFollower) { followers[kind] = newFollower }
 
 func newFollowers(shared store.Store, logger *slog.Logger) map[string]Follower {
@@ -225,7 +223,7 @@ func newFollowers(shared store.Store, logger *slog.Logger) map[string]Follower {
 	return made
 }
 
-// Follower returns that of a kind, of the first store that several gateways share; nil if there is none.
+// Follower returns the follower of a kind for the first shared store; nil without a shared store.
 func (s *Set) Follower(kind string) Follower {
 	if len(s.shared) == 0 {
 		return nil

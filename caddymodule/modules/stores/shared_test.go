@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// A reload takes over the store with what is known of it, and the last configuration closes it.
+// A reload takes over the store with its replica, and the last configuration closes it.
 func TestSharedStoreOutlivesReload(t *testing.T) {
 	t.Parallel()
 	gateway, closed := storetest.NewShared(FollowedKinds()...).Gateway(), 0
@@ -50,7 +50,7 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 	}
 }
 
-// What is found unfit only later is not trusted either.
+// A store that fails a later check is not used.
 func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")
@@ -61,7 +61,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	}
 }
 
-// The logger of the latest configuration is used, with what the store adds to it.
+// The logger of the latest configuration is used, with the attributes of the store.
 func TestLatestLogger(t *testing.T) {
 	t.Parallel()
 	var first, second bytes.Buffer
@@ -77,7 +77,7 @@ func TestLatestLogger(t *testing.T) {
 	}
 }
 
-// Gateways that cannot hear others have a problem that is told, and go on asking the store.
+// A gateway that cannot receive changes of others reports a problem, but continues to query the store.
 func TestListeningIsTried(t *testing.T) {
 	t.Parallel()
 	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
@@ -91,7 +91,7 @@ func TestListeningIsTried(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Destruct()
-	for range 5 { // more than it takes for the breaker to open
+	for range 5 { // more failures than open the breaker
 		if err := s.try(t.Context()); store.CauseOf(err) != store.CauseRights {
 			t.Errorf("tried: %v", err)
 		}

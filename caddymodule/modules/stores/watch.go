@@ -21,46 +21,46 @@ import (
 )
 
 const (
-	watchEvery   = 10 * time.Second       // how often a store is tried that is well
-	watchTrouble = 2 * time.Second        // and one that is not
-	watchFresh   = 500 * time.Millisecond // for how long a trial answers for the next who asks
-	watchSteady  = 5 * time.Second        // how long a store must have been well before its problem is over
-	emptiedFor   = time.Hour              // how long it is told that a store came back empty
+	watchEvery   = 10 * time.Second       // interval of trials of a healthy store
+	watchTrouble = 2 * time.Second        // interval of trials of a failing store
+	watchFresh   = 500 * time.Millisecond // age up to which the last trial's result is reused
+	watchSteady  = 5 * time.Second        // time without failures until a problem ends
+	emptiedFor   = time.Hour              // duration of the warning that a store came back empty
 )
 
-// CheckTimeout is how long the question whether a store works waits for it.
+// CheckTimeout is the maximum duration of a trial of a store.
 const CheckTimeout = 3 * time.Second
 
-// Watch tries a store ([store.Try]) from time to time, and whenever somebody asks whether the gateway is ready. It logs
-// once when a problem begins, and once when it is over. It lives as long as the store, across reloads.
+// Watch tries a store ([store.Try]) periodically and for each readiness check. It logs the beginning and the end of a problem
+// once each. It lives as long as the store, across reloads.
 type Watch struct {
-	name    string // of the module, in metrics
+	name    string // of the module, for metrics
 	try     func(context.Context) error
-	outages bool // log of them too: there is no breaker that does
+	outages bool // also log outages, which no breaker logs
 	sized   sizedStore
 	logger  latestLogger
 
 	running sync.Once
-	ctx     context.Context // of trials
+	ctx     context.Context // for trials
 	end     context.CancelFunc
 
 	mu    sync.Mutex
-	trial chan struct{} // closed when the trial under way ends; nil: there is none
-	tried time.Time     // when the last one ended
+	trial chan struct{} // closed at the end of the current trial; nil without one
+	tried time.Time     // end of the last trial
 	state watchState
 }
 
-// watchState is what is known of a store.
+// watchState is the known state of a store.
 type watchState struct {
-	problem  error     // nil: it is well
-	began    time.Time // when the problem did
-	well     time.Time // since when trials have succeeded again
-	emptied  time.Time // when it was noticed that it had lost what it held
-	volatile string    // why it keeps nothing over its own restart
-	mark     string    // of its issuer, as last seen
+	problem  error     // nil: healthy
+	began    time.Time // beginning of the problem
+	well     time.Time // beginning of the trials without failure
+	emptied  time.Time // time when the loss of its data was detected
+	volatile string    // reason why the store loses data on its own restart
+	mark     string    // last seen mark of its issuer
 }
 
-// watches are the stores that are watched, for metrics.
+// watches are the watched stores, for metrics.
 var watches sync.Map
 
 func newStoreWatch(name string, try func(context.Context) error) *Watch {
@@ -70,7 +70,7 @@ func newStoreWatch(name string, try func(context.Context) error) *Watch {
 	return w
 }
 
-// NewLocalWatch watches a store of this process alone.
+// NewLocalWatch returns the watch of a store that only this process uses.
 func NewLocalWatch(name string, s store.Store) *Watch {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Try(ctx, s) })
 	w.outages = true
@@ -78,7 +78,7 @@ func NewLocalWatch(name string, s store.Store) *Watch {
 	return w
 }
 
-// start begins to watch, unless that was done before. The store must have been opened.
+// start starts watching, once. The store must have been opened.
 func (w *Watch) start() {
 	w.running.Do(func() {
 		watches.Store(w, nil)
@@ -86,7 +86,7 @@ func (w *Watch) start() {
 	})
 }
 
-// Stop ends watching.
+// Stop stops watching.
 func (w *Watch) Stop() {
 	w.end()
 	watches.Delete(w)
@@ -105,8 +105,8 @@ func (w *Watch) run() {
 	}
 }
 
-// check says what keeps the store from working; nil if nothing does. It tries the store, unless that was done just now, and
-// waits no longer than CheckTimeout.
+// check returns the current problem of the store; nil if it is healthy. It tries the store unless the last trial is recent, and
+// waits at most CheckTimeout.
 func (w *Watch) check(ctx context.Context) error {
 	select {
 	case <-w.begin():
@@ -121,7 +121,7 @@ func (w *Watch) check(ctx context.Context) error {
 
 var noTrial = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// begin begins a trial, unless one is under way or has just ended.
+// begin starts a trial, unless one is in progress or recent.
 func (w *Watch) begin() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +148,8 @@ func (w *Watch) begin() <-chan struct{} {
 	return done
 }
 
-// note takes the outcome of a trial. A problem counts at once, and until the store has been well for a while: who asks must
-// not get another answer each time.
+// note records the result of a trial. A problem begins at once, and ends only after some time without failures, so that
+// consecutive readiness checks agree.
 func (w *Watch) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *Watch) note(err error) {
 
 func (w *Watch) log() *slog.Logger { return slog.New(&w.logger) }
 
-// logs reports whether a problem is logged here. Of a store elsewhere that does not answer, its breaker logs.
+// logs reports whether the watch logs a problem. Outages of a shared store are logged by its breaker.
 func (w *Watch) logs(err error) bool {
 	return w.outages || store.CauseOf(err) != store.CauseUnavailable
 }
@@ -195,12 +195,12 @@ func (w *Watch) tell(err error) {
 	w.log().Error(cmp.Or(message, "the store fails: what needs it is not served"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
 }
 
-// Claimed takes the mark of the store ([store.Claim]), and reports whether it is as before. One that has another, or lost it,
-// has lost what it held.
+// Claimed records the mark of the store ([store.Claim]), and reports whether it is unchanged. A store with another mark or none
+// has lost its data.
 func (w *Watch) Claimed(mark []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if mark == nil { // it is full
+	if mark == nil { // the store is full
 		return true
 	}
 	before := w.state.mark
@@ -212,20 +212,20 @@ func (w *Watch) Claimed(mark []byte) bool {
 	return false
 }
 
-// lost notes that the store has lost what it held. It requires the lock.
+// lost records that the store has lost its data. The lock must be held.
 func (w *Watch) lost() {
 	w.state.emptied = time.Now()
 	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
 }
 
-// beganEmpty notes at a start that the store has lost what it held before that.
+// beganEmpty records at the start that the store has lost its earlier data.
 func (w *Watch) beganEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost()
 }
 
-// keepsNothing notes at a start why the store keeps nothing over its own restart; empty if it does.
+// keepsNothing records at the start why the store loses data on its own restart; empty if it does not.
 func (w *Watch) keepsNothing(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,7 +238,7 @@ func (w *Watch) warnOfVolatile(logger *slog.Logger, why string) {
 	logger.Warn("the store does not keep everything over its own restart: people then sign in again, and tokens that were revoked may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
-// warnings say what the gateway works in spite of.
+// warnings returns conditions that do not prevent the gateway from working.
 func (w *Watch) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,12 +251,12 @@ func (w *Watch) warnings() (warnings []string) {
 	return warnings
 }
 
-// isEmptied requires the lock.
+// isEmptied must be called with the lock held.
 func (w *Watch) isEmptied() bool {
 	return !w.state.emptied.IsZero() && time.Since(w.state.emptied) < emptiedFor
 }
 
-// causes are those of what is wrong now.
+// causes returns the current problems.
 func (w *Watch) causes() map[store.Cause]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +267,7 @@ func (w *Watch) causes() map[store.Cause]bool {
 	return causes
 }
 
-// settle lets the store have been well for as long as a problem needs to be over, and be tried by who asks next.
+// settle ends the waiting time of a problem, and makes the next check try the store.
 func (w *Watch) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,19 +277,19 @@ func (w *Watch) settle() {
 	}
 }
 
-// checkedStore is a store that is used only once it has passed its check, and has no other issuer's state. It may have been
-// out of reach when the gateway started. Each time that it is followed anew it is checked again, since it may be another.
+// checkedStore is a store that is used only after it passed its check and belongs to no other issuer, which may be after the
+// start of the gateway. It is checked again whenever following restarts, because the server may be another one.
 type checkedStore struct {
 	store.Singly
 	remote *Remote
 	logger *slog.Logger
 	watch  *Watch
 
-	refusal atomic.Pointer[error] // what is answered; nil: the store is used
+	refusal atomic.Pointer[error] // returned instead of the store's results; nil: the store is used
 
 	mu     sync.Mutex
-	issuer string // guarded by mu; empty until the first start
-	passed bool   // guarded by mu: the store was checked for the issuer
+	issuer string // guarded by mu; empty before the first start
+	passed bool   // guarded by mu: the store passed its check for the issuer
 }
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
@@ -298,8 +298,8 @@ func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	return s
 }
 
-// begin checks the store for a configuration that starts. If it cannot be reached it is checked when it is followed, and not
-// used before. An issuer that replaces another cannot have its store, and the other goes on with it.
+// begin checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and not used
+// before. A configuration with another issuer cannot take over the store of a running one.
 func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,13 +320,13 @@ func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 	return err
 }
 
-// pass lets the store be used. It requires the lock.
+// pass permits using the store. The lock must be held.
 func (s *checkedStore) pass(issuer string) {
 	s.issuer, s.passed = issuer, true
 	s.refusal.Store(nil)
 }
 
-// checkFor checks a store for an issuer, and tries it. One that is full can be used for what it has.
+// checkFor checks and tries a store for an issuer. The content of a full store can be used.
 func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	if err := s.remote.Check(ctx); err != nil {
 		return err
@@ -334,7 +334,7 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	switch err := store.Try(ctx, s.remote.Shared); {
 	case err == nil || errors.Is(err, store.ErrFull):
 	case store.CauseOf(err) == store.CauseRights:
-		return errors.New(err.Error()) // it does not pass
+		return errors.New(err.Error()) // a permanent error
 	default:
 		return err
 	}
@@ -346,7 +346,7 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	return s.claim(ctx, issuer)
 }
 
-// claim requires the lock.
+// claim must be called with the lock held.
 func (s *checkedStore) claim(ctx context.Context, issuer string) error {
 	mark, err := store.Claim(ctx, s.remote.Shared, issuer)
 	if err == nil {
@@ -355,7 +355,7 @@ func (s *checkedStore) claim(ctx context.Context, issuer string) error {
 	return s.remote.explain(err)
 }
 
-// explain says what to do about the store of another issuer.
+// explain adds a remedy to the error for the store of another issuer.
 func (r *Remote) explain(err error) error {
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
 		return fmt.Errorf("%w: give each issuer a store of its own (%s)", err, r.Own)
@@ -363,8 +363,8 @@ func (r *Remote) explain(err error) error {
 	return err
 }
 
-// recheck checks the store before it is followed. Once it has passed, it matters only whose it is: the rest was said at the
-// start, and a server that is about to be another's replica must not stop anybody.
+// recheck checks the store before it is followed. After the first success, only the issuer is checked: other problems were
+// reported at the start, and a server that is about to become a replica must not cause an outage.
 func (s *checkedStore) recheck(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,7 +385,7 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 	return err
 }
 
-// refuse lets the store be used no more, and logs once why. It requires the lock.
+// refuse stops using the store, and logs the cause once. The lock must be held.
 func (s *checkedStore) refuse(ctx context.Context, err error) {
 	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
 	if before := s.refusal.Swap(&refusal); before == nil || (*before).Error() != refusal.Error() {
@@ -402,7 +402,7 @@ func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) erro
 	return s.remote.Follow(ctx, tell)
 }
 
-// Try is for [store.Try]. It also looks whether the store still has this gateway's state.
+// Try is for [store.Try]. It also checks whether the store still contains this gateway's state.
 func (s *checkedStore) Try(ctx context.Context) error {
 	if refusal := s.refusal.Load(); refusal != nil {
 		return *refusal
@@ -438,20 +438,21 @@ func (s *checkedStore) Now() time.Time { return s.remote.Now() }
 
 var _ store.Shared = (*checkedStore)(nil)
 
-// Status describes the store. If several gateways share it, the entries are those of which this one has a copy.
+// Status describes the store. For a shared store, the entries are those that this gateway mirrors.
 type Status struct {
 	Name       string   `json:"name"`                  // of the module
 	Entries    int      `json:"entries"`               // including expired ones
-	MaxEntries int      `json:"max_entries"`           // its bound
-	Lag        *float64 `json:"lag_seconds,omitempty"` // since it was last heard
+	MaxEntries int      `json:"max_entries"`           // limit
+	Lag        *float64 `json:"lag_seconds,omitempty"` // time since the last message from the store
 }
 
 type sizedStore interface {
-	// Size returns the number of entries, including expired ones, and its bound, 0 for none. It does not wait for a store elsewhere.
+	// Size returns the number of entries, including expired ones, and the limit, 0 for none. It does not wait for a remote
+	// store.
 	Size() (entries, bound int)
 }
 
-// Status describes the configured store.
+// Status returns the status of the durable store.
 func (s *Set) Status() *Status {
 	status := new(Status)
 	if sized, ok := s.Durable.(sizedStore); ok {
@@ -468,15 +469,15 @@ func (s *Set) Status() *Status {
 	return status
 }
 
-// Health is how a part of the stores is.
+// Health is the health of a part of the stores.
 type Health struct {
-	Part     string      // its name
+	Part     string      // name
 	Cause    store.Cause // of the problem
-	Problem  error       // nil: it is well
-	Warnings []string    // what it works in spite of
+	Problem  error       // nil: healthy
+	Warnings []string    // conditions that do not prevent it from working
 }
 
-// Health says how the stores are. It tries them, and does not wait long.
+// Health returns the health of the stores. It tries them, with a short timeout.
 func (s *Set) Health(ctx context.Context) (parts []Health) {
 	for i, one := range []store.Store{s.Durable, s.Store} {
 		part := []string{"store", "memory"}[i]
@@ -503,7 +504,7 @@ var (
 	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked.", "store", "operation")
 )
 
-// observeStore returns how to measure the operations of a store elsewhere.
+// observeStore returns the function that measures the operations of a remote store.
 func observeStore(name string) breaker.Observe {
 	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
 	for _, operation := range breaker.Operations {
@@ -536,13 +537,13 @@ var (
 	})
 )
 
-// storeGauges are the sums, and the longest lag, of the stores of a module.
+// storeGauges are the sums and the maximum lag of the stores of a module.
 type storeGauges struct {
 	lag                  time.Duration
 	mirrored, idle, used int
 }
 
-// readStores reports on the stores that are in use.
+// readStores reports the metrics of the stores in use.
 func readStores(to chan<- prometheus.Metric) {
 	collectProblems(to)
 	collectSizes(to)
@@ -565,7 +566,7 @@ func readStores(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectProblems tells of all causes, so that an alert can be written before one occurs.
+// collectProblems reports every possible cause, so that alerts can be defined before one occurs.
 func collectProblems(to chan<- prometheus.Metric) {
 	byName := map[string]map[store.Cause]float64{}
 	watches.Range(func(key, _ any) bool {
@@ -587,7 +588,7 @@ func collectProblems(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectSizes reports how full the stores are: of several of a module, the fullest.
+// collectSizes reports the sizes of the stores; the fullest if a module has several.
 func collectSizes(to chan<- prometheus.Metric) {
 	byName := map[string]fill{}
 	watches.Range(func(key, _ any) bool {
@@ -605,7 +606,7 @@ func collectSizes(to chan<- prometheus.Metric) {
 	}
 }
 
-// fill is how full a store is; bound is 0 for none.
+// fill is the fill level of a store; bound is 0 for none.
 type fill struct{ entries, bound int }
 
 func (f fill) fuller(other fill) fill {

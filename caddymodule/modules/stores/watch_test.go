@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// A problem counts at once, is logged once, and is over once the store has been well for a while: a store that fails every
-// other time has one problem, and one line.
+// A problem begins at once, is logged once, and ends after some time without failures: a store that fails every other time has
+// a single problem and a single log line.
 func TestStoreWatch(t *testing.T) {
 	t.Parallel()
 	for cause, err := range map[store.Cause]error{
@@ -46,7 +46,7 @@ func TestStoreWatch(t *testing.T) {
 				t.Fatalf("%s: at first: %v, %s", cause, err, &log)
 			}
 			for i := range 20 {
-				fails.Store(i%3 == 0) // well twice in a row
+				fails.Store(i%3 == 0) // two successes in a row
 				if err := check(); store.CauseOf(err) != cause || !w.causes()[cause] {
 					t.Errorf("%s, trial %d: %v", cause, i, err)
 				}
@@ -72,13 +72,13 @@ func TestStoreWatch(t *testing.T) {
 	}
 }
 
-// volatileStore keeps nothing over a restart.
+// volatileStore is a volatile store.
 type volatileStore struct{ *store.Memory }
 
 func (volatileStore) Volatile() string { return "for a test" }
 
-// A durable store that keeps nothing is warned of once: one of this process before the start, so that `caddy validate` says it
-// too, and one elsewhere when it can be asked.
+// A volatile durable store is logged once: a store of this process before the start, so that `caddy validate` reports it too,
+// and a remote store when it is first available.
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
@@ -116,7 +116,7 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A store that hangs is not waited for.
+// A check does not wait for a store that hangs.
 func TestStoreWatchIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestStoreWatchIsBounded(t *testing.T) {
 
 const issuerA, issuerB = "https://a.example", "https://b.example"
 
-// lateStore is a store that was away when a gateway of an issuer started.
+// lateStore returns a store that was unavailable when a gateway of an issuer started.
 func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *bytes.Buffer) {
 	t.Helper()
 	server := storetest.NewShared(FollowedKinds()...)
@@ -155,7 +155,7 @@ func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *
 	return server, s, log
 }
 
-// A store that was away at the start is used only once it has been checked.
+// A store that was unavailable at the start is used only after its check.
 func TestStoreIsUsedOnceChecked(t *testing.T) {
 	t.Parallel()
 	_, s, _ := lateStore(t, issuerA)
@@ -170,7 +170,7 @@ func TestStoreIsUsedOnceChecked(t *testing.T) {
 	}
 }
 
-// A store that turns out to be another issuer's is not used, which is logged once; and is used when it has been mended.
+// A store that turns out to belong to another issuer is not used, which is logged once, until it is corrected.
 func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	t.Parallel()
 	server, s, log := lateStore(t, issuerA)
@@ -197,7 +197,7 @@ func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	}
 }
 
-// A store that lost its data, and that another issuer took since, is not used when it is followed again.
+// A store that lost its data, and was then claimed by another issuer, is not used when it is followed again.
 func TestStoreTakenByOtherIssuer(t *testing.T) {
 	t.Parallel()
 	server, s, _ := lateStore(t, issuerA)
@@ -216,7 +216,7 @@ func TestStoreTakenByOtherIssuer(t *testing.T) {
 	}
 }
 
-// A reload while the store is away does not stop one that is in use.
+// A reload while the store is unavailable does not affect a store in use.
 func TestReloadWhileStoreIsAway(t *testing.T) {
 	t.Parallel()
 	server, s, _ := lateStore(t, issuerA)

@@ -1,4 +1,4 @@
-// Package file is the module fhir.stores.file: state that survives a restart, in a file.
+// Package file is the module fhir.stores.file: a file for state that survives a restart.
 package file
 
 import (
@@ -24,21 +24,21 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// fileStores keeps files open over reloads, by path: a file can be opened only once.
+// fileStores keeps files open across reloads, by path, because a file can be opened only once.
 var fileStores = caddy.NewUsagePool()
 
-// Store keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of
-// the app) in one file, used by one process at a time. Validating a configuration does not create it.
+// Store keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of the app)
+// in one file, which one process uses at a time. Validating a configuration does not create it.
 type Store struct {
-	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in
-	// the folder of Caddy's storage or, if that is not a folder, in Caddy's data folder.
+	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in the folder
+	// of Caddy's storage or, if the storage is not a folder, in Caddy's data folder.
 	Path string `json:"path,omitempty"`
 
-	// The maximum number of entries; more are refused. A person takes one for each session, each app in it, and each
-	// app with a refresh token, of some 700 bytes each. Default: 1000000.
+	// The maximum number of entries; more are rejected. Each person has an entry for each session, for each app in a session,
+	// and for each app with a refresh token, of about 700 bytes each. Default: 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	store.Store `json:"-"` // file, once it is located
+	store.Store `json:"-"` // file, after Locate
 
 	file    *boltstore.Store
 	key     string // in the pool
@@ -63,7 +63,7 @@ func (f pooledFile) Destruct() error {
 	return f.file.Close()
 }
 
-// Watch implements [Watched].
+// Watch implements [stores.Watched].
 func (f *Store) Watch() *stores.Watch { return f.watched }
 
 // CaddyModule returns the Caddy module information.
@@ -71,8 +71,8 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(Store) }}
 }
 
-// Locate takes over the file from the previous configuration, if it has one; Start opens it. Provision cannot do this: only
-// the app knows the default path.
+// Locate takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only the
+// app knows the default path.
 func (f *Store) Locate(defaultPath string) error {
 	path, err := option.ResolveSecret("path of the durable store", f.Path)
 	if err != nil {
@@ -92,16 +92,16 @@ func (f *Store) Locate(defaultPath string) error {
 	return nil
 }
 
-// lockTimeout is how long a start waits for another process to release the file, as the previous one does when its requests have
-// ended, at the latest after Caddy's grace_period. lockStep is how long Start waits before it looks again whether Caddy is
+// lockTimeout is the maximum time for which a start waits for another process to release the file. A stopping process does so
+// when its requests have ended, at the latest after Caddy's grace_period. lockStep is the interval of checks whether Caddy is
 // exiting: Caddy handles Ctrl-C only after Start has returned.
 const (
 	lockTimeout = 30 * time.Second
 	lockStep    = 100 * time.Millisecond
 )
 
-// Start opens the file, so that a failure is an error of the configuration and not of the first sign-in. It waits for a
-// process that is stopping, and fails at once if another gateway runs with the file.
+// Start opens the file, so that a failure is an error of the configuration instead of the first sign-in. It waits for a process
+// that is stopping, and fails at once if another gateway is running with the file.
 func (f *Store) Start(logger *slog.Logger) error {
 	f.file.SetLogger(logger)
 	f.file.SetMaxEntries(f.MaxEntries)
@@ -112,10 +112,10 @@ func (f *Store) Start(logger *slog.Logger) error {
 	return nil
 }
 
-// Stopping lets the next process wait for the file instead of failing.
+// Stopping makes the next process wait for the file instead of failing.
 func (f *Store) Stopping() { f.mark.remove() }
 
-// open opens the file, and waits for it that long.
+// open opens the file, and waits for it at most as long as given.
 func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 	for deadline, waits := time.Now().Add(wait), false; ; waits = true {
 		f.file.SetLockTimeout(lockStep)
@@ -130,7 +130,7 @@ func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 	}
 }
 
-// Claim refuses the file of another issuer.
+// Claim rejects the file of another issuer.
 func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
 	entries, _ := f.file.Size()
 	mark, err := store.Claim(ctx, f.file, issuer)
@@ -143,10 +143,10 @@ func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error
 	return entries == 0, err
 }
 
-// batch is how many entries are copied into a file in one step, after which the disk is waited for.
+// batch is the number of entries that are copied to a file before a sync to disk.
 const batch = 5000
 
-// OpenCopy implements [Copied].
+// OpenCopy implements [stores.Copied].
 func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error) {
 	if _, err := os.Stat(f.key); err != nil && !mayMake {
 		return nil, fmt.Errorf("its durable store is not there: %w", err)
@@ -157,15 +157,15 @@ func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error)
 	return &stores.Copy{Copyable: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
 }
 
-// Size returns the number of entries, including expired ones, and its bound.
+// Size returns the number of entries, including expired ones, and the limit.
 func (f *Store) Size() (entries, bound int) { return f.file.Size() }
 
-// Backup writes a copy of the file, as it is at one moment: see [boltstore.Store.Backup].
+// Backup writes a consistent copy of the file: see [boltstore.Store.Backup].
 func (f *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
 	return f.file.Backup(write)
 }
 
-// Cleanup releases the file, if Locate got that far.
+// Cleanup releases the file, if Locate was successful.
 func (f *Store) Cleanup() error {
 	if f.file == nil {
 		return nil
@@ -199,11 +199,11 @@ var (
 	_ stores.Copied         = (*Store)(nil)
 )
 
-// runningMark is an empty file beside a durable store, from the start of a gateway until it begins to stop. A process that
-// finds the store locked reads from it whether waiting helps. A mark that a killed process left behind does no harm, because
+// runningMark is an empty file beside a durable store, from the start of a gateway until it begins to stop. If the store is
+// locked, another process uses the mark to decide whether to wait. A mark left behind by a killed process is harmless, because
 // its lock is gone.
 //
-// The ports cannot tell: Caddy opens them with SO_REUSEPORT, so that two gateways share them without an error.
+// The ports cannot serve this purpose: Caddy opens them with SO_REUSEPORT, so that two gateways share them without an error.
 type runningMark struct {
 	path    string
 	written atomic.Bool // by this process
@@ -222,7 +222,7 @@ func (m *runningMark) exists() bool {
 	return err == nil
 }
 
-// remove leaves the mark of another process alone.
+// remove does not remove the mark of another process.
 func (m *runningMark) remove() {
 	if m.written.Swap(false) {
 		_ = os.Remove(m.path)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
-// newProcess returns the file as another process has it: the pool would share it.
+// newProcess opens the file as another process would, without the pool.
 func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	t.Helper()
 	p := newPooledFile(path, 0)
@@ -19,7 +19,7 @@ func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	return &Store{key: path, file: p.file, mark: p.mark}, p
 }
 
-// A gateway that starts with the file of a running one fails at once. If that one is stopping, it waits.
+// A gateway that starts with the file of a running gateway fails at once. If that gateway is stopping, it waits.
 func TestSecondGateway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

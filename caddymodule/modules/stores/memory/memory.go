@@ -1,4 +1,4 @@
-// Package memory is the module fhir.stores.memory: codes and revocations, in this process.
+// Package memory is the module fhir.stores.memory: codes and revocations in the memory of this process.
 package memory
 
 import (
@@ -15,16 +15,15 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// memoryStores keeps the store over reloads, because codes and revocations must outlive the configuration.
+// memoryStores keeps the store across reloads, because codes and revocations must outlive the configuration.
 var memoryStores = caddy.NewUsagePool()
 
-// memoryStoreKey is the same for all configurations: entries are checked against the current one when they are used.
+// memoryStoreKey is shared by all configurations: entries are checked against the current configuration when they are used.
 const memoryStoreKey = "fhir.stores.memory"
 
 // Store keeps codes and revocations in the memory of this process. They survive a reload, but not a restart.
 type Store struct {
-	// The maximum number of entries; more are refused. A code flow takes two entries of some 500 bytes each. Default:
-	// 100000.
+	// The maximum number of entries; more are rejected. A code flow uses two entries of about 500 bytes each. Default: 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	*store.Memory `json:"-"`
@@ -47,10 +46,10 @@ func (p pooledStore) Destruct() error {
 	return nil
 }
 
-// Watch implements [Watched].
+// Watch implements [stores.Watched].
 func (m *Store) Watch() *stores.Watch { return m.watched }
 
-// Volatile implements [Volatile].
+// Volatile implements [stores.Volatile].
 func (*Store) Volatile() string {
 	return "store memory is the memory of this process: sessions and refresh tokens end with it"
 }
@@ -60,7 +59,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.memory", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision takes the store over from the previous configuration, if there is one.
+// Provision takes the store over from the previous configuration, if any.
 func (m *Store) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
 		return newPooledStore(m.MaxEntries), nil
@@ -72,13 +71,13 @@ func (m *Store) Provision(caddy.Context) error {
 	return nil
 }
 
-// Start sets the bound. Until the configuration has started, the store belongs to the previous one.
+// Start sets the limit. Until the configuration has started, the store belongs to the previous one.
 func (m *Store) Start(*slog.Logger) error {
 	m.SetMaxEntries(m.MaxEntries)
 	return nil
 }
 
-// Cleanup releases the store, if Provision got that far.
+// Cleanup releases the store, if Provision was successful.
 func (m *Store) Cleanup() error {
 	if m.Memory == nil {
 		return nil
