@@ -310,7 +310,6 @@ type introspection struct {
 // plainResponse is the media type of unsigned responses. Signed ones are [signedResponse].
 const plainResponse = "application/json"
 
-// introspect sends an introspection request.
 func introspect(transport http.RoundTripper, r *http.Request, by reader) (introspection, error) {
 	client := http.Client{
 		Transport: transport,

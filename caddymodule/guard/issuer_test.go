@@ -102,7 +102,6 @@ func (m mint) token(t testing.TB) string {
 	return m.tokenAt(t, testTime)
 }
 
-// tokenAt mints a token at a time.
 func (m mint) tokenAt(t testing.TB, now time.Time) string {
 	t.Helper()
 	payload, err := json.Marshal(merge(validClaims(now), m.claims))
@@ -112,7 +111,6 @@ func (m mint) tokenAt(t testing.TB, now time.Time) string {
 	return m.sign(t, payload)
 }
 
-// sign signs a payload.
 func (m mint) sign(t testing.TB, payload []byte) string {
 	t.Helper()
 	if m.alg == "" {
@@ -301,7 +299,6 @@ func (p provider) payload(t testing.TB, claims, changes map[string]any) []byte {
 	return payload
 }
 
-// providerNamed returns the provider with a name.
 func providerNamed(t testing.TB, name string) provider {
 	t.Helper()
 	for _, p := range providers {

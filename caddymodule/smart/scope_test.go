@@ -218,7 +218,6 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// parse parses a valid resource scope.
 func parse(t *testing.T, s string) ResourceScope {
 	t.Helper()
 	scope, ok := ParseResourceScope(s)

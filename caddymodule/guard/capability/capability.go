@@ -189,7 +189,7 @@ type Changes struct {
 	BaseURL string
 	// OAuth are the endpoints of the authorization server. Default, or without Token: not listed.
 	OAuth smart.OAuthURIs
-	// CORS reports that browsers may call the API from other origins.
+	// CORS is true if browsers may call the API from other origins. Default: false.
 	CORS bool
 	// Operations are the permitted operations. Others are removed from the statement. Default: those of [NewOperations].
 	Operations operation.Operations

@@ -501,7 +501,6 @@ func TestGatewayHeaders(t *testing.T) {
 	}
 }
 
-// compressed returns a text in an encoding.
 func compressed(t *testing.T, encoding, text string) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -20,7 +20,7 @@ func (g *gateway) submit(h access.Holder, kind string, entries ...string) *http.
 	return g.post(h, `{"resourceType":"Bundle","type":"`+kind+`","entry":[`+strings.Join(entries, ",")+`]}`)
 }
 
-// post posts a body to the base.
+// post sends a body to the FHIR base by POST.
 func (g *gateway) post(h access.Holder, body string) *http.Response {
 	g.t.Helper()
 	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
@@ -42,7 +42,6 @@ type responses struct {
 	}
 }
 
-// status returns the status of an entry.
 func (r responses) status(n int) string { return r.Entry[n].Response.Status[:3] }
 
 // said returns the diagnostics in the outcome of an entry.

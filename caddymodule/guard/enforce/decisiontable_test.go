@@ -241,7 +241,6 @@ func nextIn(body []byte) string {
 	return b.next()
 }
 
-// sendTo is send with another server.
 func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()

@@ -43,7 +43,7 @@ type Enforcer struct {
 	PageStates PageStates
 	// Parameters are the supported search parameters: a site's own in addition to those of R4. Default: those of R4.
 	Parameters searchparam.Set
-	// CompartmentSearch reports that the FHIR server supports searches by Patient/id/Type (FHIR R4 §3.1.1.4). Default: one
+	// CompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support. Default: one
 	// search per membership parameter, with merged results.
 	CompartmentSearch bool
 	// Operations are the permitted operations. Default: those of [NewOperations].
@@ -320,7 +320,6 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 	return row.passes != nil && row.passes(x, i) && paging.RefusePaging(i.Parameters) == nil
 }
 
-// servePage answers a page link.
 func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, a *message.Answer, err error) {
 	if err := message.CheckFormat(x.r.Header, nil); err != nil {
 		return i, nil, err

@@ -43,7 +43,6 @@ func (sealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration
 	return text, nil
 }
 
-// pageStates are stored page states.
 type pageStates struct{ states sync.Map }
 
 func (s *pageStates) PutState(_ context.Context, _, key string, state []byte, _ time.Duration) error {
@@ -97,7 +96,6 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	return w.Result()
 }
 
-// newRequest returns a request with a body.
 func newRequest(method, path, contentType, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", contentType)

@@ -268,7 +268,6 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 	}
 }
 
-// serveToken sends a request with a token.
 func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) error {
 	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token})
 }

@@ -851,7 +851,6 @@ var modelTypes = []struct{ name, members string }{
 	{"Encounter", `"subject":%s`}, {"Immunization", `"patient":%s`},
 }
 
-// modelRecord is a resource in the model.
 type modelRecord struct {
 	text, id, updated string
 	isOwn, isHidden   bool // belongs to patient a; carries another patient's record, and a label that a rule denies

@@ -535,7 +535,7 @@ var parts = map[string][]string{
 	},
 }
 
-// writer generates writes.
+// writer generates random writes.
 type writer struct{ *rand.Rand }
 
 func (w writer) pick(name string) string { return parts[name][w.IntN(len(parts[name]))] }
@@ -1095,7 +1095,6 @@ func TestReturnOutcome(t *testing.T) {
 // hook is the channel of a Subscription that sends resources to an app.
 const hook = `"type":"rest-hook","endpoint":"https://app.example/hook","payload":"application/fhir+json"`
 
-// subscribing returns a Subscription.
 func subscribing(criteria, channel, more string) string {
 	return fmt.Sprintf(`{"resourceType":"Subscription","status":"requested","reason":"r","criteria":%q,"channel":{%s}%s}`, criteria, channel, more)
 }

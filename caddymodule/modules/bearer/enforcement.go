@@ -115,7 +115,6 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
 
-// ownOperations parses the configured operations.
 func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
 	operations = make([]enforce.Operation, len(configured))
 	for i, words := range configured {
@@ -178,7 +177,6 @@ func ownShared(configured map[string]string) (enforce.Shared, error) {
 	return own, nil
 }
 
-// checkShared checks a rule for a type.
 func checkShared(resourceType, rule string) error {
 	if !interaction.IsType(resourceType) {
 		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)

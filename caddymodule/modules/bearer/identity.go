@@ -21,7 +21,6 @@ type holders interface {
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 }
 
-// authenticator authenticates requests.
 type authenticator struct {
 	at      address
 	guard   *guard.Guard

@@ -78,7 +78,6 @@ type pageStates struct {
 	swept   time.Time
 }
 
-// pageState is a stored state.
 type pageState struct {
 	client  string
 	key     string

@@ -99,7 +99,6 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	return guard.New(own, trusted, introspector)
 }
 
-// keysOf returns the keys of trusted issuers.
 func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []trustedKeys, err error) {
 	for _, t := range trust {
 		keys, err := held.take(ctx, t.Issuer, &t.TLS)
@@ -153,7 +152,6 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 	return asker, err
 }
 
-// parseTrust parses a trusted issuer.
 func parseTrust(to *[]TrustedIssuer) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		issuer, audience, err := option.OneOrTwo(d)
@@ -182,7 +180,6 @@ func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
 	return option.Duration(&i.Remember)(d)
 }
 
-// parseIntrospect parses an introspection endpoint.
 func parseIntrospect(to **Introspection) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		i := new(Introspection)

@@ -451,7 +451,6 @@ func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err err
 	return server, secrets + fmt.Sprintf("%q", authorities), err
 }
 
-// parse parses the options of an upstream.
 func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()

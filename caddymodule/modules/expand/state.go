@@ -197,7 +197,6 @@ var (
 	})
 )
 
-// readCaches reports the metrics of the caches.
 func readCaches(to chan<- prometheus.Metric) {
 	all := retired()
 	if EachCache(func(c Cache) { all = all.Plus(c.Statistics()) }) == 0 {

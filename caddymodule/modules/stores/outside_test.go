@@ -99,7 +99,6 @@ type common struct {
 	stores.Shared
 }
 
-// servers are the servers of common.
 var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.FollowedKinds()...)}
 
 func (*common) CaddyModule() caddy.ModuleInfo {

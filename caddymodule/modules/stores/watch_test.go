@@ -72,7 +72,6 @@ func TestStoreWatch(t *testing.T) {
 	}
 }
 
-// volatileStore is a volatile store.
 type volatileStore struct{ *store.Memory }
 
 func (volatileStore) Volatile() string { return "for a test" }

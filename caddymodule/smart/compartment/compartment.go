@@ -32,7 +32,6 @@ var r4 string
 // self is R4's pseudo-parameter for a type whose resources own the compartment, and are in it by their id.
 const self = "{def}"
 
-// key is the name of a compartment and a type in it.
 type key struct{ compartment, resourceType string }
 
 // table returns the parameters by compartment and type.
@@ -233,7 +232,6 @@ func chain(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
 	}
 }
 
-// yieldPatients yields the patients of a reference.
 func yieldPatients(r resource.Resource, element []byte, yield func(string) bool) bool {
 	to, literal, ok := r.Refers(element)
 	if !ok || to.Contained == "" {

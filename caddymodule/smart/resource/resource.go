@@ -190,7 +190,7 @@ func (r Resource) FindContained(id string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// Path is a path from a resource to some of its elements.
+// Path leads from a resource to some of its elements.
 type Path struct {
 	// Elements are the names of the JSON members along the path. An element with a choice of types has the type in its name,
 	// such as valueQuantity.

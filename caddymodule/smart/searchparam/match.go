@@ -124,7 +124,6 @@ type token struct {
 	hasSystem    bool // the value contains a bar, so the system, or its absence, must match
 }
 
-// readToken parses a token.
 func readToken(s string) (criterion, error) {
 	parts := split(s, '|')
 	switch {
@@ -315,7 +314,6 @@ type span struct{ start, end time.Time }
 // always is the span of a Period without start and end.
 var always = span{time.Unix(-1<<40, 0), time.Unix(1<<40, 0)}
 
-// date is a date with a prefix.
 type date struct {
 	prefix prefix
 	span   span

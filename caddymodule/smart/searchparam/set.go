@@ -138,7 +138,6 @@ var comparableTypes = map[Kind][]string{
 //go:embed r4.tsv
 var r4 string
 
-// key is the type and the name of a parameter.
 type key struct{ resourceType, name string }
 
 // table returns R4's parameters.

@@ -12,7 +12,7 @@ import (
 
 // Rights are the permissions of a token.
 type Rights struct {
-	// Grants are the grants of the scopes, in the order of the scopes.
+	// Grants contains the grants of each scope, in the order of the scopes.
 	Grants []Grant
 	// Scopes are all scopes of the token, including those that grant nothing.
 	Scopes []string

@@ -248,10 +248,8 @@ func by(name, value string) Confinement {
 	return Confinement{Parameters: []smart.Parameter{{Name: name, Value: value}}}
 }
 
-// unconfined returns a search without confinement.
 func unconfined(Search) []Confinement { return []Confinement{{}} }
 
-// byPatient confines by the search parameter patient.
 func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Patient/"+q.Patient)} }
 
 // byPatientOrNone confines to resources of the patient or of no patient.

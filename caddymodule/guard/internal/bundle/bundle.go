@@ -32,9 +32,9 @@ import (
 
 // Bundles answers the batches and transactions of one request.
 type Bundles struct {
-	Server     *fhirserver.Server // FHIR server
-	Judge      *judge.Judge       // judges its responses
-	At         message.Addresses  // public addresses
+	Server     *fhirserver.Server // sends requests to the FHIR server
+	Judge      *judge.Judge       // judges the responses of the FHIR server
+	At         message.Addresses  // public addresses of the FHIR API
 	Entries    entries            // answers entries
 	MaxEntries int                // maximum number of entries per bundle
 	Limit      int64              // maximum total size of the responses in bytes

@@ -43,7 +43,7 @@ func TestAnswersOf(t *testing.T) {
 	}
 }
 
-// FuzzSubmission: the parsed entries equal those of encoding/json, and an entry's call stays below the base.
+// The parsed entries of any Bundle equal those of encoding/json, and the path of an entry's call stays below the base.
 func FuzzSubmission(f *testing.F) {
 	for _, entry := range []string{
 		`{}`, `{"request":{"method":"GET","url":"Patient/a"}}`, `{"request":{"method":"GET","url":"//x/Patient"}}`,

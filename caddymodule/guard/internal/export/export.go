@@ -32,9 +32,9 @@ import (
 
 // Exports answers the exports of one request.
 type Exports struct {
-	Server     *fhirserver.Server // FHIR server
-	Judge      *judge.Judge       // judges its responses
-	At         message.Addresses  // public addresses
+	Server     *fhirserver.Server // sends requests to the FHIR server
+	Judge      *judge.Judge       // judges the responses of the FHIR server
+	At         message.Addresses  // public addresses of the FHIR API
 	Sealing    paging.Sealing     // seals links to the job and its files
 	Binding    string             // binds links to the token
 	R          *http.Request      // client's request

@@ -123,7 +123,6 @@ func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Answer, error)
 	return message.NewAnswer(http.StatusAccepted, nil), nil
 }
 
-// jobStatus requests the status of a job.
 func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error) {
 	if x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
 		return nil, message.NotFound()
@@ -169,7 +168,6 @@ type manifest struct {
 	Error               []outputFile `json:"error"`
 }
 
-// outputFile is a file of an export.
 type outputFile struct {
 	Type  string `json:"type"`
 	URL   string `json:"url"`

@@ -31,7 +31,7 @@ type asker interface {
 // single call from the judge of the client's request.
 type Judge struct {
 	Server    asker             // looks up resources that others depend on
-	At        message.Addresses // public addresses
+	At        message.Addresses // public addresses of the FHIR API
 	Policies  []rule.Policy     // override the rights
 	R         *http.Request     // client's request
 	Token     *guard.Token      // of the client; may be nil

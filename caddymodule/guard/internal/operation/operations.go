@@ -176,9 +176,9 @@ func (op Operation) with(words []string) (Operation, error) {
 
 // Calls answers the operations of one request.
 type Calls struct {
-	Server       *fhirserver.Server // FHIR server
-	Judge        *judge.Judge       // judges its responses
-	At           message.Addresses  // public addresses
+	Server       *fhirserver.Server // sends requests to the FHIR server
+	Judge        *judge.Judge       // judges the responses of the FHIR server
+	At           message.Addresses  // public addresses of the FHIR API
 	Pages        paging.Pages       // seals page links
 	Writes       *write.Writes      // checks writes for $validate
 	Exports      exporter           // starts $export

@@ -82,7 +82,7 @@ type Pages struct {
 	Sealing Sealing           // seals the links
 	States  PageStates        // stores states that are too long for a link; nil: links have any length
 	Binding string            // binds links to the token
-	At      message.Addresses // public addresses
+	At      message.Addresses // public addresses of the FHIR API
 	AsSent  bool              // links contain the client's whole request, which policies judge again
 }
 

@@ -23,9 +23,9 @@ import (
 
 // Reads answers the reads and histories of one request.
 type Reads struct {
-	Server *fhirserver.Server // FHIR server
-	Judge  *judge.Judge       // judges its responses
-	At     message.Addresses  // public addresses
+	Server *fhirserver.Server // sends requests to the FHIR server
+	Judge  *judge.Judge       // judges the responses of the FHIR server
+	At     message.Addresses  // public addresses of the FHIR API
 	Pages  paging.Pages       // seals page links
 }
 

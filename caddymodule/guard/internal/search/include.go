@@ -306,7 +306,6 @@ func (n node) namesAny(ids map[string]bool) bool {
 	return slices.ContainsFunc(n.names, func(name string) bool { return ids[name] })
 }
 
-// nodeOf returns the node of an entry.
 func nodeOf(e message.Entry) node {
 	return node{id: e.Parsed.Type + "/" + e.Parsed.ID, names: Named(e)}
 }

@@ -23,9 +23,9 @@ import (
 
 // Searches answers the searches of one request.
 type Searches struct {
-	Server         *fhirserver.Server // FHIR server
-	Judge          *judge.Judge       // judges its responses
-	At             message.Addresses  // public addresses
+	Server         *fhirserver.Server // sends requests to the FHIR server
+	Judge          *judge.Judge       // judges the responses of the FHIR server
+	At             message.Addresses  // public addresses of the FHIR API
 	Pages          paging.Pages       // seals page links
 	Parameters     searchparam.Set    // supported search parameters
 	Shared         access.Shared      // rules for types outside of compartments
@@ -135,7 +135,6 @@ type granted struct {
 	permission   smart.Permission
 }
 
-// of returns the grants for a type.
 func (g *grants) of(resourceType string, p smart.Permission) []access.Grant {
 	key := granted{resourceType, p}
 	all, ok := g.found[key]
@@ -281,7 +280,6 @@ func newEntries() []message.Entry {
 	return slices.Grow(*entryLists.Get().(*[]message.Entry), usualEntries)
 }
 
-// newPlan plans a search.
 func newPlan(ctx context.Context, x *Searches, c message.Call, i interaction.Interaction) (plan, error) {
 	branches, err := branchesOf(x, i)
 	if err != nil {
@@ -308,7 +306,6 @@ func newPlan(ctx context.Context, x *Searches, c message.Call, i interaction.Int
 	}, nil
 }
 
-// newRules returns the rules for a search.
 func newRules(x *Searches, i interaction.Interaction, branches []branch) searchRules {
 	rules := searchRules{x: x, branches: branches, resourceType: i.Type, onePath: i.Type != "" && i.Type != smart.AnyType, includes: includesOf(i.Parameters)}
 	if i.Kind == interaction.SystemSearch {
@@ -328,7 +325,6 @@ func newRules(x *Searches, i interaction.Interaction, branches []branch) searchR
 	return rules
 }
 
-// effects are the effects of parameters.
 type effects struct {
 	response  response
 	passed    []smart.Parameter // for the FHIR server
@@ -361,7 +357,6 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, le
 	return all, nil
 }
 
-// add adds the effects of a parameter.
 func (all *effects) add(one effects) {
 	all.passed = append(all.passed, one.passed...)
 	all.order = append(all.order, one.order...)

@@ -56,9 +56,9 @@ type Collector func(r Result, c message.Call) (*message.Answer, error)
 
 // Writes answers the writes of one request.
 type Writes struct {
-	Server   *fhirserver.Server // FHIR server
-	Judge    *judge.Judge       // judges its responses
-	At       message.Addresses  // public addresses
+	Server   *fhirserver.Server // sends requests to the FHIR server
+	Judge    *judge.Judge       // judges the responses of the FHIR server
+	At       message.Addresses  // public addresses of the FHIR API
 	Searches *search.Searches   // resolves criteria
 	Reads    *read.Reads        // reads the stored version
 	Shared   access.Shared      // rules for types outside of compartments
@@ -87,7 +87,7 @@ func isCascade(p smart.Parameter) bool {
 	return name == "_cascade"
 }
 
-// version is a version of a resource, stored or new.
+// version is a stored or new version of a resource.
 type version struct {
 	resource.Resource
 	text []byte
@@ -97,7 +97,7 @@ type version struct {
 // isConditional reports whether criteria select the resource.
 func (w *write) isConditional() bool { return w.i.Permission()&smart.Search != 0 }
 
-// planned plans the search for the criteria of a conditional write.
+// planned returns the search for the criteria of a conditional write.
 func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*search.Selection, error) {
 	s, err := x.Searches.Selecting(ctx, i.Type, slices.DeleteFunc(i.Criteria(), isCascade))
 	if err == nil && !s.Selects {

@@ -222,7 +222,7 @@ func (m *runningMark) exists() bool {
 	return err == nil
 }
 
-// remove does not remove the mark of another process.
+// remove deletes the mark if this process wrote it.
 func (m *runningMark) remove() {
 	if m.written.Swap(false) {
 		_ = os.Remove(m.path)
