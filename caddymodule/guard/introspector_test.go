@@ -339,7 +339,7 @@ func TestIntrospectorFlightEnded(t *testing.T) {
 	}
 }
 
-// Concurrent requests are limited. A token that waits too long, or comes when too many wait, is rejected with 503.
+// Concurrent requests are limited. A token that waits too long, or arrives at a full queue, is rejected with 503.
 func TestIntrospectorConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

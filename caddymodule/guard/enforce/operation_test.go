@@ -279,7 +279,7 @@ func TestJudgedBeside(t *testing.T) {
 	}
 }
 
-// The FHIR server is asked for complete resources, because others cannot be judged.
+// Complete resources are requested from the FHIR server, because incomplete ones cannot be judged.
 func TestOperationForm(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")

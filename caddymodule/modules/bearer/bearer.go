@@ -61,8 +61,9 @@ type Bearer struct {
 	// SMART capabilities and scopes of the first trusted issuer that its discovery document omits. Default: none.
 	Offer *Offer `json:"smart_configuration,omitempty"`
 
-	// Additional claims of other issuers' tokens and of introspected tokens, for policies: our name by theirs, which may be a
-	// path such as `realm_access.roles`. `groups` is the claim `groups` unless it is mapped here. At most 20. Default: none.
+	// Additional claims of other issuers' tokens and of introspected tokens, for policies: the issuer's name of each claim, or a
+	// path such as `realm_access.roles`, by our name. `groups` is the claim `groups` unless it is mapped here. At most 20.
+	// Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
 	// Headers to forward; all others are removed. `fhir` stands for those of FHIR's REST API and of tracing (`Accept`,

@@ -377,7 +377,7 @@ func judging(ctx context.Context, i interaction.Interaction) (context.Context, f
 	}
 }
 
-// tracing sets the outcome in the span of a request. For a batch, the decision about the whole batch comes last.
+// tracing sets the outcome in the span of a request. For a batch, the decision about the whole batch is the last one.
 func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 		s := span.Current(r.Context())

@@ -33,7 +33,7 @@ func init() {
 // lone is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional interfaces
 // that it needs.
 type lone struct {
-	// How many entries it holds. Default: 1000.
+	// The maximum number of entries. Default: 1000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	*store.Memory `json:"-"`

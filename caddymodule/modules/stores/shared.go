@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
-// MirroredKinds are the kinds of entries of a shared store that each gateway mirrors completely.
+// MirroredKinds are the kinds of entries of a shared store of which a new follower needs all existing entries.
 func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
 }

@@ -30,7 +30,7 @@ type Rule struct {
 	counted bool
 	// own is true if covered resources belong to the patient alone.
 	own bool
-	// everyones is true if all resources of the type are covered for every patient, so that a record may include them.
+	// everyones is true if all resources of the type are covered for every patient, so that responses may include them.
 	everyones bool
 	// named reports whether records may refer to a resource of the type without a lookup. Nil: no.
 	named func(resourceType string) bool

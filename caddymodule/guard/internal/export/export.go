@@ -164,7 +164,7 @@ func below(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second one, the query's
+// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the query's
 // plus sign was decoded to a space.
 var formats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
 

@@ -124,7 +124,7 @@ const Patience = 10 * time.Second
 // timesHeld is the memory that a judged byte counts for: the original and the rewritten copy.
 const timesHeld = 2
 
-// Reserve reserves memory for bytes to be judged, the first of at most most bytes. It waits if necessary.
+// Reserve reserves memory for bytes to be judged, and waits if necessary. most is the maximum, including later bytes.
 func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 	err := x.Share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
 	if errors.Is(err, fairmemory.ErrTooMuch) {

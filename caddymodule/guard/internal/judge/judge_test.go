@@ -81,7 +81,7 @@ func (r fixedResources) DeniesType(context.Context, string) bool { return r.by.E
 func (r fixedResources) Judge(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
 
 // Policies combine in any order: a denial wins, then an allowance; otherwise the scopes decide. An unknown effect denies. Each
-// policy gets its own errors, and no policy is asked after a denial.
+// policy gets its own errors, and no policy is called after a denial.
 func TestPoliciesCombine(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("failed")

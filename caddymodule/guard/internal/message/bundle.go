@@ -27,7 +27,7 @@ type Bundle struct {
 // Entry is a Bundle.entry.
 type Entry struct {
 	FullURL  string             // fullUrl
-	Resource []byte             // text
+	Resource []byte             // resource as text
 	Parsed   resource.Resource  // if it was parsed to be judged
 	Ranks    []searchparam.Rank // by the keys of _sort, once computed
 	Mode     string             // search.mode

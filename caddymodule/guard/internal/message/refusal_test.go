@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// A FHIR server's message is repeated without words that the client has not sent.
+// A FHIR server's message is repeated only with the client's own input and known words.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	s := Said{}.Body([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).

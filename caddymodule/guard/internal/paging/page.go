@@ -39,8 +39,8 @@ type Position struct {
 	Total int
 }
 
-// Place is the position of a branch. Each page of the FHIR server is read once: if _sort leaves the order open, the order may
-// differ between responses, and only the page's own link continues it.
+// Place is the position of a branch. A page of the FHIR server with a shown match is not read again: if _sort leaves the order
+// open, the order may differ between responses, and only the page's own link continues it.
 type Place struct {
 	// Left are the matches that were read but not shown, as Type/id in order. They precede the page.
 	Left []string

@@ -398,7 +398,7 @@ func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string)
 	return c, i
 }
 
-// one returns the effects of a parameter, and whether the parameter is listed in the self link.
+// one returns the effects of a parameter. heeded reports whether the parameter belongs into the self link.
 func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
 	as := effects{passed: []smart.Parameter{p}}
 	switch p.Name {
