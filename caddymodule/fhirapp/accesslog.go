@@ -17,10 +17,10 @@ import (
 
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
-// LogEncoder is a log format that keeps codes, tokens, `state` and sign-in data out of access logs. It shows such
-// parameters as `REDACTED`: in the URI of a request, its `Referer`, the headers in which proxies repeat the URI, and the
-// `Location` of a response. Caddy itself hides the headers `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by
-// `code` is hidden too, because the parameter has the same name.
+// LogEncoder is a log format that redacts authorization codes, tokens, `state` and sign-in data in access logs. It replaces
+// the values of such parameters by `REDACTED` in the request URI, `Referer`, the headers in which proxies repeat the URI,
+// and the response header `Location`. Caddy itself hides `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by `code`
+// is redacted too, because the parameter name is the same.
 type LogEncoder struct {
 	// The format of the entries. Default: `json`, or `console` on a terminal.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
@@ -52,7 +52,7 @@ func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{"wrap": option.Guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
 }
 
-// addressHeaders are the request headers that hold a URI.
+// addressHeaders are the request headers that contain a URI.
 var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
 
 type parameterFilter struct{}
@@ -71,14 +71,14 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 	return in
 }
 
-// hiddenParameters are those of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are credentials or
-// identify somebody.
+// hiddenParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and the gateway's forms that are
+// credentials or identify a person.
 var hiddenParameters = []string{
 	"access_token", "assertion", "birthdate", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint", "identifier",
 	"launch", "login_hint", "logout_token", "name", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
-// hideParameters redacts hiddenParameters in the query and the fragment of a URI, even if their names are encoded.
+// hideParameters redacts hiddenParameters in the query and fragment of a URI, including percent-encoded names.
 func hideParameters(address string) string {
 	start := strings.IndexAny(address, "?#")
 	if start < 0 {

@@ -24,35 +24,35 @@ import (
 // AdminAPI serves `/fhir/` of Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
-//	GET    /fhir/ready        whether everything can be served; 503 if not
+//	GET    /fhir/ready        whether the gateway can serve everything; 503 if not
 //	GET    /fhir/keys         signing keys
-//	POST   /fhir/keys         makes new signing keys; no token ends
-//	DELETE /fhir/keys/{kid}   ends a key, and what it signed
-//	GET    /fhir/refusals     what a client, ?client_id=, was lately refused, and why
-//	GET    /fhir/sessions     sessions of ?user=, or all
-//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
-//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both; of each of ?users=
-//	GET    /fhir/idps         how identity providers answer whether people may still come
-//	POST   /fhir/idps/{idp}/accept  lets what a suspended provider denies take effect
-//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
-//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
+//	POST   /fhir/keys         rotates the signing keys; existing tokens stay valid
+//	DELETE /fhir/keys/{kid}   retires a key and invalidates everything signed with it
+//	GET    /fhir/refusals     recent refusals of the client ?client_id= with their reasons
+//	GET    /fhir/sessions     all sessions, or those of ?user=
+//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one session
+//	DELETE /fhir/grants       all grants of ?user=, of ?client_id=, or of both; of each of ?users=
+//	GET    /fhir/idps         state of revalidation at each identity provider
+//	POST   /fhir/idps/{idp}/accept  applies the denials of a suspended provider
+//	DELETE /fhir/factors      second factors and passkeys that ?user= has enrolled
+//	DELETE /fhir/expansions   cached expansions: all, or those of ?url= or ?system=
 //
-// Features add routes by [RegisterAdminRoutes].
+// Features add routes with [RegisterAdminRoutes].
 type AdminAPI struct {
-	// Running returns the configuration in force: while a new one starts, not the one this router belongs to.
+	// Running returns the running configuration. During a reload, this is not the one that this router belongs to.
 	Running func() caddy.Context `json:"-"`
 }
 
-// featureRoutes return the routes of features.
+// featureRoutes are the functions that return the routes of features.
 var featureRoutes []func(*AdminAPI) []caddy.AdminRoute
 
-// RegisterAdminRoutes adds routes of a feature below `/fhir/` of Caddy's admin API. Their handlers should be [AdminMethods]. It
-// must be called from init.
+// RegisterAdminRoutes adds routes of a feature below `/fhir/` of Caddy's admin API. Their handlers should be [AdminMethods].
+// It must be called from init.
 func RegisterAdminRoutes(routes func(*AdminAPI) []caddy.AdminRoute) {
 	featureRoutes = append(featureRoutes, routes)
 }
 
-// App returns the running app. Without one, the error has status 404.
+// App returns the running app. If no app runs, the error has status 404.
 func (a *AdminAPI) App() (*App, error) {
 	app, err := fhirbase.Find[*App](a.Running())
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *AdminAPI) App() (*App, error) {
 	return app, nil
 }
 
-// Server calls a function with the running authorization server. Without one, the response is 404.
+// Server returns an admin handler that calls handle with the running authorization server. If no app runs, the response is 404.
 func (a *AdminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()
@@ -103,11 +103,11 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 }
 
 // AdminMethods are the handlers of a path by method. A result that is an [http.Handler] writes the response itself. Other
-// results are encoded as JSON, with the status of a method StatusCode() int if there is one. Errors get their status from
-// [caddy.APIError]; an unavailable store is 503.
+// results are encoded as JSON, with the status of their StatusCode() int method if they have one. An error gets its status
+// from [caddy.APIError]; an unavailable store is 503.
 type AdminMethods map[string]func(*http.Request) (any, error)
 
-// ServeHTTP refuses requests of other sites' pages, and methods without a handler.
+// ServeHTTP rejects requests from pages of other sites, and methods without a handler.
 func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
 		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}
@@ -138,8 +138,8 @@ func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// isCrossSite reports whether a browser says that another origin's page made the request (W3C Fetch Metadata). Caddy checks
-// only Origin, which some of these requests lack.
+// isCrossSite reports whether a page of another origin made the request (W3C Fetch Metadata). Caddy checks only Origin,
+// which some of these requests lack.
 func isCrossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
@@ -148,7 +148,7 @@ func notFound(_ http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
 }
 
-// status is the answer to GET /fhir/status. Without the fhir app it has no issuer, keys and store.
+// status is the response to GET /fhir/status. Without the fhir app, it has no issuer, keys or store.
 type status struct {
 	Issuer      string                     `json:"issuer,omitempty"`
 	FHIRBase    string                     `json:"fhir_base,omitempty"`
@@ -173,10 +173,10 @@ func (a *AdminAPI) status(*http.Request) (any, error) {
 	return s, nil
 }
 
-// ready says whether this gateway can serve everything, and if not, why.
+// ready reports whether this gateway can serve everything, and if not, why.
 func (a *AdminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.Running()) }
 
-// refusals are those of ?client_id=.
+// refusals returns the recent refusals of ?client_id=.
 func (a *AdminAPI) refusals(r *http.Request) (any, error) {
 	app, err := a.App()
 	if err != nil {
@@ -205,7 +205,7 @@ var (
 	_ caddy.AdminHandler = AdminMethods{}
 )
 
-// adminError gives an error its HTTP status.
+// adminError maps an error to its HTTP status.
 func adminError(err error) caddy.APIError {
 	failure := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	switch {
@@ -225,12 +225,12 @@ func badAdminRequest(err error) error {
 
 const adminKeys = "/fhir/keys"
 
-// keysInfo is the answer about keys.
+// keysInfo is the response about signing keys.
 type keysInfo struct {
-	Keys []keyring.Info `json:"keys"` // all that there are then
+	Keys []keyring.Info `json:"keys"` // all keys after the request
 }
 
-// onKeys calls a function with the keys, and answers with those that there are then.
+// onKeys returns a handler that calls do with the keyring and responds with the resulting keys.
 func (a *AdminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()
@@ -251,7 +251,7 @@ func readKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Refres
 
 func rotateKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Rotate(r.Context()) }
 
-// retireKey ends the key in the path, and what it signed.
+// retireKey retires the key in the path and invalidates everything signed with it.
 func retireKey(keys *keyring.Keyring, r *http.Request) error {
 	kid := strings.TrimPrefix(r.URL.Path, adminKeys+"/")
 	if err := keys.Retire(r.Context(), kid); err != nil {

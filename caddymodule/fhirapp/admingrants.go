@@ -17,37 +17,37 @@ import (
 
 const adminGrants = "/fhir/grants"
 
-// endedGrants is the answer to DELETE /fhir/grants.
+// endedGrants is the response to DELETE /fhir/grants.
 type endedGrants struct {
 	token.RevokedGrants
 
-	// Person is whose: the provider, a colon and the subject there, or local: and the name; then user name and sub.
+	// Person identifies the person: provider, colon and the subject at the provider, or local: and the user name; then the user name and sub.
 	Person string `json:"person,omitempty"`
 
-	// Released says that another person may get the sub.
+	// Released reports whether the sub may be assigned to another person.
 	Released bool `json:"sub_released,omitempty"`
 
-	// Void describes what else ended, uncounted.
+	// Void describes what was revoked without being counted.
 	Void string `json:"void"`
 }
 
-// grantsOfPerson is the result for one of ?users=.
+// grantsOfPerson is the result for one user of ?users=.
 type grantsOfPerson struct {
 	User string `json:"user"` // as in the request
 	*endedGrants
 
-	// Status is the HTTP status of the same request about this user alone.
+	// Status is the HTTP status that a request for this user alone would get.
 	Status int    `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
 
-// grantsOfPeople is the answer to DELETE /fhir/grants?users=, in the order of the request.
+// grantsOfPeople is the response to DELETE /fhir/grants?users=, in the order of the request.
 type grantsOfPeople struct {
 	People []grantsOfPerson `json:"people"`
 	Failed int              `json:"failed"`
 }
 
-// StatusCode distinguishes an answer with failures from one without.
+// StatusCode returns 207 if a user failed, and 200 otherwise.
 func (g grantsOfPeople) StatusCode() int {
 	if g.Failed > 0 {
 		return http.StatusMultiStatus
@@ -55,8 +55,8 @@ func (g grantsOfPeople) StatusCode() int {
 	return http.StatusOK
 }
 
-// endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
-// everything. With ?release_sub=true, another person may get the user's sub. ?users=, which may be repeated, is ?user= for each.
+// endGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does not revoke
+// everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and stands for several ?user=.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query, err := grantsQuery(r)
 	switch {
@@ -68,7 +68,7 @@ func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	return endGrantsOf(server, r, query)
 }
 
-// grantsQuery parses the query. A malformed query is rejected as a whole: url.Values would leave out its malformed part.
+// grantsQuery parses the query. A malformed query is rejected as a whole, because url.Values would omit the malformed part.
 func grantsQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -91,7 +91,7 @@ func grantsQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// endGrantsOfEach ends the grants of several users. A failure does not stop it.
+// endGrantsOfEach revokes the grants of several users. It continues after a failure.
 func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values) (all grantsOfPeople) {
 	for _, user := range query["users"] {
 		result := grantsOfPerson{User: user, Status: http.StatusOK}
@@ -108,7 +108,7 @@ func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values
 	return all
 }
 
-// endGrantsOf ends the grants of at most one user.
+// endGrantsOf revokes the grants of at most one user.
 func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (endedGrants, error) {
 	user, clientID := query.Get("user"), query.Get("client_id")
 	person, err := server.Meant(r.Context(), user)
@@ -129,7 +129,7 @@ func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (e
 	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err
 }
 
-// releaseSub comes before the ending, which it must not miss.
+// releaseSub releases the sub of ?user=. It runs before the grants are revoked, so that the revocation covers it.
 func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bool, error) {
 	switch {
 	case !query.Has("release_sub"):
@@ -150,11 +150,11 @@ func listSessions(server *authorize.Server, r *http.Request) (any, error) {
 	return server.Sessions(r.Context(), r.URL.Query().Get("user"))
 }
 
-// endedSessions is the answer to DELETE /fhir/sessions.
+// endedSessions is the response to DELETE /fhir/sessions.
 type endedSessions struct {
 	Sessions int `json:"sessions"`
 
-	// NotEnded describes what outlives the sessions.
+	// NotEnded describes tokens that outlive the sessions.
 	NotEnded string `json:"not_ended"`
 }
 
@@ -162,13 +162,13 @@ func sessionsEnded(n int) endedSessions {
 	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
 }
 
-// endSession ends the session in the path, if it has not ended already.
+// endSession ends the session in the path, if it exists.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
 	return sessionsEnded(ended), err
 }
 
-// endSessions ends all sessions of a user, who is required lest an incomplete request end everybody's.
+// endSessions ends all sessions of a user. The user is required, so that an incomplete request does not end all sessions.
 func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	user := r.URL.Query().Get("user")
 	if user == "" {
@@ -180,12 +180,12 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 
 const adminFactors = "/fhir/factors"
 
-// removedFactors is the answer to DELETE /fhir/factors.
+// removedFactors is the response to DELETE /fhir/factors.
 type removedFactors struct {
-	Sessions int `json:"sessions"` // of the user, which ended
+	Sessions int `json:"sessions"` // sessions of the user that were ended
 }
 
-// resetFactors removes the second factors and passkeys that ?user= has enrolled, for who has lost them all.
+// resetFactors removes the second factors and passkeys that ?user= has enrolled, for a user who has lost all of them.
 func resetFactors(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	if len(query) != 1 || len(query["user"]) != 1 || query.Get("user") == "" {

@@ -40,11 +40,11 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// appsInUse are the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only provisioned are
-// left out, because reading their metrics would create the file of the durable store.
+// appsInUse contains the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only
+// provisioned are left out, because reading their metrics would create the file of the durable store.
 var appsInUse sync.Map
 
-// providerCollector reports how identity providers answer.
+// providerCollector collects the metrics of identity providers.
 type providerCollector struct{}
 
 var (
@@ -53,7 +53,7 @@ var (
 	_            = metrics.Add(providerCollector{})
 )
 
-// collectTime bounds how long the collector waits for a store.
+// collectTime limits how long the collector waits for a store.
 const collectTime = time.Second
 
 // Describe implements [prometheus.Collector].
@@ -68,7 +68,7 @@ func (providerCollector) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	byKey := map[string]revalidation.ProviderState{}
 	EachStarted(func(app *App) {
-		states, _ := app.Server().ProviderStates(ctx) // an error is the store's, which has metrics
+		states, _ := app.Server().ProviderStates(ctx) // the store has metrics for its errors
 		for _, state := range states {
 			byKey[state.Key] = state
 		}

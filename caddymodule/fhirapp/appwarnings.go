@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
-// warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
-// with secrets that everybody knows.
+// warnOfClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for trials, with
+// publicly known secrets, and causes fewer warnings.
 func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)
 	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
@@ -32,7 +32,7 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Clien
 	}
 }
 
-// warnWithoutClients logs that no app can request tokens. Clients that an updater adds are not known yet when this is checked.
+// warnWithoutClients logs that no client can request tokens. Clients that an updater adds are not loaded at this point.
 func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Config) {
 	if len(c.Clients)+len(clientSourcesOf(c)) > 0 {
 		return
@@ -44,8 +44,8 @@ func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize
 	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
 }
 
-// warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or
-// could be taken for somebody else.
+// warnOfPeople logs identity providers and users whose people have no FHIR resource, so that tokens with user/ scopes may
+// read nothing, and links that may identify the wrong person.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)
 	if !grantsUserScopes(a, c) {
@@ -63,7 +63,7 @@ func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	}
 }
 
-// warnOfStrangers logs what somebody could get who is not the one that is meant.
+// warnOfStrangers logs settings by which a person could get the access of another person.
 func warnOfStrangers(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {

@@ -27,10 +27,10 @@ import (
 
 func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
 
-// parseApp turns the fhir global option into the app's configuration.
+// parseApp parses the fhir global option into the app's configuration.
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
-		d.Next() // so that the error names the line
+		d.Next() // so that the error contains the line
 		return nil, d.Err("duplicate fhir global option")
 	}
 	app := new(App)
@@ -104,7 +104,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.checkParsed(d, configured)
 }
 
-// adding is the setter of a subdirective that adds to a list.
+// adding returns the setter of a subdirective that appends to a list.
 func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 	return func(*caddyfile.Dispenser) error {
 		var added T
@@ -114,7 +114,7 @@ func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 	}
 }
 
-// checkParsed checks the lines of the block against each other.
+// checkParsed checks the subdirectives of the block against each other.
 func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) error {
 	idps := []string{people.Local}
 	for _, p := range a.IdentityProviders {
@@ -141,7 +141,7 @@ func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) e
 	return option.WithLine(d, err)
 }
 
-// unresolved is the authorization server's configuration without what only Provision knows.
+// unresolved returns the authorization server's configuration without the parts that Provision adds.
 func (a *App) unresolved() (authorize.Config, error) {
 	c := a.settings()
 	for _, u := range a.Users {
@@ -163,7 +163,7 @@ func (a *App) unresolved() (authorize.Config, error) {
 // takenNames are the kinds of users and clients, "user" or "client", by name.
 type takenNames map[string]string
 
-// check rejects a name that cannot be the sub of tokens, or that a user or client has already, and takes it.
+// check rejects a name that cannot be the sub of a token or is already taken by a user or client, and then reserves it.
 func (t takenNames) check(kind string) func(name string) error {
 	return func(name string) error {
 		if by := t[name]; by != "" {
@@ -193,7 +193,7 @@ func takenError(kind, by, name string) error {
 
 var _ caddyfile.Unmarshaler = (*App)(nil)
 
-// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
+// lifetime parses a duration within the limits of a lifetime in [authorize.Config].
 func lifetime(name string, to *caddy.Duration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if err := option.Duration(to)(d); err != nil {
@@ -203,12 +203,12 @@ func lifetime(name string, to *caddy.Duration) option.Setter {
 	}
 }
 
-// lifetimeOrOff reads a lifetime, or the word off as -1.
+// lifetimeOrOff parses a lifetime, or the word off as -1.
 func lifetimeOrOff(name string, to *caddy.Duration) option.Setter {
 	return option.DurationOrOff(to, lifetime(name, to))
 }
 
-// parseScopeLimit reads a row of scope_limit.
+// parseScopeLimit parses a row of scope_limit.
 func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
 	args := d.RemainingArgs()
 	take := func(to *string) {
@@ -230,42 +230,42 @@ func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
 	return option.WithLine(d, l.Check())
 }
 
-// Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each one doubles
-// the wait, from 1s to 15m. No account is locked permanently. A browser with an earlier sign-in has a separate
-// count for their account, so others cannot lock them out.
+// Lockout slows down the guessing of passwords, second factors and client secrets: after the free failures, each failure doubles the wait,
+// from 1s to 15m. No account is locked permanently. A browser that has signed in before has a separate count for that account, so that others
+// cannot lock it out.
 //
-// Addresses are those of clients by Caddy: list proxies in `trusted_proxies`, or all clients behind one share its count.
+// Failures are counted by Caddy's client IP address. List proxies in `trusted_proxies`; otherwise, all clients behind a proxy share one count.
 type Lockout struct {
 	// Turn the lockout off. Default: on.
 	Off bool `json:"off,omitempty"`
 
-	// How many failures in a row are free for an account, and how many wrong secrets for a client from one network. Ten
-	// times as many are free for an IP address (IPv6: its /64), whatever the accounts and clients. Default: 10.
+	// The number of free consecutive failures per account, and of free wrong secrets per client from one network. An IP
+	// address (IPv6: its /64) has ten times as many, across all accounts and clients. Default: 10.
 	Failures int `json:"failures,omitempty"`
 }
 
 func (l Lockout) settings() lockout.Policy { return lockout.Policy{Off: l.Off, Failures: l.Failures} }
 
-// parse reads a number of failures, or the word off.
+// parse parses a number of failures, or the word off.
 func (l *Lockout) parse(d *caddyfile.Dispenser) error {
 	return option.OrOff(&l.Off, option.Number(&l.Failures))(d)
 }
 
-// Branding makes the pages that people see look like the site's own.
+// Branding customizes the pages for the site.
 type Branding struct {
-	// The site's name, at most 80 characters: at the head of every page, and in its title. Default: the issuer's host.
+	// The site's name, at most 80 characters, in the header and title of every page. Default: the issuer's host.
 	Name string `json:"name,omitempty"`
 
-	// The file of an image above the name: PNG, SVG or WebP, at most 256 KiB. It is read when the configuration loads,
-	// and served at `/oauth2/logo`. Scripts in it do not run. Default: none.
+	// The image file shown above the name: PNG, SVG or WebP, at most 256 KiB. It is read when the configuration loads, and
+	// served at `/oauth2/logo`. Scripts in it do not run. Default: none.
 	Logo string `json:"logo,omitempty"`
 
-	// The color of buttons and links, such as `#0b5c8a`. Where its contrast is less than WCAG 2.2 asks for, on the light
-	// background or the dark one, pages use a darker or lighter shade of it. Default: a blue.
+	// The color of buttons and links, such as `#0b5c8a`. If its contrast on the light or dark background is below the
+	// minimum of WCAG 2.2, pages use a darker or lighter shade. Default: a blue.
 	Color string `json:"color,omitempty"`
 }
 
-// resolved is the branding for package authorize, with the logo read.
+// resolved returns the branding for package authorize, with the logo loaded.
 func (b *Branding) resolved() (page.Branding, error) {
 	resolved := page.Branding{Name: b.Name, Color: b.Color}
 	if b.Logo == "" {
@@ -281,7 +281,7 @@ func (b *Branding) resolved() (page.Branding, error) {
 	return resolved, nil
 }
 
-// readAtMost reads a file, and one byte more than limit of it at most: enough to tell that it is too large.
+// readAtMost reads at most limit+1 bytes of a file, which is enough to detect that it is too large.
 func readAtMost(name string, limit int64) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -291,7 +291,7 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit+1))
 }
 
-// parse reads a branding block.
+// parse parses a branding block.
 func (b *Branding) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
@@ -303,7 +303,7 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 	}.Parse(d)
 }
 
-// parseColor reads a color. Without quotes, # begins a comment.
+// parseColor parses a color. Without quotes, # starts a comment in a Caddyfile.
 func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
 		return d.Err(`color has no value: # begins a comment, so write "#0b5c8a" in quotes, or 0b5c8a`)

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Client is an application that may ask for tokens (RFC 6749 §2).
+// Client is an application that can request tokens (RFC 6749 §2).
 type Client struct {
 	client.Settings
 
@@ -28,10 +28,10 @@ type Client struct {
 	// Features of the client, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.client"`
 
-	idps option.Position // in the Caddyfile
+	idps option.Position // of the subdirective in the Caddyfile
 }
 
-// resolved is the client for package authorize, with the placeholders of its secret replaced.
+// resolved returns the client for package authorize, with the placeholders of its secret replaced.
 func (c *Client) resolved() (none client.Client, err error) {
 	resolved, err := c.Literal()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) Literal() (client.Client, error) {
 	return core, configureClient(&core, c.FeaturesRaw)
 }
 
-// checkAddress returns a check of a URI whose error names the option.
+// checkAddress returns a check of a URI. Its error contains the name of the option.
 func checkAddress(option string) func(uri string) error {
 	return func(uri string) error {
 		if err := client.CheckAnyRedirectURI(uri); err != nil {
@@ -61,7 +61,7 @@ func checkAddress(option string) func(uri string) error {
 	}
 }
 
-// parse reads a client.
+// parse parses a client.
 func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := c.ParseOptions(d, checkID); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 	return option.WithLine(d, err)
 }
 
-// ParseOptions reads a client that may be incomplete: its client_id, which checkID checks unless it is nil, and a block.
+// ParseOptions parses a client that may be incomplete: its client_id, checked by checkID unless nil, and a block.
 func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err
@@ -110,13 +110,13 @@ func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error
 	return err
 }
 
-// parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.
+// parseProviders parses the names of identity providers. They may be defined later, so the position is kept for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	c.idps = option.PositionOf(d)
 	return option.Words(&c.IdentityProviders, nil)(d)
 }
 
-// parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.
+// parseJWKS parses a JWK Set, or the name of a file that contains one and is copied into the configuration.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := option.Word(&text, nil)(d); err != nil {

@@ -49,18 +49,18 @@ with the same configuration is not disturbed.`,
 	})
 }
 
-// A check is one thing that a configuration needs.
+// A check tests one part of a configuration.
 type check struct {
 	What string `json:"what"`
-	Fail string `json:"fail,omitempty"` // why it does not work; "" if it does
-	Mend string `json:"mend,omitempty"` // what to do about that
+	Fail string `json:"fail,omitempty"` // why the check failed; "" if it passed
+	Mend string `json:"mend,omitempty"` // how to fix the failure
 
 	ask func(context.Context) error
 }
 
 const (
-	checkTimeout = 10 * time.Second       // of each
-	heldTimeout  = 500 * time.Millisecond // after which a file is held by a gateway that runs
+	checkTimeout = 10 * time.Second       // for each check
+	heldTimeout  = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
 )
 
 var errChecks = errors.New("not all is well")
@@ -100,7 +100,7 @@ func printChecks(out io.Writer, checks []check, asJSON bool) error {
 	return nil
 }
 
-// checksOf are those of a configuration. If it cannot be loaded, that is the only one.
+// checksOf returns the checks for a configuration. If the configuration cannot be loaded, this is the only check.
 func checksOf(path, adapter string) []check {
 	ctx, text, err := loadToCheck(path, adapter)
 	checks := []check{{
@@ -118,7 +118,7 @@ func checksOf(path, adapter string) []check {
 	return append(checks, checksOfTerminology(text)...)
 }
 
-// loadToCheck loads a configuration as for a reload, and starts nothing of it.
+// loadToCheck provisions a configuration as for a reload, without starting it.
 func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
 	if strings.HasSuffix(path, ".json") {
 		adapter = ""
@@ -142,7 +142,7 @@ func checkOfStore(path, adapter string) check {
 		ask: func(ctx context.Context) error {
 			opened, err := StoreOpener{adapter, heldTimeout}.Open(ctx, path, true)
 			switch {
-			case errors.Is(err, boltstore.ErrInUse): // a gateway runs, and has the file open
+			case errors.Is(err, boltstore.ErrInUse): // a running gateway has opened the file
 				return nil
 			case err != nil:
 				return err
@@ -164,7 +164,7 @@ func checksOfProviders(app *App) (checks []check) {
 	return checks
 }
 
-// checkOfBackend asks the FHIR server for its CapabilityStatement, by the site as a client would.
+// checkOfBackend requests the CapabilityStatement of the FHIR server through the site's routes, as a client would.
 func checkOfBackend(ctx caddy.Context, app *App) check {
 	return check{
 		What: "FHIR server",
@@ -180,7 +180,7 @@ func checkOfBackend(ctx caddy.Context, app *App) check {
 					return err
 				}
 				w := httptest.NewRecorder()
-				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server without the site answers nothing
+				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server without the site returns an empty 200
 					return capabilityError(w)
 				}
 			}
@@ -189,7 +189,7 @@ func checkOfBackend(ctx caddy.Context, app *App) check {
 	}
 }
 
-// capabilityError says why an answer is no CapabilityStatement of R4.
+// capabilityError returns why a response is not a CapabilityStatement of FHIR R4.
 func capabilityError(w *httptest.ResponseRecorder) error {
 	var statement struct {
 		ResourceType string `json:"resourceType"`
@@ -206,7 +206,7 @@ func capabilityError(w *httptest.ResponseRecorder) error {
 	return nil
 }
 
-// checksOfTerminology are those of the terminology servers of all fhir_expand in a configuration.
+// checksOfTerminology returns the checks of the terminology servers of all fhir_expand handlers in a configuration.
 func checksOfTerminology(config []byte) (checks []check) {
 	var whole any
 	if json.Unmarshal(config, &whole) != nil {
@@ -227,7 +227,7 @@ func checksOfTerminology(config []byte) (checks []check) {
 	return checks
 }
 
-// upstreamsIn finds the terminology servers in a part of a configuration.
+// upstreamsIn returns the terminology servers in a part of a configuration.
 func upstreamsIn(part any) (found []expand.Upstream) {
 	switch part := part.(type) {
 	case []any:

@@ -17,20 +17,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// ConfiguredStore is the durable store of a configuration that does not run.
+// ConfiguredStore is the durable store of a configuration that is not running.
 type ConfiguredStore struct {
 	*stores.Copy
-	Keys  KeysPlace // where its signing keys are
+	Keys  KeysPlace // location of the signing keys
 	Close func()    // must be called
 }
 
-// KeysPlace is where the signing keys and registered clients of a configuration are.
+// KeysPlace is the location of a configuration's signing keys and registered clients.
 type KeysPlace struct {
-	InStore bool   // if store_key is set
-	Storage string // Caddy's storage, distinguished from others
+	InStore bool   // reports whether store_key is set
+	Storage string // identifies Caddy's storage
 }
 
-// storeConfiguration is what matters of a configuration.
+// storeConfiguration is the part of a configuration that StoreOpener needs.
 type storeConfiguration struct {
 	Storage json.RawMessage `json:"storage"`
 	Apps    struct {
@@ -42,10 +42,10 @@ type storeConfiguration struct {
 	} `json:"apps"`
 }
 
-// StoreOpener opens the durable stores of configurations, and starts nothing else of them.
+// StoreOpener opens the durable store of a configuration without starting the configuration.
 type StoreOpener struct {
-	Adapter     string        // of configurations that are neither JSON nor Caddyfiles by their names
-	LockTimeout time.Duration // for a gateway that is still ending
+	Adapter     string        // for configurations whose file names indicate neither JSON nor a Caddyfile
+	LockTimeout time.Duration // maximum wait for a gateway that is still stopping
 }
 
 func (o StoreOpener) read(path string) (c storeConfiguration, err error) {
@@ -66,7 +66,7 @@ func (o StoreOpener) read(path string) (c storeConfiguration, err error) {
 	return c, nil
 }
 
-// Open opens the store of the configuration at path. If mayMake is set, a file that does not exist is made.
+// Open opens the store of the configuration at path. If mayMake is set, a missing file is created.
 func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*ConfiguredStore, error) {
 	c, err := o.read(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*Conf
 	return &ConfiguredStore{durable, KeysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
 }
 
-// storageSettings tells Caddy's storage from another.
+// storageSettings returns a string that identifies a storage of Caddy.
 func storageSettings(ctx caddy.Context) string {
 	settings, err := json.Marshal(ctx.Storage())
 	if err != nil {

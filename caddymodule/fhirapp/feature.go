@@ -17,42 +17,42 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Namespaces of features: of the authorization server, of one identity provider, and of one client.
+// Namespaces of features for the authorization server, an identity provider, and a client.
 const (
 	features         = "fhir.features"
 	providerFeatures = "fhir.idp"
 	clientFeatures   = "fhir.client"
 )
 
-// A Feature is a Caddy module in the namespace `fhir.features`, which adds to the authorization server. Its subdirectives in
-// the fhir block are those of [option.Feature].
+// A Feature is a Caddy module in the namespace `fhir.features`, which extends the authorization server. Its subdirectives in
+// the fhir block are registered with [option.Feature].
 type Feature interface {
-	// Configure adds to the configuration of the authorization server. It is called once for each configuration of Caddy,
-	// before the server is made, and does no I/O.
+	// Configure changes the configuration of the authorization server. It is called once per configuration of Caddy, before
+	// the server is created, and does no I/O.
 	Configure(*App, *authorize.Config) error
 }
 
-// AlwaysOn is a [Feature] that needs no option to be on.
+// AlwaysOn is a [Feature] that is enabled without an option.
 type AlwaysOn interface {
 	Feature
 	AlwaysOn() // marks the feature
 }
 
-// ProviderFeature is a Caddy module in the namespace `fhir.idp`, which adds to one identity provider. Its subdirectives in the
-// idp block are those of [option.Feature].
+// ProviderFeature is a Caddy module in the namespace `fhir.idp`, which extends one identity provider. Its subdirectives in
+// the idp block are registered with [option.Feature].
 type ProviderFeature interface {
-	// ConfigureProvider is [Feature.Configure] for the identity provider with a key.
+	// ConfigureProvider is [Feature.Configure] for the identity provider with the given key.
 	ConfigureProvider(app *App, c *authorize.Config, key string) error
 }
 
-// ClientFeature is a Caddy module in the namespace `fhir.client`, which adds to one client of the configuration or the store. Its
-// subdirectives in the client block are those of [option.Feature]. It has no more than its JSON, and is not provisioned.
+// ClientFeature is a Caddy module in the namespace `fhir.client`, which extends one client of the configuration or the store.
+// Its subdirectives in the client block are registered with [option.Feature]. It is only decoded from JSON, not provisioned.
 type ClientFeature interface {
-	// ConfigureClient adds to a client before it is checked.
+	// ConfigureClient changes a client before it is checked.
 	ConfigureClient(*client.Client)
 }
 
-// configureClient lets the features of a client add to it.
+// configureClient applies the features of a client to it.
 func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		info, err := caddy.GetModule(clientFeatures + "." + name)
@@ -78,72 +78,72 @@ type CheckedFeature interface {
 	CheckParsed(issuer, fhirBase string) error
 }
 
-// ClientSource is a feature that stores clients. An [EntryManager] lists, approves and removes them. Methods that change a client
-// return [client.ErrNotRegistered] for a client of another source.
+// ClientSource is a feature that stores clients. An [EntryManager] lists, approves and removes them. Methods that change a
+// client return [client.ErrNotRegistered] for a client of another source.
 type ClientSource interface {
-	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients, and an error if some cannot be read
-	Approve(ctx context.Context, id string) error                           // lets people use the client as it is now
+	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients; the error reports unreadable ones
+	Approve(ctx context.Context, id string) error                           // activates the client with its current metadata
 	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the secret
-	Remove(ctx context.Context, id string) error                            // removes the client, which ends its tokens
+	Remove(ctx context.Context, id string) error                            // removes the client and revokes its tokens
 }
 
-// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server by one made
-// from its [authorize.Server.Draft]. Requests go on with the server that they began with, as on a reload. At most one feature of a
-// configuration is one.
+// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server by
+// one created from its [authorize.Server.Draft]. Requests finish with the server that they started with, as on a reload. A
+// configuration has at most one ServerUpdater.
 type ServerUpdater interface {
 	Feature
 
-	// Attach gets the server of the configuration before it takes requests, and the function that replaces it. It does no I/O.
+	// Attach receives the configured server before it serves requests, and the function that replaces it. It does no I/O.
 	Attach(configured *authorize.Server, replace func(*authorize.Server))
 
-	// Run updates the server from the app's start until ctx ends.
+	// Run updates the server from the start of the app until ctx is canceled.
 	Run(ctx context.Context)
 
-	// Problem returns why the latest update failed; nil if it succeeded. It does not wait. The gateway is not ready as long as there
-	// is one, other than [store.ErrUnavailable], which the store reports itself.
+	// Problem returns why the latest update failed; nil if it succeeded. It does not block. The gateway is not ready while
+	// Problem returns an error other than [store.ErrUnavailable], which the store reports itself.
 	Problem() error
 
-	// Hint says how operators add a client to the running server, for log messages.
+	// Hint returns the command by which operators add a client to the running server, for log messages.
 	Hint() string
 }
 
-// An Entry is a client or user, wherever it was added. Secrets and hashes are left out.
+// An Entry is a client or user, regardless of where it was added. Secrets and hashes are left out.
 type Entry struct {
-	Name    string    `json:"name"`                    // the client_id, or the name to sign in with
+	Name    string    `json:"name"`                    // client_id, or user name
 	From    string    `json:"from"`                    // configuration, store or registration
-	Since   time.Time `json:"since,omitzero"`          // when it was added
-	Waits   bool      `json:"waits,omitempty"`         // for approval
-	Has     bool      `json:"has_secret,omitempty"`    // a secret, of a client that can get another one
-	Problem string    `json:"problem,omitempty"`       // why it is not in force
-	Secret  string    `json:"client_secret,omitempty"` // a new one, which is shown this once
-	Config  any       `json:"config,omitempty"`        // as in the JSON configuration
+	Since   time.Time `json:"since,omitzero"`          // time when the entry was added
+	Waits   bool      `json:"waits,omitempty"`         // reports whether the client awaits approval
+	Has     bool      `json:"has_secret,omitempty"`    // reports whether the client has a secret that can be rotated
+	Problem string    `json:"problem,omitempty"`       // why the entry is not active
+	Secret  string    `json:"client_secret,omitempty"` // new secret, which is shown only once
+	Config  any       `json:"config,omitempty"`        // in the format of the JSON configuration
 }
 
 // EntryManager is a [Feature] with which other features list clients and users and change those that are not in the configuration.
-// Kinds are those of the admin API: clients, users. An error that administrators can correct is a [caddy.APIError].
+// Kinds are those of the admin API: clients, users. An error that an administrator can correct is a [caddy.APIError].
 type EntryManager interface {
 	Feature
 
-	// List returns all entries of a kind, wherever they were added.
+	// List returns all entries of a kind, regardless of where they were added.
 	List(ctx context.Context, kind string) ([]Entry, error)
 
-	// Add adds the client or user of a JSON configuration, a client with a secret if it is to have one.
+	// Add adds a client or user given as JSON configuration. If secret is set, the client gets a secret.
 	Add(ctx context.Context, kind string, config []byte, secret bool) (Entry, error)
 
 	// Edit changes an entry by the JSON merge patch (RFC 7396) that a function returns for its configuration.
 	Edit(ctx context.Context, kind, name string, patch func(config json.RawMessage) ([]byte, error)) (Entry, error)
 
-	// Remove removes an entry, or a client of a [ClientSource], and ends what it was given.
+	// Remove removes an entry, or a client of a [ClientSource], and revokes its grants and tokens.
 	Remove(ctx context.Context, kind, name string) (Entry, error)
 
 	// Approve approves a client of a [ClientSource].
 	Approve(ctx context.Context, id string) (Entry, error)
 
-	// RotateSecret gives a client a new secret.
+	// RotateSecret replaces the secret of a client.
 	RotateSecret(ctx context.Context, id string) (Entry, error)
 }
 
-// FeatureOf returns the feature of the authorization server that has a type.
+// FeatureOf returns the feature of the authorization server with type F.
 func FeatureOf[F any](a *App) (feature F, ok bool) {
 	for _, f := range a.features {
 		if feature, ok = f.(F); ok {
@@ -153,8 +153,8 @@ func FeatureOf[F any](a *App) (feature F, ok bool) {
 	return feature, ok
 }
 
-// Retained returns a value that outlives reloads, as long as the configurations keep their signing keys in the same place and have
-// the same store. There is one value of each type and store.
+// Retained returns a value that survives reloads as long as the configurations keep their signing keys in the same place and have
+// the same store. Each type and store has one value.
 func Retained[T any](a *App) *T {
 	value, _ := a.state.retained.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
 	return value.(*T)
@@ -165,7 +165,7 @@ type retainedKey struct {
 	store string // its configuration
 }
 
-// EachStarted calls a function with each started app: two during a reload, otherwise one. Metrics cover these.
+// EachStarted calls do with each started app: two during a reload, otherwise one. Metrics cover these apps.
 func EachStarted(do func(*App)) {
 	appsInUse.Range(func(app, _ any) bool {
 		do(app.(*App))
@@ -173,7 +173,7 @@ func EachStarted(do func(*App)) {
 	})
 }
 
-// loadFeatures loads the configured features, and lets each add to the server's configuration.
+// loadFeatures loads the configured features and applies each to the server's configuration.
 func loadFeatures(a *App, c *authorize.Config) error {
 	loaded, err := a.ctx.LoadModule(a, "FeaturesRaw")
 	if err != nil {
@@ -231,8 +231,8 @@ func loadProviderFeatures(a *App, c *authorize.Config) error {
 // Storage returns Caddy's storage.
 func (a *App) Storage() certmagic.Storage { return a.ctx.Storage() }
 
-// SharedStore returns the durable store if it also has the signing keys and registered clients, and else nil: then
-// [App.Storage] has them.
+// SharedStore returns the durable store if it also contains the signing keys and registered clients, and nil if
+// [App.Storage] contains them.
 func (a *App) SharedStore() store.Store {
 	if len(a.StoreKeys) == 0 {
 		return nil
@@ -240,8 +240,8 @@ func (a *App) SharedStore() store.Store {
 	return a.stores.Durable
 }
 
-// couldBeGranted reports whether a client of the configuration, or one that registers itself, could be granted a scope. Clients
-// that a feature brings along, such as those of the launch page, do not count.
+// couldBeGranted reports whether a configured client or a self-registered client could be granted a scope. Clients that a
+// feature adds itself, such as that of the launch page, do not count.
 func couldBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool {
 	if slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
 		return true
@@ -249,7 +249,7 @@ func couldBeGranted(a *App, c *authorize.Config, is func(scope string) bool) boo
 	return slices.ContainsFunc(clientSourcesOf(c), func(s client.Source) bool { return slices.ContainsFunc(s.Any().Scopes, is) })
 }
 
-// clientSourcesOf returns the features that have clients.
+// clientSourcesOf returns the features that are client sources.
 func clientSourcesOf(c *authorize.Config) (sources []client.Source) {
 	for _, f := range c.Features {
 		if source, ok := f.(client.Source); ok {

@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
-// one that is down prevents neither loading the configuration nor signing in elsewhere.
+// IdentityProvider is an upstream OpenID Connect provider through which people can sign in. It is contacted only when
+// needed, so that an outage prevents neither loading the configuration nor signing in elsewhere.
 type IdentityProvider struct {
 	people.IdentityProvider
 
-	// What sort of provider it is, which sets what is known of it unless an option says otherwise: `keycloak`, `entra`,
-	// `okta`, `google` (which has a default issuer and its own error messages), `auth0`, `ping`, or `oidc` for any. Default: `oidc`.
+	// The product, which sets defaults for other options: `keycloak`, `entra`, `okta`, `google` (with a default issuer and
+	// its own error messages), `auth0`, `ping`, or `oidc` for any other. Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
 	option.TLS
@@ -32,22 +32,22 @@ type IdentityProvider struct {
 	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// Ask the provider again, by its refresh token, whether people who signed in may still come. Default: every `5m`.
+	// How often to check with the provider, by its refresh token, that signed-in people still have access. Default: every `5m`.
 	Revalidate *Revalidation `json:"revalidate,omitempty"`
 
 	// Features of this identity provider, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.idp"`
 }
 
-// Revalidation asks an identity provider again.
+// Revalidation configures the checks with an identity provider that people still have access.
 type Revalidation struct {
-	// How old the provider's last yes may get until it is asked again, from `1m` to `1h`. Default: `5m`.
+	// The maximum age of the provider's last confirmation before the next check, from `1m` to `1h`. Default: `5m`.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
-	// How long people go on after the provider's last yes while it does not answer, from the interval to `7d`. Default: `8h`.
+	// How long to trust the last confirmation while the provider does not respond, from the interval to `7d`. Default: `8h`.
 	Outage caddy.Duration `json:"outage,omitempty"`
 
-	// Do not ask. Default: false.
+	// Turn the checks off. Default: false.
 	Off bool `json:"off,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (r *Revalidation) settings() (s people.Revalidation) {
 	return s
 }
 
-// parse reads the interval, and perhaps the outage; or off.
+// parse parses the interval and an optional outage, or the word off.
 func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 	err := option.OrOff(&r.Off, option.UpToTwo(option.ParseDuration(&r.Interval), option.ParseDuration(&r.Outage)))(d)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 	return option.WithLine(d, r.settings().Check())
 }
 
-// resolved is the provider for package authorize, with the placeholders of its credentials replaced.
+// resolved returns the provider for package authorize, with the placeholders of its credentials replaced.
 func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
 	if err := p.checkKind(); err != nil {
 		return none, fmt.Errorf("kind: %w", err)
@@ -85,7 +85,7 @@ func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) 
 	return c, err
 }
 
-// complete is the provider with what is known of its kind.
+// complete returns the provider with the defaults of its kind.
 func (p *IdentityProvider) complete() people.IdentityProvider {
 	c := p.IdentityProvider
 	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
@@ -93,7 +93,7 @@ func (p *IdentityProvider) complete() people.IdentityProvider {
 	return c
 }
 
-// parse reads an identity provider.
+// parse parses an identity provider.
 func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
 	var err error
 	if p.Key, p.Kind, err = option.OneOrTwo(d); err == nil {
@@ -175,22 +175,22 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 
 const kindGoogle = "google"
 
-// providerKind is what is known of the providers of a kind. Options override it.
+// providerKind contains the defaults for providers of a kind. Options override them.
 type providerKind struct {
 	name, issuer  string            // of the only provider of this kind
-	claims        map[string]string // ours, and theirs
-	acrMap        map[string]string // their acr, and our class
-	acrClaim      string            // in place of acr
-	selectAccount bool              // knows that prompt, whatever discovery says
+	claims        map[string]string // upstream claim by our claim
+	acrMap        map[string]string // our acr class by upstream acr
+	acrClaim      string            // name of the claim used in place of acr
+	selectAccount bool              // reports support of prompt=select_account, regardless of discovery
 }
 
-// providerKinds are all kinds. What a site names itself, such as groups of Auth0's or policies of
-// PingFederate's, has no default.
+// providerKinds are all kinds. Values that each site names itself, such as groups of Auth0 or policies of PingFederate, have
+// no default.
 var providerKinds = map[string]providerKind{
 	"oidc": {},
-	// The levels of Keycloak's guide. Without levels, Keycloak says 1 even of two factors, and so it stands for nothing.
+	// The levels of the Keycloak guide. Without levels, Keycloak returns acr 1 even after two factors, so that 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
-	// acrs are the authentication contexts of conditional access, which sites number.
+	// acrs are the authentication contexts of conditional access, numbered by each site.
 	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", selectAccount: true},
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
 	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", selectAccount: true},
@@ -200,17 +200,17 @@ var providerKinds = map[string]providerKind{
 
 var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping")
 
-// complete sets what the options left out.
+// complete sets the options that are not configured.
 func (k providerKind) complete(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
 	c.ACRClaim, c.SelectAccount = k.acrClaim, k.selectAccount
 	c.ACRMap = over(k.acrMap, c.ACRMap)
-	if c.Claims["email"] == "" { // else the kind says nothing of that address
+	if c.Claims["email"] == "" { // otherwise email_verified of the kind does not apply
 		c.Claims = over(k.claims, c.Claims)
 	}
 }
 
-// over lays what a site says over what a kind says.
+// over returns the defaults of a kind, overridden by the configured values.
 func over(known, said map[string]string) map[string]string {
 	if known == nil {
 		return said

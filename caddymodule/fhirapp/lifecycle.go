@@ -28,8 +28,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
-// validate` must leave no trace.
+// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage, because `caddy
+// validate` must not change anything.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.events = ctx, fhirbase.NewLogger(ctx, "fhir"), audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger))
 	a.closeHealth = func() error { return nil }
@@ -69,7 +69,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// check refuses what the parser of the Caddyfile refuses too.
+// check rejects JSON configurations that the Caddyfile parser would reject too.
 func (a *App) check() error {
 	if a.FHIRBase == "" {
 		a.FHIRBase = fhirbase.DefaultBase
@@ -94,8 +94,8 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 	return nil
 }
 
-// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
-// and watches those that other gateways share.
+// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in does
+// not wait for them, and watches for keys of other gateways.
 func (a *App) Start() (err error) {
 	processStart()
 	if a.Health != "" {
@@ -120,17 +120,17 @@ func (a *App) Start() (err error) {
 	return nil
 }
 
-// liveServer is the authorization server in force, with its work in the background.
+// liveServer is the current authorization server with its background work.
 type liveServer struct {
 	inForce atomic.Pointer[authorize.Server]
 
 	mu      sync.Mutex         // held while the server is replaced
-	ctx     context.Context    // of the work in the background; nil before the app starts
-	end     context.CancelFunc // ends the work of the server in force
+	ctx     context.Context    // of the background work; nil before the app starts
+	end     context.CancelFunc // stops the background work of the current server
 	running sync.WaitGroup
 }
 
-// replace puts a server in force, whose work in the background takes the place of the earlier server's.
+// replace makes s the current server and replaces the background work of its predecessor.
 func (l *liveServer) replace(s *authorize.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *liveServer) replace(s *authorize.Server) {
 	l.begin()
 }
 
-// run does the work in the background until ctx ends.
+// run does the background work until ctx is canceled.
 func (l *liveServer) run(ctx context.Context) {
 	l.mu.Lock()
 	l.ctx = ctx
@@ -148,7 +148,7 @@ func (l *liveServer) run(ctx context.Context) {
 	l.running.Wait()
 }
 
-// begin ends the earlier server's work in the background, and begins that of the server in force. It requires the lock.
+// begin stops the background work of the previous server and starts that of the current server. It requires the lock.
 func (l *liveServer) begin() {
 	if l.ctx == nil || l.ctx.Err() != nil {
 		return
@@ -162,12 +162,12 @@ func (l *liveServer) begin() {
 	l.running.Go(func() { server.Run(ctx) })
 }
 
-// prepareKeys reads the signing keys, or makes them.
+// prepareKeys loads the signing keys, or creates them.
 func (a *App) prepareKeys() {
 	switch err := a.keys.Refresh(a.ctx); {
 	case err == nil:
 		a.logger.Info("ready", "open", a.Issuer+cmp.Or(a.startPage, endpoint.Account))
-	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // of the latter, the store tells
+	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // the store logs its own outages
 	default:
 		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 	}
@@ -177,16 +177,16 @@ func (a *App) startStores() error {
 	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
+	a.stores.NotesLoss(func() bool { // if keys exist, tokens were issued, so that the file of the store must have existed
 		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysName(a.Issuer))
 	})
 	appsInUse.Store(a, nil)
 	return nil
 }
 
-// Stop records the number of audit events that were left out, ends what the server does in the background, and closes the health port. When
-// the process ends, the latter two wait: Caddy stops its apps in any order, so that its servers may still take requests for their
-// shutdown_delay, while load balancers learn from the health port that this gateway goes.
+// Stop records the number of dropped audit events, stops the server's background work, and closes the health port. When the
+// process exits, the latter two are deferred: Caddy stops its apps in any order, so that its servers may accept requests for
+// their shutdown_delay, while the health port shows load balancers that this gateway is stopping.
 func (a *App) Stop() error {
 	a.events.Flush()
 	if caddy.Exiting() {
@@ -204,7 +204,7 @@ func end(a *App) error {
 	return a.closeHealth()
 }
 
-// listenForExit notifies the stores that the process exits. Stop would be too late: Caddy stops its servers first in some runs,
+// listenForExit notifies the stores that the process exits. Stop would be too late: Caddy sometimes stops its servers first,
 // and they use their whole grace period.
 func (a *App) listenForExit(ctx caddy.Context) error {
 	events, err := ctx.App("events")
@@ -216,7 +216,7 @@ func (a *App) listenForExit(ctx caddy.Context) error {
 
 type exitHandler struct{ stores *stores.Set }
 
-// Handle implements caddyevents.Handler. Reloads stop the previous configuration, too.
+// Handle implements caddyevents.Handler. It ignores reloads, which stop the previous configuration too.
 func (h exitHandler) Handle(context.Context, caddy.Event) error {
 	if caddy.Exiting() {
 		h.stores.Stopping()
@@ -224,7 +224,7 @@ func (h exitHandler) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// Cleanup releases the keys, if Provision got that far.
+// Cleanup releases the keys if Provision acquired them.
 func (a *App) Cleanup() error {
 	appsInUse.Delete(a)
 	if a.pooled == "" {
@@ -252,7 +252,7 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	return c, loadFeatures(a, &c)
 }
 
-// resolve replaces the placeholders of secrets in copies: the configuration that Caddy shows and saves keeps them.
+// resolve replaces the placeholders of secrets in copies, because the configuration that Caddy shows and saves must keep the placeholders.
 func (a *App) resolve(c *authorize.Config) error {
 	for _, u := range a.Users {
 		user, err := u.resolved(a.logger)
@@ -278,7 +278,7 @@ func (a *App) resolve(c *authorize.Config) error {
 	return nil
 }
 
-// settings is the server's configuration without secrets.
+// settings returns the server's configuration without secrets.
 func (a *App) settings() authorize.Config {
 	return authorize.Config{
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
@@ -297,15 +297,15 @@ func (a *App) settings() authorize.Config {
 	}
 }
 
-// processStart is when the first configuration of this process started.
+// processStart is the start time of the first configuration in this process.
 var processStart = sync.OnceValue(time.Now)
 
-// outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
+// outages returns the latest periods without service: before this process started, and while a remote store was unavailable.
 func outages(s *stores.Set) []store.Outage {
 	return append([]store.Outage{{Over: processStart()}}, s.Outages()...)
 }
 
-// statesInUse keep over reloads what the configuration before knew, by where the signing keys are stored.
+// statesInUse keeps state of the previous configuration across reloads, by the location of the signing keys.
 var statesInUse = caddy.NewUsagePool()
 
 type stateInUse struct {
@@ -315,8 +315,8 @@ type stateInUse struct {
 
 func (*stateInUse) Destruct() error { return nil }
 
-// loadKeys makes the keyring, with the keys that the previous configuration had at that place, and takes over its other state.
-// It reads nothing yet.
+// loadKeys creates the keyring with the keys of the previous configuration at that location, and takes over its other state.
+// It does not read the keys from storage.
 func (a *App) loadKeys(place string) error {
 	storage, err := keyStorage(a)
 	if err != nil {
@@ -336,7 +336,7 @@ func (a *App) loadKeys(place string) error {
 
 var _ caddy.Destructor = (*stateInUse)(nil)
 
-// keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
+// keyStorage returns the storage of the signing keys: the durable store with store_key, and otherwise Caddy's storage.
 func keyStorage(a *App) (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
@@ -345,7 +345,7 @@ func keyStorage(a *App) (keyring.Storage, error) {
 	return &sealedstorage.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
 }
 
-// keyPlace tells where the keys are from other places.
+// keyPlace returns a string that identifies the location of the keys.
 func keyPlace(a *App) string {
 	place := storageSettings(a.ctx)
 	if len(a.StoreKeys) > 0 {
@@ -354,10 +354,10 @@ func keyPlace(a *App) string {
 	return place + " " + KeysName(a.Issuer)
 }
 
-// KeysName returns the name of the signing keys of an issuer in Caddy's storage.
+// KeysName returns the name of an issuer's signing keys in Caddy's storage.
 func KeysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json" }
 
-// sealingKeys are the store keys, with their placeholders replaced.
+// sealingKeys returns the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
 	if s.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
-// ownRecords asks the FHIR API of this gateway, in this process and by the same routes as a client: so the FHIR server
-// is configured once, and fhir_bearer decides what may be seen.
+// ownRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR server
+// is configured once, and fhir_bearer enforces access.
 type ownRecords struct {
 	issuer, fhirBase string
 }
@@ -42,7 +42,7 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 		return nil, err
 	}
 	r.RemoteAddr = from.RemoteAddr
-	for _, name := range server.ClientIPHeaders { // policies ask for whom a trusted proxy speaks
+	for _, name := range server.ClientIPHeaders { // policies need the client address that a trusted proxy forwarded
 		r.Header.Set(name, requester.IP(ctx))
 	}
 	w := &ownAnswer{header: http.Header{}, status: http.StatusOK}
@@ -63,13 +63,13 @@ func (o *ownRecords) Request(ctx context.Context, path string, query url.Values)
 		return nil, err
 	}
 	r.RequestURI, r.TLS = r.URL.RequestURI(), &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: r.URL.Hostname()}
-	r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil // as a server receives it
+	r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil // as in a request that a server receives
 	r.Body = http.NoBody
 	r.Header.Set("Accept", "application/fhir+json")
 	return r, nil
 }
 
-// token is the reader as fhir_bearer sees a client's access token.
+// token returns the reader in the form in which fhir_bearer sees a client's access token.
 func (o *ownRecords) token(by launch.Reader) guard.Token {
 	return guard.Token{
 		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
@@ -77,7 +77,7 @@ func (o *ownRecords) token(by launch.Reader) guard.Token {
 	}
 }
 
-// ownAnswer is what a handler answers, in memory.
+// ownAnswer is an in-memory response writer.
 type ownAnswer struct {
 	header  http.Header
 	status  int

@@ -19,19 +19,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// readiness says whether a gateway can serve everything.
+// readiness is the response to GET /fhir/ready.
 type readiness struct {
 	Ready    bool              `json:"ready"`
-	Parts    map[string]string `json:"parts"`              // of each ok, or what kind of trouble it is in
+	Parts    map[string]string `json:"parts"`              // ok or the cause of a problem, by part
 	Problems []string          `json:"problems,omitempty"` // why it is not ready
-	Warnings []string          `json:"warnings,omitempty"` // what it serves in spite of
+	Warnings []string          `json:"warnings,omitempty"` // faults that do not affect readiness
 
-	// IdentityProviders are those that are asked again about people, with their latest checks at this gateway. A gateway is
-	// ready whatever they answer.
+	// IdentityProviders are the providers with revalidation and their latest checks at this gateway. They do not affect
+	// readiness.
 	IdentityProviders []revalidation.ProviderState `json:"identity_providers,omitempty"`
 }
 
-// StatusCode is 503 for a gateway that is not ready.
+// StatusCode returns 503 for a gateway that is not ready, and otherwise 200.
 func (r *readiness) StatusCode() int { return statusOf(r.Ready) }
 
 func statusOf(well bool) int {
@@ -41,7 +41,7 @@ func statusOf(well bool) int {
 	return http.StatusServiceUnavailable
 }
 
-// is notes how a part is.
+// is records the state of a part.
 func (r *readiness) is(part string, cause store.Cause, problem error) {
 	r.Parts[part] = "ok"
 	if problem != nil {
@@ -50,8 +50,8 @@ func (r *readiness) is(part string, cause store.Cause, problem error) {
 	}
 }
 
-// readinessOf is that of a configuration. While the first one starts, and from when the process is asked to end, there is none
-// in force. One without the fhir app is ready once it has started: its guards need neither stores nor keys.
+// readinessOf returns the readiness of a configuration. No configuration is active before the first one has started and once the process
+// is stopping. A configuration without the fhir app is ready once it has started, because its guards need neither stores nor keys.
 func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
 	answer := &readiness{Parts: map[string]string{}}
 	switch {
@@ -88,7 +88,7 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 	return answer, nil
 }
 
-// addProviders adds how identity providers answer; nothing while the store, which is a part of its own, does not.
+// addProviders adds the state of identity providers. An unavailable store is reported as its own part.
 func (r *readiness) addProviders(ctx context.Context, app *App) {
 	states, err := app.Server().ProviderStates(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ var (
 	errStopping   = errors.New("the process ends: it takes requests for Caddy's shutdown_delay, and then answers those that it has")
 )
 
-// keysProblem says why tokens cannot be signed, or why they could not be after a restart.
+// keysProblem returns why tokens cannot be signed now or after a restart.
 func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
 	answer := make(chan error, 1)
 	go func() {
@@ -122,13 +122,13 @@ func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
 	}
 }
 
-// healthHandler answers what a probe asks:
+// healthHandler serves the health probes:
 //
-//	GET /live     200: the process answers
-//	GET /started  200 once the first configuration has started, with or without its store, until the process is asked to end; else 503
-//	GET /ready    200 if everything can be served, and else 503; what is wrong, by part
+//	GET /live     200: the process responds
+//	GET /started  200 after the first configuration has started, with or without its store, until the process is stopping; else 503
+//	GET /ready    200 if the gateway can serve everything, else 503 with the problems by part
 //
-// Those that load balancers route by turn 503 before the servers stop, by Caddy's shutdown_delay, and not in a reload.
+// /started and /ready return 503 once shutdown_delay of Caddy starts, but not during a reload.
 func healthHandler(running func() caddy.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
@@ -152,26 +152,26 @@ func writeHealth(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // who does not read it asks again
+	_ = json.NewEncoder(w).Encode(answer) // write errors do not matter: probes retry
 }
 
-// Bounds of a request to the health port, whose answer takes CheckTimeout at most.
+// Limits of a request to the health port. A response takes at most CheckTimeout.
 const (
 	healthHeaderTimeout = 5 * time.Second
 	healthTimeout       = 2 * stores.CheckTimeout
 	maxHealthHeader     = 8 << 10
 )
 
-// healthPort answers the probes of whatever runs gateways, on a port of its own, by plain HTTP.
+// healthPort serves the health probes on a separate port by plain HTTP.
 type healthPort struct {
 	server *http.Server
 }
 
-// healthPorts keeps ports over reloads, by address: what a configuration closes resets the connections that it has not accepted,
-// and a probe would take that for a gateway that is gone.
+// healthPorts keeps ports open across reloads, by address. Closing a listener resets the connections that it has not
+// accepted, and a probe would report the gateway as down.
 var healthPorts = caddy.NewUsagePool()
 
-// useHealthPort opens the port, unless the previous configuration has done so.
+// useHealthPort opens the port, or reuses that of the previous configuration.
 func useHealthPort(address string, handler http.Handler) (port *healthPort, release func() error, err error) {
 	pooled, _, err := healthPorts.LoadOrNew(address, func() (caddy.Destructor, error) { return openHealthPort(address, handler) })
 	if err != nil {
@@ -209,7 +209,7 @@ func openHealthPort(text string, handler http.Handler) (*healthPort, error) {
 	return p, nil
 }
 
-// Destruct ends listening when the requests under way are answered.
+// Destruct closes the port after pending requests have finished.
 func (p *healthPort) Destruct() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()

@@ -16,25 +16,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// User is a person who signs in with a password.
+// User is a local user, who signs in with a password.
 type User struct {
-	// The name to sign in with, which is the `sub` of tokens. Required.
+	// The user name, which is the `sub` of tokens. Required.
 	Name string `json:"name,omitempty"`
 
-	// The password's hash, as printed by `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Required.
-	// Placeholders are supported.
+	// The password hash, as printed by `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Required. Placeholders
+	// are supported.
 	PasswordHash string `json:"password_hash,omitempty"`
 
-	// The key of the user's authenticator app (RFC 6238), as made by `caddy fhir-totp`: base32 of at least 16 bytes.
-	// The code is asked for after the password, and after an identity provider that signs in as this user.
+	// The secret of the user's authenticator app (RFC 6238), as created by `caddy fhir-totp`: base32 of at least 16 bytes.
+	// The code is requested after the password, and after sign-in at an identity provider that links to this user.
 	// Placeholders are supported. Default: no second factor.
 	TOTPSecret string `json:"totp_secret,omitempty"`
 
 	// The claim `name`. Default: none.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The claim `email`. If a provider links by it (`link_email`), no two users may have the same verified one. Default:
-	// none.
+	// The claim `email`. If a provider links by it (`link_email`), a verified address must be unique among the users.
+	// Default: none.
 	Email string `json:"email,omitempty"`
 
 	// The claim `email_verified`. Default: false.
@@ -47,22 +47,22 @@ type User struct {
 	// `fhirUser`). Its type is Patient, Practitioner, PractitionerRole, RelatedPerson or Person. Default: none.
 	FHIRUser string `json:"fhir_user,omitempty"`
 
-	// The ids of the patients whom the user may choose among when an app asks for one (`launch/patient`), beside those
-	// that the FHIR resource leads to. Default: none.
+	// The ids of patients that the user can choose when an app requests a patient (`launch/patient`), in addition to those
+	// that the user's FHIR resource leads to. Default: none.
 	Patients []string `json:"patients,omitempty"`
 
-	// The groups that the user is in, for `scope_limit`, policies, and the claim `groups`. Default: none.
+	// The groups of the user, for `scope_limit`, policies, and the claim `groups`. Default: none.
 	Groups []string `json:"groups,omitempty"`
 
-	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, of an address,
+	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, within an address,
 	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// Refuse sign-in, and end all grants and sessions of the user. Default: false.
+	// Reject sign-in, and revoke all grants and sessions of the user. Default: false.
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// resolved is the user for package authorize, with the placeholders of its secrets replaced.
+// resolved returns the user for package authorize, with the placeholders of its secrets replaced.
 func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	hash, totpSecret := u.PasswordHash, u.TOTPSecret
 	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
@@ -77,7 +77,7 @@ func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	return u.WithSecrets(hash, totpSecret), nil
 }
 
-// WithSecrets returns the user for package authorize, with a password hash and a TOTP secret in place of the configured ones.
+// WithSecrets returns the user for package authorize, with the given password hash and TOTP secret.
 func (u *User) WithSecrets(hash, totpSecret string) people.User {
 	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
@@ -86,7 +86,7 @@ func (u *User) WithSecrets(hash, totpSecret string) people.User {
 	}
 }
 
-// parse reads a user.
+// parse parses a user.
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
 	err := u.ParseOptions(d, checkName)
 	if err == nil && u.PasswordHash == "" {
@@ -95,7 +95,7 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 	return err
 }
 
-// ParseOptions reads a user who may be incomplete: the name, which checkName checks unless it is nil, and a block.
+// ParseOptions parses a user that may be incomplete: the name, checked by checkName unless nil, and a block.
 func (u *User) ParseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
 	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err
@@ -133,13 +133,13 @@ func (u *User) setEmailVerified(w string) error {
 	return nil
 }
 
-// hashCommand makes a hash that takes some 50 ms to compare. Caddy's default, bcrypt of cost 14, takes more than a second of
-// processor time for anybody who tries to sign in.
+// hashCommand creates a hash that takes about 50 ms to compare. Caddy's default, bcrypt with cost 14, takes more than a
+// second of CPU time for each sign-in attempt.
 const hashCommand = "caddy hash-password --algorithm argon2id"
 
 var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: " + hashCommand)
 
-// Passwords compares with Caddy's own hash modules, chosen by the hash's prefix.
+// Passwords compares passwords by Caddy's hash modules, chosen by the prefix of the hash.
 type Passwords struct{}
 
 // Compare implements [people.PasswordComparer].
@@ -150,7 +150,7 @@ func (Passwords) Compare(hash, password []byte) (bool, error) {
 	return caddyauth.BcryptHash{}.Compare(hash, password)
 }
 
-// checkHash finds at load time what Compare would find at the first sign-in.
+// checkHash detects at load time the errors that Compare would return at the first sign-in.
 func checkHash(hash string) error {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		if _, _, err := caddyauth.DecodeHash([]byte(hash)); err != nil {
@@ -167,8 +167,8 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// CheckPasswordHash returns an error that names the option if a hash is invalid. The error does not repeat the value, which may be
-// a password.
+// CheckPasswordHash returns an error with the name of the option if a hash is invalid. The error does not repeat the value,
+// which may be a password.
 func CheckPasswordHash(hash string) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("password_hash %w", err)
@@ -176,13 +176,13 @@ func CheckPasswordHash(hash string) error {
 	return nil
 }
 
-// The cost above which a hash is worth a warning: about half a second of processor time.
+// The cost above which a hash causes a warning: about half a second of CPU time.
 const (
 	maxBcryptCost   = 12
-	maxArgon2idCost = 256 << 10 // KiB of memory, times passes over them
+	maxArgon2idCost = 256 << 10 // KiB of memory times passes
 )
 
-// isCostly reports whether a few comparisons with a valid hash keep all processors busy.
+// isCostly reports whether a few comparisons with a valid hash would occupy all CPUs.
 func isCostly(hash string) bool {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		memory, passes, _ := argon2idCost(hash)
@@ -192,7 +192,7 @@ func isCostly(hash string) bool {
 	return err == nil && cost > maxBcryptCost
 }
 
-// argon2idCost is the memory in KiB, passes and threads of an argon2id hash; 0 if the hash does not say.
+// argon2idCost returns the memory in KiB, passes and threads of an argon2id hash; 0 if the hash does not contain them.
 func argon2idCost(hash string) (memory, passes uint32, threads uint8) {
 	var version int
 	_, _ = fmt.Sscanf(hash, "$argon2id$v=%d$m=%d,t=%d,p=%d$", &version, &memory, &passes, &threads)
