@@ -59,8 +59,8 @@ func FuzzHideParameters(f *testing.F) {
 	})
 }
 
-// A person signs in, an app uses what it was given, and errors happen on the way:
-// neither the access log nor any other holds a code, token, password or state.
+// During sign-in, token use and errors, neither the access log nor any other log contains a code,
+// token, password or state.
 func TestLogsTellNoSecret(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	g, all, audit := loggingGateway(t)
@@ -116,8 +116,8 @@ func TestLogsTellNoSecret(t *testing.T) {
 	}
 }
 
-// loggingGateway is the example gateway, with its log, access log included, in one
-// file and the audit trail in another.
+// loggingGateway starts the example gateway with its whole log, including the access log, in one
+// file and the audit log in another.
 func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	t.Helper()
 	all, audit = filepath.Join(t.TempDir(), "all.log"), filepath.Join(t.TempDir(), "audit.log")
@@ -128,7 +128,7 @@ func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	return newGateway(t, caddyfile), all, audit
 }
 
-// logLines are the entries of a log in JSON.
+// logLines returns the entries of a log in JSON.
 func logLines(t *testing.T, file string) (entries []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(gatewaytest.ReadFile(t, file)) {
@@ -141,7 +141,7 @@ func logLines(t *testing.T, file string) (entries []map[string]any) {
 	return entries
 }
 
-// The audit trail can be routed by its logger name, and has the documented fields.
+// The audit log can be routed by its logger name and has the documented fields.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	g, all, audit := loggingGateway(t)
@@ -169,15 +169,15 @@ func TestAuditLog(t *testing.T) {
 	if len(entry) != len(want) {
 		t.Errorf("%v", entry)
 	}
-	for _, line := range logLines(t, all) { // Caddy takes it out there
+	for _, line := range logLines(t, all) { // Caddy excludes the logger from its default log
 		if line["logger"] == "fhir.audit" {
 			t.Errorf("it is in the default log, too: %v", line)
 		}
 	}
 }
 
-// Events that anybody can cause are logged within bounds. How many were left out is
-// logged when the configuration stops, at the latest.
+// Events that anyone can cause are logged at a limited rate. The number of dropped events is logged
+// when the configuration stops, at the latest.
 func TestAuditLogUnderFlood(t *testing.T) {
 	t.Parallel()
 	g, _, audit := loggingGateway(t)
@@ -198,8 +198,8 @@ func TestAuditLogUnderFlood(t *testing.T) {
 	}
 }
 
-// Requests are counted by Caddy's client address, which honours trusted_proxies, and
-// never by what the request says of itself.
+// Requests are counted by Caddy's client IP address, which honors trusted_proxies, and never by
+// unverified headers.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -225,8 +225,8 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// failuresOf loads a Caddyfile, sends a request, and returns the lines of its log at
-// error level that are about it.
+// failuresOf loads a Caddyfile, sends a request, and returns the log lines at error level about
+// that request.
 func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines []map[string]any) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "caddy.log")
@@ -240,14 +240,14 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 	return status, logLines(t, file)
 }
 
-// A failure is logged once, at error level and with its cause, whatever renders it and
-// whatever the client is told. Not in parallel: Caddy's default logger is the process's, and
-// gateways of other tests would write into the same file.
+// A failure is logged once, at error level and with its cause, whichever handler renders it and
+// whatever the response contains. Not in parallel: Caddy's default logger is global, and gateways
+// of other tests would write into the same file.
 func TestFailuresAreLogged(t *testing.T) {
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
 	down := httptest.NewUnstartedServer(http.NotFoundHandler())
 	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	down.StartTLS() // with a certificate that nobody trusts
+	down.StartTLS() // with an untrusted certificate
 	t.Cleanup(down.Close)
 	example := gatewaytest.ExampleText(t, "", "")
 	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")
@@ -290,7 +290,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// Refusals and clients' mistakes are not logged as failures. Not in parallel, either.
+// Refusals and client errors are not logged as failures. Not in parallel, for the same reason as TestFailuresAreLogged.
 func TestRefusalsAreNoFailures(t *testing.T) {
 	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
 		if status, lines := failuresOf(t, gatewaytest.ExampleText(t, "", ""), path, ""); status != want || len(lines) > 0 {

@@ -41,7 +41,7 @@ func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string)
 	return w, err
 }
 
-// Features add routes, and an answer that is a handler writes itself.
+// Features can add routes, and a result that is a handler writes its own response.
 func TestFeatureRoutes(t *testing.T) {
 	before := featureRoutes
 	t.Cleanup(func() { featureRoutes = before })
@@ -86,7 +86,7 @@ func TestAdminStatus(t *testing.T) {
 	builtIn := func(d expand.DefinitionsStatus) bool {
 		return d.Core && len(d.Definitions) == 0 && d.Concepts >= 1000 && d.Seconds > 0
 	}
-	if !slices.ContainsFunc(s.Definitions, builtIn) { // beside those of other tests
+	if !slices.ContainsFunc(s.Definitions, builtIn) { // other tests add definitions
 		t.Errorf("definitions %+v", s.Definitions)
 	}
 	if !slices.Contains(s.Caches, dispatch.Statistics{Entries: 3}) || len(s.Caches) < 2 {
@@ -94,8 +94,7 @@ func TestAdminStatus(t *testing.T) {
 	}
 }
 
-// A page of another site cannot use a browser on the gateway's machine to read or
-// change anything.
+// A page of another site cannot use a browser on the gateway's machine to read or change anything.
 func TestAdminRefusesOtherSites(t *testing.T) {
 	for site, refused := range map[string]bool{"": false, "none": false, "same-origin": false, "same-site": true, "cross-site": true} {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/status", nil)
@@ -111,7 +110,7 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 	}
 }
 
-// A store that cannot take a change is no fault of the gateway's.
+// A store that cannot accept a change causes 503, not 500.
 func TestAdminStoreFails(t *testing.T) {
 	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
 		answer := func(*http.Request) (any, error) { return nil, fmt.Errorf("ending a session: %w", cause) }
@@ -136,7 +135,7 @@ func TestAdminWithoutApp(t *testing.T) {
 }
 
 func TestAdminPurge(t *testing.T) {
-	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // those of other tests
+	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // entries of other tests
 		t.Fatal(err)
 	}
 	first, second := &fakeCache{statistics: dispatch.Statistics{Entries: 3}}, &fakeCache{statistics: dispatch.Statistics{Entries: 4}}
@@ -173,7 +172,7 @@ func TestAdminRefused(t *testing.T) {
 	})
 }
 
-// refusedAdminRequest is a request that the admin API of a configuration refuses.
+// refusedAdminRequest is a request that the admin API of a configuration rejects.
 type refusedAdminRequest struct {
 	ctx            caddy.Context
 	method, target string
@@ -194,7 +193,7 @@ func checkAdminRefused(t *testing.T, requests []refusedAdminRequest) {
 	}
 }
 
-// Caddy finds the module, and it looks up the running configuration.
+// Caddy finds the admin module, and the module finds the running configuration.
 func TestAdminModule(t *testing.T) {
 	info, err := caddy.GetModule("admin.api.fhir")
 	if err != nil {
@@ -205,7 +204,7 @@ func TestAdminModule(t *testing.T) {
 	}
 }
 
-// An operator rotates the keys: those of before stay published, and so tokens stay valid.
+// After a key rotation, the previous keys stay published, so that tokens stay valid.
 func TestRotateKeys(t *testing.T) {
 	g := exampleGateway(t, nil)
 	token := g.Token()
@@ -249,7 +248,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// A key that an operator retires ends with all that it signed, also tokens that the guard has just accepted.
+// Retiring a key invalidates everything that it signed, including tokens that the guard has just accepted.
 func TestRetireKey(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	token := g.Token()
@@ -272,7 +271,7 @@ func TestRetireKey(t *testing.T) {
 	}
 }
 
-// The second factors of one person are removed, and the query has nothing else in it.
+// Second factors are reset for exactly one user, and the query accepts no other parameter.
 func TestAdminFactorsOfOnePerson(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?user=", "?user=alice&user=bob", "?user=alice&all=true", "?name=alice", "?user&user=alice"} {
@@ -283,7 +282,7 @@ func TestAdminFactorsOfOnePerson(t *testing.T) {
 	}
 }
 
-// Denials are accepted of one provider, which must be suspended.
+// Denials are accepted for a single provider, which must be suspended.
 func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	server, err := authorize.New(authorize.Config{

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
-// The guard refuses tokens of ended grants, even one it has just accepted, and accepts
-// those issued since.
+// The guard rejects tokens of revoked grants, even a token that it has just accepted, and accepts
+// tokens issued later.
 func TestGrantsAreEnded(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	passes := func(token string) bool { return g.Get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
@@ -38,7 +38,7 @@ func TestGrantsAreEnded(t *testing.T) {
 	}
 }
 
-// Unknown and ambiguous people are reported, and do not keep the others from being revoked.
+// Unknown and ambiguous users are reported and do not prevent the revocation for the other users.
 func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Token()
@@ -76,7 +76,7 @@ func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	}
 }
 
-// Signing out ends tokens at the guard too.
+// Signing out invalidates tokens at the guard too.
 func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	token := g.Token()
@@ -106,7 +106,7 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // not by a claim
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // not found by a claim
 		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
 	})
@@ -138,7 +138,7 @@ func TestAdminSessions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	end("?user=alice") // those of other tests, which share the store
+	end("?user=alice") // sessions of other tests, which share the store
 	g.Code()
 	found := list("?user=alice")
 	if len(found) != 1 || found[0].User != "alice" || found[0].ID == "" || found[0].Since.IsZero() || found[0].Address == "" {
@@ -170,7 +170,7 @@ func TestAdminSessionsRefused(t *testing.T) {
 	})
 }
 
-// The answer to ending sessions says what does not end with them.
+// The response to ending sessions describes the tokens that stay valid.
 func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Code()

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
-// What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
+// Allowed but inadvisable settings are logged once each. A loopback issuer, used for trials, causes fewer warnings.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	idp := func(p IdentityProvider) App {
@@ -96,7 +96,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A configuration without any way to get a client is not what anybody wants.
+// A configuration causes a warning if no client can exist.
 func TestWarningWithoutClients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -119,13 +119,13 @@ func TestWarningWithoutClients(t *testing.T) {
 	}
 }
 
-// siteWith is a Caddyfile of one site, with the global option fhir and a body.
+// siteWith returns a Caddyfile with one site and the global option fhir.
 func siteWith(issuer, address, body string) string {
 	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer " + issuer + "\n\t}\n}\n\n" +
 		address + " {\n\t" + strings.ReplaceAll(body, "\n", "\n\t") + "\n}\n"
 }
 
-// siteWarnings are the warnings about the sites of a configuration.
+// siteWarnings returns the warnings about the sites of a configuration.
 func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 	t.Helper()
 	sites, err := placement.Checks(ctx)
@@ -141,8 +141,8 @@ func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
 
-// A handler that has no effect where it stands causes a warning that says what to do;
-// the configuration loads all the same.
+// A handler in a place where it has no effect causes a warning with a remedy. The configuration
+// still loads.
 func TestCheckSites(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"
@@ -203,7 +203,7 @@ func TestCheckSites(t *testing.T) {
 	}
 }
 
-// A proxy in front that has TLS must be trusted.
+// A site behind a proxy that terminates TLS causes no warning if the proxy is trusted.
 func TestSiteBehindTrustedProxy(t *testing.T) {
 	t.Parallel()
 	caddyfile := strings.Replace(siteWith("https://a.example", "http://a.example:8080", guardedAPI), "{\n", "{\n\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n", 1)
@@ -212,7 +212,7 @@ func TestSiteBehindTrustedProxy(t *testing.T) {
 	}
 }
 
-// Caddyfile.example, from which people start, causes no warning.
+// Caddyfile.example, the starting point of most configurations, causes no warning.
 func TestExampleHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	if warnings := siteWarnings(t, exampleGateway(t, nil).Context); len(warnings) > 0 {
@@ -220,8 +220,7 @@ func TestExampleHasNoWarnings(t *testing.T) {
 	}
 }
 
-// Sites without the global option fhir are checked too, as each handler can be used
-// alone.
+// Sites without the global option fhir are checked too, because each handler can be used alone.
 func TestSitesWithoutApp(t *testing.T) {
 	t.Parallel()
 	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
@@ -240,7 +239,7 @@ func TestSitesWithoutApp(t *testing.T) {
 	}
 }
 
-// An error found after the Caddyfile has become JSON still names the directive's line.
+// An error detected in the adapted JSON still contains the line of the directive.
 func TestProvisionErrorNamesLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, body, want string }{
@@ -273,7 +272,7 @@ func TestSitesOfNoServer(t *testing.T) {
 	}
 }
 
-// caddy validate, which starts nothing, tells of the same.
+// `caddy validate`, which starts nothing, shows the same warnings.
 func TestValidateShowsWarnings(t *testing.T) {
 	t.Parallel()
 	config := gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n}"))

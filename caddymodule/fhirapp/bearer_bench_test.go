@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// BenchmarkBearer is $expand answered from memory, with the guard (and a token that it has seen before) and without,
-// beside Caddy's respond of as many bytes. With scopes off, only the token is checked. "Next" is the same answer by a handler behind the guard that is not ours.
+// BenchmarkBearer compares a cached $expand with and without the guard (for a cached token) to Caddy's respond with
+// as many bytes. With scopes off, only the token is checked. "Next" is the same response from another handler.
 func BenchmarkBearer(b *testing.B) {
 	issuer := newTrustedIssuer(b)
 	site := func(routes string) *gateway {
@@ -62,7 +62,7 @@ func BenchmarkBearer(b *testing.B) {
 	}
 }
 
-// trustedIssuer is another issuer, whose tokens are for the audience fhir.
+// trustedIssuer is another issuer, whose tokens have the audience fhir.
 type trustedIssuer struct {
 	url string
 	key *ecdsa.PrivateKey
@@ -88,7 +88,7 @@ func newTrustedIssuer(t testing.TB) *trustedIssuer {
 	return i
 }
 
-// token is an access token of a practitioner's, with a patient in context.
+// Token returns an access token of a practitioner with a patient in context.
 func (i *trustedIssuer) Token(t testing.TB, scope string) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"}}
@@ -106,8 +106,8 @@ func (i *trustedIssuer) Token(t testing.TB, scope string) string {
 	return token
 }
 
-// BenchmarkRead is a read of 2 KB with a token that the guard has seen before. A handler in the place of the FHIR server
-// answers.
+// BenchmarkRead measures a read of 2 KB with a token in the guard's cache. A handler stands in for
+// the FHIR server.
 func BenchmarkRead(b *testing.B) {
 	issuer := newTrustedIssuer(b)
 	patient := "{\"resourceType\":\"Patient\",\"id\":\"1\",\"text\":{\"status\":\"generated\",\"div\":\"" + strings.Repeat("Narrative of the record. ", 75) + "\"}}"

@@ -66,7 +66,7 @@ func TestBearerRefuses(t *testing.T) {
 	}
 }
 
-// A token ends with its user and its client, at the guard too.
+// Removing the user or client of a token invalidates the token at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.Folder(t)
@@ -88,8 +88,8 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 	}
 }
 
-// No spelling of a path that Caddy's matcher, the guard and the backend may read
-// differently reaches the backend without a token.
+// No path that Caddy's matcher, the guard and the backend could interpret differently reaches the
+// backend without a token.
 func TestOddPathsReachNobody(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -110,19 +110,19 @@ func TestOddPathsReachNobody(t *testing.T) {
 	}
 }
 
-// counted is a backend that counts its requests.
+// counted returns a backend that counts its requests.
 func counted(reached *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 }
 
-// One method and path is open to all. No query, header of a proxy or health check, or
-// similar path opens anything else.
+// Only one combination of method and path is public. No query, header of a proxy or health check,
+// or similar path makes another one public.
 func TestNothingElseIsPublic(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	g := exampleGateway(t, counted(&reached))
 	const open = "/fhir/R4/metadata"
-	token := g.Token() // and the cookies of a session come along from now on
+	token := g.Token() // later requests also send the session cookies
 	for name, change := range map[string]func(*http.Request){
 		"an open path in the query":       func(r *http.Request) { r.URL.RawQuery = open },
 		"an open path as a fragment":      func(r *http.Request) { r.URL.Path += "#" + open },
@@ -155,8 +155,8 @@ func TestNothingElseIsPublic(t *testing.T) {
 	}
 }
 
-// A request without a token has its body removed: a backend that leaves it unread would
-// take it for the next request on the connection.
+// The guard removes the body of a request without a token, because a backend that does not read the
+// body could interpret it as the next request on the connection.
 func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +188,7 @@ func TestMetadataIsPublic(t *testing.T) {
 	}
 }
 
-// Credentials that nobody has checked are not passed on with a public request.
+// Unchecked credentials are not forwarded with a public request.
 func TestMetadataWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n")
@@ -208,7 +208,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 	}
 }
 
-// Without a token the placeholders are set to nothing.
+// Without a token, the placeholders are empty.
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
@@ -217,13 +217,13 @@ func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	}
 }
 
-// echo is a backend that answers with the headers it was sent.
+// echo is a backend that responds with the request headers.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	_ = json.NewEncoder(w).Encode(r.Header)
 })
 
-// forwarded are the headers that echo was sent.
+// forwarded returns the request headers that echo received.
 func forwarded(t *testing.T, r *http.Response) (sent http.Header) {
 	t.Helper()
 	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || r.StatusCode != http.StatusOK {
@@ -255,7 +255,7 @@ func TestBearerPasses(t *testing.T) {
 	}
 }
 
-// Only proxies of trusted_proxies can tell the backend where a request came from.
+// The backend receives forwarded client addresses only from proxies in trusted_proxies.
 func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 	t.Parallel()
 	for trusted, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
@@ -310,8 +310,8 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	}
 }
 
-// With forward_header, no other header is passed on, no cookie of the gateway, and the guard still finds the
-// token.
+// With forward_header, no other header and no cookie of the gateway is forwarded, and the guard
+// still finds the token.
 func TestBearerForwardsNamedHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
@@ -319,14 +319,14 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 		}
 		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.Cookie} {http.request.header.X-Ward} {http.request.header.Authorization}"
 `))
-	token := g.Token() // and the cookies of a session come along from now on
+	token := g.Token() // later requests also send the session cookies
 	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", token, "Prefer", "a", "X-Progress", "b", "Cookie", "theirs=c", "X-Ward", "d")); got != "a b theirs=c  " {
 		t.Errorf("the next handler got %q", got)
 	}
 }
 
-// After an upgrade the connection is a tunnel past the guard: HTTP/2 is never asked of
-// the backend, and nothing is where no token is needed.
+// After an upgrade, the connection would be a tunnel past the guard. Upgrades to HTTP/2 are never
+// forwarded to the backend, and no upgrade is forwarded for public requests.
 func TestNoTunnelPastTheGuard(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo)
@@ -354,8 +354,8 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 	}
 }
 
-// RFC 9112 §7.1.2: a client may send any trailer once it has announced one, when the
-// guard has already checked the headers. None reaches the backend.
+// RFC 9112 §7.1.2: a client can send any trailer once it has announced one, after the guard has
+// checked the headers. No trailer reaches the backend.
 func TestNoTrailerPastTheGuard(t *testing.T) {
 	t.Parallel()
 	sent := make(chan http.Header, 1)
@@ -383,7 +383,7 @@ func TestNoTrailerPastTheGuard(t *testing.T) {
 	}
 }
 
-// A base that is neither a path nor a URL that clients may use is refused, and so is a second one beside the issuer's.
+// A base that is neither a path nor a URL for clients is rejected, and so is a second base in addition to the issuer's.
 func TestFHIRBaseOfBearer(t *testing.T) {
 	t.Parallel()
 	for base, ok := range map[string]bool{
@@ -401,8 +401,8 @@ func TestFHIRBaseOfBearer(t *testing.T) {
 	}
 }
 
-// What no handler answers below the FHIR base is 404, not the empty 200 of Caddy, which would look like the success of a
-// transaction that never happened.
+// Unhandled requests below the FHIR base get 404 instead of Caddy's empty 200, which would look
+// like a successful transaction.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, siteWith("https://localhost:8443", "https://localhost:8443", `fhir_authorize
@@ -438,7 +438,7 @@ handle /other {
 	}
 }
 
-// Behind the guard, too: where the answer is passed on, and where it is judged.
+// Unhandled requests get 404 behind the guard too, both for forwarded and for inspected responses.
 func TestNobodyAnswersBehindGuard(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/*.rs", "user/Patient.rs?gender=female"} {

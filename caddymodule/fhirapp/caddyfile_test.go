@@ -18,8 +18,8 @@ var (
 	update = flag.Bool("update", false, "write the golden files anew")
 )
 
-// Each file in testdata/adapt is a Caddyfile, a line, and the JSON it becomes or
-// the error it is. Regenerate the second half with -update.
+// Each file in testdata/adapt contains a Caddyfile, a separator line, and the expected JSON or
+// error. -update regenerates the expectation.
 func TestAdapt(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
@@ -33,7 +33,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// A wrong Caddyfile names the line and the word.
+// The error about an invalid Caddyfile contains the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
@@ -207,7 +207,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// FuzzCaddyfile reads any text as the inside of each of our blocks.
+// FuzzCaddyfile parses arbitrary text inside each of the module's blocks.
 func FuzzCaddyfile(f *testing.F) {
 	example := gatewaytest.ReadFile(f, "../../Caddyfile.example")
 	f.Add(example)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// The CapabilityStatement tells how to sign in, and which operations there are once the server is guarded.
+// The CapabilityStatement contains the OAuth endpoints and, once the server is guarded, the permitted operations.
 func TestCapabilityStatement(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -65,8 +65,8 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 }
 
-// The other operations are answered where `operations all` asks for it, and go
-// on to the next handler where it does not.
+// The other terminology operations are handled with `operations all`, and otherwise passed to the
+// next handler.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	const theirs = `{"resourceType":"OperationOutcome","id":"theirs"}`
@@ -116,8 +116,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// What there is only one of, a FHIR server's own answer comes before: metadata,
-// and the definitions that it has.
+// The FHIR server's own metadata and definitions take precedence over those of fhir_expand.
 func TestAnsweredWhereNoneElseDoes(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{
@@ -157,7 +156,7 @@ https://localhost:8443 {
 	}
 }
 
-// What nobody answers is not found, where there is an answer to all else, and no empty 200.
+// If fhir_expand answers all other requests, an unhandled request gets 404, not an empty 200.
 func TestAnsweredByNobody(t *testing.T) {
 	caddyfile := func(option string) string {
 		return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\t" + option + `
@@ -199,7 +198,7 @@ func TestAnsweredByNobody(t *testing.T) {
 	}
 }
 
-// The CapabilityStatement says how to be let in, where that is ours to say.
+// The CapabilityStatement contains the OAuth endpoints only if this gateway is the authorization server.
 func TestSecurityInMetadata(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n",
@@ -210,7 +209,7 @@ func TestSecurityInMetadata(t *testing.T) {
 	}
 }
 
-// Apps can search by what a site defines beyond R4.
+// Apps can search by search parameters that a site defines beyond R4.
 func TestSearchParameters(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, guarding("search_parameters testdata/search*.json")...)

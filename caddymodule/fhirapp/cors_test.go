@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
 
-// fromOrigin sends a request as a script of that origin does.
+// fromOrigin sends a request as a script of an origin would.
 func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response {
 	if token != "" {
 		token = "Bearer " + token
@@ -25,7 +25,7 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 	return g.Ask(method, path, "", "Origin", origin, "Authorization", token)
 }
 
-// corsBackend sets CORS headers that differ from ours, and counts its requests.
+// corsBackend sets CORS headers that differ from the gateway's, and counts its requests.
 func corsBackend(asked *int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		*asked++
@@ -40,8 +40,8 @@ func corsBackend(asked *int) http.Handler {
 	})
 }
 
-// The FHIR API is open to scripts of the clients' origins, whatever the answer, and
-// metadata to all (Inferno's cors_metadata; the read of fhirUser).
+// Scripts of the clients' origins can read every response of the FHIR API, and all scripts can read
+// metadata (Inferno's cors_metadata; the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -82,7 +82,7 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 	}
 }
 
-// Preflights need no token, and are answered here.
+// Preflights need no token, and the gateway answers them itself.
 func TestPreflightOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -114,7 +114,7 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 	if asked != 0 {
 		t.Errorf("the backend was asked %d times", asked)
 	}
-	// OPTIONS that is no preflight is a request like any other.
+	// OPTIONS without preflight headers is treated as any other request.
 	if r := g.fromOrigin("", http.MethodOptions, "/fhir/R4/Patient", ""); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("OPTIONS without a token: %d", r.StatusCode)
 	}
@@ -152,7 +152,7 @@ func TestCORSSetting(t *testing.T) {
 	}
 }
 
-// Without a setting, fhir_expand passes preflights on.
+// Without the cors setting, fhir_expand forwards preflights.
 func TestExpandWithoutCORS(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
@@ -182,7 +182,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// Scripts may read a refusal: its status and its challenge.
+// Scripts can read the status and challenge of a refusal.
 func TestRefusalIsReadable(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
@@ -196,7 +196,7 @@ func TestRefusalIsReadable(t *testing.T) {
 	}
 }
 
-// HEAD is let in or refused as GET is.
+// HEAD is accepted or rejected like GET.
 func TestHEADIsLikeGET(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -215,7 +215,7 @@ func TestHEADIsLikeGET(t *testing.T) {
 	}
 }
 
-// What CORS costs a request that has no Origin.
+// BenchmarkCORSWithoutOrigin measures the cost of CORS for a request without Origin.
 func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	rules, err := crossorigin.New([]string{"https://app.example.org"}, nil)
 	if err != nil {
@@ -229,8 +229,7 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	}
 }
 
-// Wrong cors settings keep a handler from starting from JSON too, not only from a
-// Caddyfile.
+// Invalid cors settings prevent a handler from starting from JSON too, not only from a Caddyfile.
 func TestCORSOfJSON(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -252,7 +251,7 @@ func TestCORSOfJSON(t *testing.T) {
 	}
 }
 
-// However a handler writes its answer, our CORS headers are the ones sent.
+// The gateway's CORS headers override those of a handler, in whatever way the handler writes its response.
 func TestCORSWriter(t *testing.T) {
 	t.Parallel()
 	const app = "https://app.example.org"
@@ -291,10 +290,10 @@ func TestCORSWriter(t *testing.T) {
 	}
 }
 
-// corsEndpoint is a path with the scripts that may call it.
+// corsEndpoint is a path with the origins whose scripts may call it.
 type corsEndpoint struct {
-	path, method string // a method that the endpoint has
-	from         string // as [gatewaytest.CheckCORS] takes it
+	path, method string // method is supported by the endpoint
+	from         string // as for [gatewaytest.CheckCORS]
 }
 
 // corsEndpoints are all endpoints of the authorization server, by [endpoint.Name], and of the FHIR API.
@@ -311,14 +310,14 @@ var corsEndpoints = map[string]corsEndpoint{
 	"oauth-protected-resource":   {"/.well-known/oauth-protected-resource/fhir/R4", http.MethodGet, "*"},
 	"smart-configuration":        {"/fhir/R4/.well-known/smart-configuration", http.MethodGet, "*"},
 
-	// browsers are sent there, or people use them, with cookies
+	// browsers navigate to these endpoints, or users submit their forms, with cookies
 	"authorize": {"/oauth2/authorize", http.MethodGet, ""}, "login": {"/oauth2/login", http.MethodPost, ""}, "callback": {"/oauth2/callback/hospital", http.MethodGet, ""},
 	"select_account": {"/oauth2/select_account", http.MethodPost, ""}, "select_patient": {"/oauth2/select_patient", http.MethodPost, ""},
 	"select_encounter": {"/oauth2/select_encounter", http.MethodPost, ""}, "consent": {"/oauth2/consent", http.MethodPost, ""},
 	"account": {"/oauth2/account", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
 	"client_logo": {"/oauth2/client_logo", http.MethodGet, ""},
 
-	// servers call them
+	// only servers call these endpoints
 	"launch": {"/oauth2/launch", http.MethodPost, ""}, "backchannel_logout": {"/oauth2/backchannel_logout/hospital", http.MethodPost, ""},
 
 	"FHIR read":        {"/fhir/R4/Patient/1", http.MethodGet, "clients"},
@@ -334,7 +333,7 @@ var corsEndpoints = map[string]corsEndpoint{
 	"below the issuer": {"/oauth2/nothing", http.MethodGet, ""},
 }
 
-// One policy holds for all endpoints: preflights, responses and errors, whichever handler sends them.
+// One CORS policy applies to preflights, responses and errors of each endpoint, whichever handler sends them.
 func TestCORSOfEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, name := range endpoint.Names() {
@@ -350,7 +349,7 @@ func TestCORSOfEveryEndpoint(t *testing.T) {
 	}
 }
 
-// A preflight response repeats the requested header names only if they are names.
+// A preflight response repeats requested header names only if they are valid.
 func TestPreflightForNoHeaderNames(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)

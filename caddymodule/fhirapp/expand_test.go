@@ -38,7 +38,7 @@ func TestExpandThroughGateway(t *testing.T) {
 	}
 }
 
-// What is not known here, or not wholly, the next handler is asked for.
+// A value set that is unknown here, or known only in part, is forwarded to the next handler.
 func TestExpandAsksNext(t *testing.T) {
 	t.Parallel()
 	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
@@ -56,7 +56,7 @@ func TestExpandAsksNext(t *testing.T) {
 		name, query string
 		backend     http.Handler
 		status      int
-		path, want  string // what is where in the answer; "" for the whole body
+		path, want  string // want is the value at path in the response; path "" is the whole body
 	}{
 		{"unknown, and the backend expands it", unknown, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"unknown, and the backend knows it neither", unknown, answer(404, refused), 404, "issue.0.diagnostics", "theirs"},
@@ -87,7 +87,7 @@ func TestExpandAsksNext(t *testing.T) {
 	}
 }
 
-// A request by POST that is not answered here reaches the next handler whole.
+// A POST request that is not handled here reaches the next handler unchanged.
 func TestExpandPosted(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +100,7 @@ func TestExpandPosted(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"theirs":%s}`, body)
 	}))
 	token := g.Token()
-	for name, tt := range map[string]struct{ path, body, next string }{ // next is what the next handler answers, if it is asked
+	for name, tt := range map[string]struct{ path, body, next string }{ // next is the response of the next handler; "": it is not called
 		"known":               {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"` + genderSet + `"}]}`, ""},
 		"of an instance":      {"/fhir/R4/ValueSet/administrative-gender/$expand", `{"resourceType":"Parameters"}`, `{"theirs":{"resourceType":"Parameters"}}`},
 		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `{"theirs":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}}`},
@@ -116,7 +116,7 @@ func TestExpandPosted(t *testing.T) {
 	}
 }
 
-// Alone, without the fhir app and without a next handler.
+// fhir_expand works alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
 	t.Parallel()
 	definitions := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
@@ -165,7 +165,7 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// expandedValueSet is as much of the answer as interface.md §2 lists.
+// expandedValueSet contains the members of the response that interface.md §2 lists.
 type expandedValueSet struct {
 	ResourceType string `json:"resourceType"`
 	URL          string `json:"url"`
@@ -179,7 +179,7 @@ type expandedValueSet struct {
 	} `json:"expansion"`
 }
 
-// expandedCodes are the codes of an expansion, which a body must be.
+// expandedCodes returns the codes of a body, which must be an expansion.
 func expandedCodes(t *testing.T, body string) (codes []string) {
 	t.Helper()
 	var got expandedValueSet
@@ -200,8 +200,8 @@ func checkCodes(t *testing.T, body string, want ...string) {
 	}
 }
 
-// memberOf is a member of a JSON document by its path, whose steps are names and
-// indices, as in "issue.0.code". It is nil where there is none.
+// memberOf returns a member of a JSON document by its path of names and indices, such as
+// "issue.0.code". A missing member is nil.
 func memberOf(t *testing.T, document, path string) (member any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(document), &member); err != nil {
@@ -224,8 +224,8 @@ func memberOf(t *testing.T, document, path string) (member any) {
 	return member
 }
 
-// parameterIn is the value of a parameter, by its name and the name of its value, as
-// in "result.valueBoolean".
+// parameterIn returns the value of a parameter, by the parameter name and the name of the value,
+// such as "result.valueBoolean".
 func parameterIn(t *testing.T, body, path string) any {
 	t.Helper()
 	name, value, _ := strings.Cut(path, ".")
@@ -243,7 +243,7 @@ const (
 	maritalSet = "http://hl7.org/fhir/ValueSet/marital-status"
 )
 
-// answered expands a value set and returns the answer as plain JSON.
+// answered expands a value set and returns the response as decoded JSON.
 func answered(t *testing.T, g *gateway, token string, parameters url.Values) map[string]any {
 	t.Helper()
 	response := g.Get("/fhir/R4/ValueSet/$expand?"+parameters.Encode(), token, "Content-Type", "application/fhir+json")
@@ -271,8 +271,8 @@ func displays(answer map[string]any) string {
 	return strings.Join(list, ", ")
 }
 
-// The interface's description of $expand (§2 and §4.2), a case a row, asked
-// through the whole gateway.
+// Each row is a case from the interface's description of $expand (§2 and §4.2), tested through the
+// whole gateway.
 func TestInterfaceExpand(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
@@ -357,8 +357,8 @@ func TestInterfaceExpand(t *testing.T) {
 	}
 }
 
-// Definitions that cannot be loaded have a log line of their own, beside the error
-// that Caddy ends with.
+// Definitions that cannot be loaded cause a log line of their own, in addition to Caddy's final
+// error.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ definitions, want string }{
@@ -384,7 +384,7 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	}
 }
 
-// A broken file is named, with the reason, and the configuration does not load.
+// A broken file prevents the configuration from loading, with an error that contains the file and the reason.
 func TestBrokenDefinitions(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
@@ -395,7 +395,7 @@ func TestBrokenDefinitions(t *testing.T) {
 	}
 }
 
-// So is a broken file of weights, with the line.
+// A broken weights file prevents the configuration from loading, with an error that contains the line.
 func TestBrokenWeights(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "counts.csv", "#! http://x.example/cs\nA,3\nB,three\n")
@@ -406,7 +406,7 @@ func TestBrokenWeights(t *testing.T) {
 	}
 }
 
-// Definitions are fetched through the handlers behind, in nobody's name.
+// Definitions are fetched through the next handlers, without credentials of a user.
 func TestDefinitionsOfBackend(t *testing.T) {
 	var searches, leaks atomic.Int64
 	g := frontGateway(t, "definitions backend", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// For every value set of R4, or every tenth without -slow, it makes no difference whether it comes from the cache,
-// is made anew, is asked for by POST, or comes from another gateway.
+// For every value set of R4 (every tenth without -slow), the expansion is the same whether it is
+// cached, generated for the request, requested by POST, or returned by another gateway.
 func TestEveryWayTheSame(t *testing.T) {
 	t.Parallel()
 	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.NoBackend))
@@ -69,7 +69,7 @@ func TestEveryWayTheSame(t *testing.T) {
 	}
 }
 
-// coreValueSets are the canonicals of the value sets of R4.
+// coreValueSets returns the canonical URLs of the value sets of R4.
 func coreValueSets(t *testing.T) (urls []string) {
 	t.Helper()
 	file, err := os.Open("../../terminology/definitions/core/r4.ndjson.zst")
@@ -98,7 +98,7 @@ func coreValueSets(t *testing.T) (urls []string) {
 	}
 }
 
-// contains is what an expansion lists, as JSON.
+// contains returns the concepts of an expansion as JSON.
 func contains(body string) string {
 	var got struct {
 		Expansion struct {
@@ -109,7 +109,7 @@ func contains(body string) string {
 	return string(got.Expansion.Contains)
 }
 
-// codesIn are the codes of an expansion, whether it is a tree or a list.
+// codesIn returns the codes of an expansion, which may be nested.
 func codesIn(body string) string {
 	type concept struct {
 		System, Code, Display string
@@ -134,8 +134,8 @@ func codesIn(body string) string {
 	return strings.Join(slices.Compact(codes), "\n")
 }
 
-// What a client has it has still (RFC 9110 §13.1.2): whether it was made for it, is
-// kept, is asked for past the cache, or was kept and is no more.
+// A client's entity tag stays valid (RFC 9110 §13.1.2), whether the response was generated for the
+// client, is cached, bypasses the cache, or has left the cache.
 func TestOneEntityTag(t *testing.T) {
 	t.Parallel()
 	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
@@ -158,8 +158,8 @@ func TestOneEntityTag(t *testing.T) {
 	}
 }
 
-// A large expansion is written as it is made, each time; only what has a size to be
-// kept is held.
+// A large expansion is generated and streamed for each request. Only responses small enough for the
+// cache are buffered.
 func TestLargeAnswersAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	var system strings.Builder
@@ -182,8 +182,8 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 	}
 }
 
-// encodeGateway compresses what fhir_expand does not compress itself, as
-// docs/reference/fhir_expand.md shows.
+// encodeGateway compresses responses that fhir_expand does not compress itself, as in
+// docs/reference/fhir_expand.md.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -201,8 +201,8 @@ https://localhost:8443 {
 }
 `
 
-// Caddy's encode changes entity tags. A client that sends such a tag back is answered
-// 304 if it still holds.
+// Caddy's encode changes entity tags. A client that sends a changed tag gets 304 while the response
+// is the same.
 func TestExpandEncoded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, encodeGateway)
@@ -250,8 +250,8 @@ func TestExpandEncoded(t *testing.T) {
 	}
 }
 
-// Behind Caddy's encode, what is made for one request is compressed there, and what is
-// kept passes as it is. Either revalidates.
+// Behind Caddy's encode, uncached responses are compressed by encode, and cached responses pass
+// unchanged. Both can be revalidated.
 func TestKeptBehindEncode(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))

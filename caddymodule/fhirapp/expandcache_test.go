@@ -29,8 +29,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// Nobody gets what was made for somebody else, nor what was asked for in another
-// format or language, whatever comes in which order and however it is compressed.
+// No user gets a response that was generated for another user, format or language, regardless of
+// the order of requests and of the compression.
 func TestAnswersAreTheirs(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
@@ -68,7 +68,7 @@ func TestAnswersAreTheirs(t *testing.T) {
 	}
 }
 
-// codeIn is the one code of an expansion.
+// codeIn returns the only code of an expansion.
 func codeIn(t *testing.T, format, body string) string {
 	t.Helper()
 	if format == "json" {
@@ -85,7 +85,7 @@ func codeIn(t *testing.T, format, body string) string {
 	return got.Code.Value
 }
 
-// decoded is an answer's body without its content coding.
+// decoded returns a response body without its content coding.
 func decoded(t *testing.T, r *http.Response) string {
 	t.Helper()
 	body := io.Reader(r.Body)
@@ -100,7 +100,7 @@ func decoded(t *testing.T, r *http.Response) string {
 		body, err = zstd.NewReader(body)
 	}
 	if err != nil {
-		return "" // HEAD
+		return "" // the response to HEAD has no body
 	}
 	text, err := io.ReadAll(body)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -109,7 +109,7 @@ func decoded(t *testing.T, r *http.Response) string {
 	return string(text)
 }
 
-// Behind fhir_bearer the token's user counts, which the next handler is told.
+// Behind fhir_bearer, responses are cached by the user of the token, who is forwarded to the next handler.
 func TestAnswersAreTheUsers(t *testing.T) {
 	var asked atomic.Int64
 	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,9 +146,9 @@ func TestAnswersAreTheUsers(t *testing.T) {
 	}
 }
 
-// A client does not get what the same person let it, or another one, see more of: the
-// next handler may know scopes.
-func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write of another test would end the answer
+// A client does not get a response that was cached for another client or scope of the same person,
+// because the next handler may enforce scopes.
+func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write of another test would invalidate the response
 	var asked atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -164,7 +164,7 @@ func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write of anoth
 	}
 }
 
-// serviceToken is an access token of a client that acts on its own.
+// serviceToken returns an access token of a client without a user.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
 	return g.AccessToken(url.Values{
@@ -172,8 +172,8 @@ func (g *gateway) serviceToken() string {
 	})
 }
 
-// What one user brought along under a cache-id, another one with the same id does
-// not get: neither from what is remembered nor from the cache.
+// Resources that one user supplied under a cache-id are not available to another user with the same
+// cache-id, neither from the stored resources nor from the cache.
 func TestCacheIDIsTheUsers(t *testing.T) {
 	g := exampleGateway(t, http.NotFoundHandler())
 	alice, service := g.Token(), g.serviceToken()
@@ -194,8 +194,8 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 	}
 }
 
-// A reload keeps answers and definitions, unless something of the settings has
-// changed, or of the handlers around.
+// A reload keeps responses and definitions, unless the settings or the surrounding handlers have
+// changed.
 func TestReloadKeepsAnswers(t *testing.T) {
 	server := newScripted("good")
 	address := gatewaytest.Backend(t, server)
@@ -218,7 +218,7 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	}
 }
 
-// A changed file is noticed; a broken one is reported, and what was there stays.
+// A changed file is reloaded. A broken file is reported, and the previous content stays in use.
 func TestChangedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/changing"
@@ -239,7 +239,7 @@ func TestChangedFileIsNoticed(t *testing.T) {
 	g.wantCodes(t, url, "3")
 }
 
-// until waits for what comes of a changed file. It looks at the files more often than the watch does by itself.
+// until waits for the effect of a changed file. It checks the files more often than the watch does.
 func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	t.Helper()
 	gatewaytest.Put(t, file, content)
@@ -257,8 +257,8 @@ func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	}
 }
 
-// What a handler behind refuses was not done, and ends nothing; what failed may have
-// been.
+// A write that a backend rejects does not invalidate the cache. A write that failed may have been
+// applied and does invalidate it.
 func TestRefusedWriteEndsNothing(t *testing.T) {
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
@@ -278,8 +278,8 @@ func TestRefusedWriteEndsNothing(t *testing.T) {
 	}
 }
 
-// The admin API ends answers: all, those of a value set, those with concepts of a
-// code system.
+// The admin API invalidates all responses, those of a value set, or those with concepts of a code
+// system.
 func TestPurgeEndsAnswers(t *testing.T) {
 	const a, b = "http://x.example/purge-a", "http://x.example/purge-b"
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+listing("a", a, "1")+`},{"resource":`+
@@ -308,7 +308,7 @@ func (g *gateway) write(t *testing.T, method, reference, body string) {
 	}
 }
 
-// listing is a value set of codes, and of what others have.
+// listing returns a value set of codes and of imported value sets.
 func listing(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
@@ -329,7 +329,7 @@ func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status stri
 
 func (g *gateway) wantCodes(t *testing.T, url, want string) {
 	t.Helper()
-	for range 3 { // made, kept, and from the cache
+	for range 3 { // generated, stored in the cache, and served from the cache
 		if got, _ := g.codesOf(t, url); strings.Join(got, " ") != want {
 			t.Errorf("%s: got %q, want %q", url, got, want)
 		}
@@ -340,7 +340,7 @@ func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{"server": option.Word(&s.Server, nil), "gateway": option.Word(&s.Gateway, nil)})
 }
 
-// sharedGateway is a gateway with fhir_expand that shares the test's store.
+// sharedGateway starts a gateway with fhir_expand that uses the test's shared store.
 func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway {
 	t.Helper()
 	app := fmt.Sprintf("{\n\tfhir {\n\t\tissuer https://x.example\n\t\tstore test_shared {\n\t\t\tserver %s\n\t\t\tgateway here\n\t\t}\n\t}\n", t.Name())
@@ -373,8 +373,8 @@ func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Ending) b
 	}
 }
 
-// A write through this gateway, and a wish of its operator, end what others cache; what others end, ends here.
-func TestSharedExpansions(t *testing.T) { // alone: the writes of other tests end what is cached
+// A write through this gateway and an invalidation by its operator invalidate the caches of other gateways, and vice versa.
+func TestSharedExpansions(t *testing.T) { // not parallel: writes of other tests invalidate cached responses
 	testServer, backend := newTestServer(t), newScripted("good")
 	g := sharedGateway(t, "ttl 1h", backend)
 	app, err := g.Context.App("fhir")
@@ -386,7 +386,7 @@ func TestSharedExpansions(t *testing.T) { // alone: the writes of other tests en
 	}
 	other := newElsewhere(t, testServer)
 	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
-	for range 2 { // as the answer begins, and after it
+	for range 2 { // once when the response starts, and once after it
 		other.want(t, "a write", func(e dispatch.Ending) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
 	}
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
@@ -408,7 +408,7 @@ func TestSharedExpansions(t *testing.T) { // alone: the writes of other tests en
 	}
 }
 
-// Without the store, writes and expansions go on.
+// Without the store, writes and expansions still work.
 func TestSharedExpansionsWithoutStore(t *testing.T) {
 	t.Parallel()
 	server, backend := newTestServer(t), newScripted("good")

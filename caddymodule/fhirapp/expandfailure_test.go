@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// However a server fails, the client is given the answer from before where that is
-// allowed, or else is told what failed; and what failed is not kept.
+// If a server fails in any way, the client gets the stale response where permitted, and otherwise
+// an error with the cause. The failure is not cached.
 func TestServerFails(t *testing.T) {
 	t.Parallel()
 	statuses := map[string]int{
@@ -33,19 +33,19 @@ func TestServerFails(t *testing.T) {
 					f := newFailedServer(t, who, mode, stale)
 					failed = append(failed, f)
 					all.Run(f.name, func(t *testing.T) {
-						t.Parallel() // those that hang wait for their time-outs
+						t.Parallel() // hanging servers wait for their timeouts
 						f.fail(t, mode, stale, status)
 					})
 				}
 			}
 		}
 	})
-	for _, f := range failed { // all have failed for a second by now
+	for _, f := range failed { // each server has failed for at least a second
 		t.Run("good again "+f.name, f.recover)
 	}
 }
 
-// failedServer is a server that fails, before a gateway.
+// failedServer is a failing server behind a gateway.
 type failedServer struct {
 	name    string
 	server  *scripted
@@ -56,7 +56,7 @@ func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 	t.Helper()
 	f := &failedServer{name: fmt.Sprintf("%s %s stale %t", who, mode, stale), server: newScripted("good at once only")}
 	settings, backend := "timeout 1m", http.Handler(f.server)
-	if mode == "hanging" { // long enough for the good answers on a machine that is busy
+	if mode == "hanging" { // long enough for the first responses on a busy machine
 		settings = "timeout 1s"
 	}
 	if who == "upstream" {
@@ -76,7 +76,7 @@ func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
 	checkCodes(t, first, "theirs")
 	f.server.mode.Store(mode)
 	another := make(chan *http.Response, 1)
-	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).askFor(foreign+"2", "") }() // meanwhile, for those that hang
+	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).askFor(foreign+"2", "") }() // concurrent, because hanging servers take their whole timeout
 	response := g.askFor(foreign, "")
 	cacheStatus := response.Header.Get("Cache-Status")
 	if stale {
@@ -100,7 +100,7 @@ func (f *failedServer) recover(t *testing.T) {
 	}
 }
 
-// recovered returns the first good answer of a server that is good again, which is not asked for a second after a failure.
+// recovered returns the first good response of a recovered server, which is not contacted for a second after a failure.
 func (g *gateway) recovered(url string) string {
 	g.t.Helper()
 	again := time.NewTicker(100 * time.Millisecond)
@@ -117,7 +117,7 @@ func (g *gateway) recovered(url string) string {
 	return ""
 }
 
-// What comes before an answer and after it is no part of it, and no harm.
+// Informational responses and trailers are not part of the response and do no harm.
 func TestHintsAndTrailers(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
 		server := newScripted("hints and trailers")
@@ -139,8 +139,8 @@ func TestHintsAndTrailers(t *testing.T) {
 	}
 }
 
-// Whoever is asked has the time that is set for it, past the cache too; a client that
-// does not wait for the answer is no failure.
+// Upstreams and next handlers have the configured timeout, also past the cache. A client that
+// disconnects does not count as a failure.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	server := newScripted("hanging")
@@ -155,11 +155,11 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// scripted is a FHIR server that answers $expand as it is told to, and counts.
+// scripted is a FHIR server that responds to $expand according to its mode and counts the requests.
 type scripted struct {
 	mode  atomic.Value // a string
 	asked atomic.Int64
-	gate  chan struct{} // nil: answers at once
+	gate  chan struct{} // nil: respond immediately
 }
 
 func newScripted(mode string) *scripted {
@@ -168,7 +168,7 @@ func newScripted(mode string) *scripted {
 	return s
 }
 
-// expansionOf is an expansion with one code.
+// expansionOf returns an expansion with one code.
 func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
@@ -221,7 +221,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// gzipBomb is an expansion of 32 MiB, twice of what is held of an answer.
+// gzipBomb is an expansion of 32 MiB, twice the maximum response size.
 var gzipBomb = sync.OnceValue(func() []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -234,7 +234,7 @@ var gzipBomb = sync.OnceValue(func() []byte {
 	return b.Bytes()
 })
 
-// frontGateway is fhir_expand with some settings before a backend, without a guard.
+// frontGateway starts a gateway with fhir_expand in front of a backend, without a guard.
 func frontGateway(t testing.TB, settings string, backend http.Handler) *gateway {
 	t.Helper()
 	return newGateway(t, frontCaddyfile(settings, gatewaytest.Backend(t, backend)))
@@ -260,7 +260,7 @@ https://localhost:8443 {
 
 func expandPath(url string) string { return "/fhir/R4/ValueSet/$expand?url=" + url }
 
-// askFor expands a value set for whom credentials stand.
+// askFor expands a value set with the given credentials.
 func (g *gateway) askFor(url, credentials string) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, expandPath(url), nil)
 	if credentials != "" {
@@ -271,7 +271,7 @@ func (g *gateway) askFor(url, credentials string) *http.Response {
 
 const foreign = "http://x.example/vs"
 
-// terminologyServer is one that upstream settings can name.
+// terminologyServer returns the address of a terminology server for the upstream setting.
 func terminologyServer(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	return "http://" + gatewaytest.Backend(t, handler) + "/r4"

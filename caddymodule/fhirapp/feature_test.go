@@ -21,11 +21,11 @@ func init() {
 	caddy.RegisterModule(new(otherUpdater))
 }
 
-// testUpdater is a [ServerUpdater] that updates nothing by itself.
+// testUpdater is a [ServerUpdater] that never updates on its own.
 type testUpdater struct {
 	configured *authorize.Server
 	replace    func(*authorize.Server)
-	ran        chan struct{} // closed when Run ends
+	ran        chan struct{} // closed when Run returns
 	problem    error
 }
 
@@ -48,7 +48,7 @@ func (u *testUpdater) Problem() error { return u.problem }
 
 func (*testUpdater) Hint() string { return "caddy test-add" }
 
-// otherUpdater is a second one.
+// otherUpdater is a second [ServerUpdater].
 type otherUpdater struct{ testUpdater }
 
 func (*otherUpdater) CaddyModule() caddy.ModuleInfo {
@@ -95,7 +95,7 @@ func TestServerUpdater(t *testing.T) {
 	<-updater.ran
 }
 
-// The updates of two features would undo each other.
+// Two features that update the server are rejected, because their updates would overwrite each other.
 func TestOneServerUpdater(t *testing.T) {
 	t.Parallel()
 	_, _, err := provisionApp(t, &App{Issuer: "https://x.example", FeaturesRaw: caddy.ModuleMap{"test_updater": []byte("{}"), "test_updater_2": []byte("{}")}})
@@ -115,7 +115,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A configuration has what an earlier one with the same keys and the same store retained.
+// A configuration has what an earlier configuration with the same keys and the same store retained.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	type value struct{ int }

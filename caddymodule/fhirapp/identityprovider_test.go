@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// A kind sets what is known of it, and what an option says stays.
+// A kind sets defaults, and configured options override them.
 func TestProviderKinds(t *testing.T) {
 	t.Parallel()
 	none := map[string]string(nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// After a reload the keys in use stay, and with them the tokens, whatever happened to
-// their file, which is left as it is.
+// After a reload, the keys in use stay, and tokens stay valid, even if the key file was damaged or
+// lost. The file is not changed.
 func TestReloadKeepsKeys(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, content string }{{"damaged", "[{"}, {"missing", ""}} {
@@ -56,8 +56,8 @@ const (
 	otherStoreKey = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 )
 
-// sharing is the example with a durable store that several gateways of this process share,
-// and further lines.
+// sharing returns the example with a durable store that several gateways of this process share, and
+// further lines.
 func sharing(t *testing.T, path, lines string) string {
 	const base = "fhir_base /fhir/R4"
 	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
@@ -67,8 +67,8 @@ func (g *gateway) accepts(token string) bool {
 	return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token).StatusCode == http.StatusOK
 }
 
-// With a store key gateways need nothing in common but the durable store: the token of one
-// is good at the others, and Caddy's storage has no keys.
+// With a store key, gateways share nothing but the durable store: the token of one is valid at the
+// others, and Caddy's storage contains no keys.
 func TestStoreKey(t *testing.T) {
 	t.Setenv("STORE_KEY", storeKey)
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
@@ -96,7 +96,7 @@ func TestStoreKey(t *testing.T) {
 	}
 }
 
-// Setting the store key ends no tokens: the first gateway puts its keys into the store.
+// Setting the store key invalidates no tokens, because the first gateway imports its keys into the store.
 func TestStoreKeyTakesOverKeys(t *testing.T) {
 	t.Parallel()
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
@@ -111,7 +111,7 @@ func TestStoreKeyTakesOverKeys(t *testing.T) {
 	}
 }
 
-// A gateway that has started looks at the stored keys: those that the store lost are back before they are missed.
+// A started gateway checks the stored keys and restores those that the store has lost.
 func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

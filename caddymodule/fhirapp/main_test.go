@@ -15,25 +15,24 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
-// Tests run in parallel unless they share what the process has once:
+// Tests run in parallel unless they share state of the process:
 //
 //   - environment variables
-//   - the metrics, which TestMetrics and its like compare before and after
-//   - the memory store, in which those of admin*_test.go, commands_test.go and
-//     store_test.go end the sessions and grants of alice or set the bound, and in
-//     which TestLogsTellNoSecret has her mistype her password
-//   - the expansion caches, which the admin API empties and adds up, and in which every
-//     write to a ValueSet or CodeSystem ends answers
+//   - the metrics, which TestMetrics and similar tests compare before and after
+//   - the memory store, in which tests of admin*_test.go, commands_test.go and store_test.go revoke the sessions and grants of
+//     alice or set the capacity, and in which TestLogsTellNoSecret enters wrong passwords for alice
+//   - the expansion caches, which the admin API clears and counts, and in which every write to a ValueSet or CodeSystem
+//     invalidates responses
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// gateway is a Gateway with what only this package's tests need of it.
+// gateway is a Gateway with methods for the tests of this package.
 type gateway struct {
 	*gatewaytest.Gateway
 	t testing.TB
 }
 
-// exampleGateway is Caddyfile.example, with pieces of its text replaced, in front of a
-// backend, which may be nil.
+// exampleGateway starts Caddyfile.example, with parts of its text replaced, in front of a backend,
+// which may be nil.
 func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.Example(t, backend, oldnew...), t}
@@ -44,7 +43,7 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 	return newGatewayAt(t, caddyfile, gatewaytest.Folder(t))
 }
 
-// newGatewayAt keeps its keys and certificates in a folder.
+// newGatewayAt starts a gateway whose keys and certificates are in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.NewAt(t, caddyfile, folder), t}

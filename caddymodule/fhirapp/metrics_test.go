@@ -31,8 +31,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// series are the values of a gateway's metrics of ours, as a scrape shows them;
-// of a histogram, how often it observed.
+// series returns the values of the gateway's metrics as in a scrape; for a histogram, the number of
+// observations.
 func (g *gateway) series() map[string]float64 {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func()
-		want []string // each one more
+		want []string // counters that increase by one
 	}{
 		{"a sign-in", func() { g.Cookies = map[string]string{}; g.Code() }, []string{
 			"caddy_fhir_authorization_events_total grant= kind=sign-in outcome=success",
@@ -105,7 +105,7 @@ func TestMetrics(t *testing.T) {
 			var got []string
 			for name, value := range g.series() {
 				if strings.Contains(name, "store=test_shared") || name == "caddy_fhir_definitions_load_failed" {
-					continue // of another test's, which is tried in the background: the counters are the process's
+					continue // set by another test's background work, because counters are global
 				}
 				if strings.HasPrefix(name, "caddy_fhir_store_entries") {
 					continue // a gauge: TestCapacityMetrics
@@ -127,8 +127,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Each configuration's registry has the metrics, and they go on counting: neither
-// a reload nor a second handler registers in vain, or panics.
+// Each configuration's registry contains the metrics, and their values continue: neither a reload
+// nor a second handler registers them twice.
 func TestMetricsOutliveReload(t *testing.T) {
 	const name = "caddy_fhir_bearer_decisions_total outcome=no_token"
 	first := exampleGateway(t, nil)
@@ -141,7 +141,7 @@ func TestMetricsOutliveReload(t *testing.T) {
 	}
 }
 
-// fakeCache stands for a cache of expansions.
+// fakeCache is a fake cache of expansions.
 type fakeCache struct {
 	statistics  dispatch.Statistics
 	url, system string
@@ -156,7 +156,7 @@ func (c *fakeCache) End(e dispatch.Ending) int {
 
 func (c *fakeCache) Statistics() dispatch.Statistics { return c.statistics }
 
-// addCache puts a cache where the metrics and the admin API look for them.
+// addCache registers a cache with the metrics and the admin API.
 func addCache(t *testing.T, key string, c *fakeCache) {
 	t.Helper()
 	expand.Caches.LoadOrStore(key, c)
@@ -188,7 +188,7 @@ func TestCacheMetrics(t *testing.T) {
 	}
 }
 
-// Counters of a cache go on when a reload, with other settings, makes another one.
+// Counters of a cache continue when a reload with other settings creates a new cache.
 func TestCacheCountersGoOn(t *testing.T) {
 	address := gatewaytest.Backend(t, newScripted("good"))
 	g := newGateway(t, frontCaddyfile("ttl 1h", address))
@@ -210,12 +210,12 @@ func TestCacheCountersGoOn(t *testing.T) {
 	}
 }
 
-// preflight asks as a browser does before a script's request.
+// preflight sends the preflight request of a browser.
 func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }
 
-// The stores and the guard's memory are exported with their limits.
+// The entries and limits of the stores and of the guard's cache are exported.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	app, err := fhirbase.Find[*App](g.Context)
@@ -242,13 +242,13 @@ func TestCapacityMetrics(t *testing.T) {
 
 const observeFolder = "../../docs/examples/observe/"
 
-// A panel is one of the dashboard.
+// A panel is a panel of the dashboard.
 type panel struct {
 	Type, Title string
 	Targets     []struct{ Expr string }
 }
 
-// readPanels reads the dashboard: its rows, and what its panels ask.
+// readPanels returns the rows and the panels of the dashboard.
 func readPanels(t *testing.T) (rows []string, panels []panel) {
 	t.Helper()
 	var dashboard struct{ Panels []panel }
@@ -265,7 +265,7 @@ func readPanels(t *testing.T) (rows []string, panels []panel) {
 	return rows, panels
 }
 
-// observedGateway is a gateway that has all metrics, after some requests.
+// observedGateway starts a gateway that has all metrics after some requests.
 func observedGateway(t *testing.T) *gateway {
 	t.Helper()
 	newTestServer(t)
@@ -290,7 +290,7 @@ func observedGateway(t *testing.T) *gateway {
 	return g
 }
 
-// use does what the panels show.
+// use sends the requests that the panels show.
 func (g *gateway) use() {
 	g.Gateway = g.NewBrowser()
 	token := g.Token()
@@ -304,7 +304,7 @@ func (g *gateway) use() {
 	}
 }
 
-// labelsOf are the labels of each series that a gateway has, by the name that queries give it.
+// labelsOf returns the labels of each series of a gateway, by the metric name in queries.
 func (g *gateway) labelsOf() map[string][]string {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -334,7 +334,7 @@ var (
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// checkQuery checks that a query names metrics and labels that there are, and values that docs/reference lists.
+// checkQuery checks that a query uses existing metrics and labels, and values listed in docs/reference.
 func checkQuery(t *testing.T, about, query string, known map[string][]string, documented string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(query, -1)
@@ -376,18 +376,18 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 	}
 }
 
-// runbookLink is the link of an alert to a heading of a page.
+// runbookLink matches the link of an alert to a heading of a page.
 var runbookLink = regexp.MustCompile(`(?m)/blob/main/(docs/\S+\.md)#(\S+)$`)
 
-// featureMetrics are the labels of the metrics in the dashboard that come from features. Each feature tests its own.
+// featureMetrics are the labels of those dashboard metrics that features add. Each feature tests its own.
 var featureMetrics = map[string][]string{
 	"caddy_fhir_quota_refusals_total": {"quota"}, "caddy_fhir_roster_entries": {"kind"}, "caddy_fhir_roster_max_entries": {"kind"},
 }
 
-// The dashboard and the alerts ask for metrics, labels and values that there are, and the alerts lead to headings.
+// The dashboard and the alerts query existing metrics, labels and values, and the alerts link to existing headings.
 func TestDashboardAndAlerts(t *testing.T) {
 	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")+gatewaytest.ReadFile(t, "../../docs/reference/audit-log.md")
-	known["caddy_config_last_reload_successful"] = nil // Caddy registers it when it runs
+	known["caddy_config_last_reload_successful"] = nil // Caddy registers it when it starts as a process
 	maps.Copy(known, featureMetrics)
 	rows, panels := readPanels(t)
 	if want := []string{"Sign-ins", "Tokens", "Guard", "$expand", "Store", "Backend", "Audit"}; !slices.Equal(rows, want) {
@@ -419,13 +419,13 @@ func TestDashboardAndAlerts(t *testing.T) {
 	}
 }
 
-// inGrafana replaces the dashboard's variables as Grafana does. It drops "> 0", which hides providers that were not
-// checked yet: the test's provider never is.
+// inGrafana replaces the dashboard's variables as Grafana does. It drops "> 0", which hides
+// unchecked providers: the test's provider is never checked.
 var inGrafana = strings.NewReplacer("$__rate_interval", "10s", `"$job"`, `".*"`, `"$instance"`, `".*"`, " > 0)", ")")
 
 var prometheusProgram = flag.String("prometheus", "", "a program of Prometheus, which answers the dashboard's queries")
 
-// Prometheus answers each panel's query from what it scraped of a gateway. It needs that program, as in .ci/run.
+// Prometheus returns series for each panel's query after scraping a gateway. The test needs that program, as in .ci/run.
 func TestPrometheusAnswersDashboard(t *testing.T) {
 	if *prometheusProgram == "" {
 		t.Skip("without -prometheus")
@@ -439,7 +439,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 	for _, p := range panels {
 		for _, target := range p.Targets {
 			query := inGrafana.Replace(target.Expr)
-			for g.use(); ; g.use() { // rates need a counter that rises between two scrapes
+			for g.use(); ; g.use() { // rates need a counter that increases between two scrapes
 				series, err := askPrometheus(t.Context(), address, query)
 				if series > 0 || err == nil && ofFeature(target.Expr) {
 					break
@@ -453,7 +453,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 	}
 }
 
-// ofFeature reports whether a query is about a metric that this test's gateway does not have.
+// ofFeature reports whether a query is about a metric that this test's gateway does not export.
 func ofFeature(query string) bool {
 	for name := range featureMetrics {
 		if strings.Contains(query, name) {
@@ -488,7 +488,7 @@ func startPrometheus(t *testing.T, program, target string) string {
 
 var errStarting = errors.New("prometheus is starting")
 
-// askPrometheus returns how many series answer a query.
+// askPrometheus returns the number of series in the result of a query.
 func askPrometheus(ctx context.Context, address, query string) (series int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/api/v1/query?query="+url.QueryEscape(query), nil)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// An entrance takes a name, and reports whether the name could be the sub of a token.
+// An entrance is a source of names. It reports whether a name could be the sub of a token.
 type entrance struct {
 	takes   func(t *testing.T, name string) bool
-	foreign bool // the sub is another issuer's
-	spaces  bool // refuses spaces inside too
+	foreign bool // the sub is of another issuer
+	spaces  bool // also rejects inner spaces
 }
 
-// jsonOf is an object of JSON.
+// jsonOf returns a JSON object.
 func jsonOf(t *testing.T, object any) string {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -34,21 +34,21 @@ func jsonOf(t *testing.T, object any) string {
 	return string(text)
 }
 
-// adapts reports whether a fhir block with a user or client is a Caddyfile.
+// adapts reports whether a Caddyfile with a user or client in its fhir block is valid.
 func adapts(t *testing.T, head, option string) bool {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(
 		[]byte("{\n\tfhir {\n\t\tissuer https://x.example\n\t\t"+head+" {\n\t\t\t"+option+"\n\t\t}\n\t}\n}\n"), map[string]any{"filename": "Caddyfile"})
 	return err == nil
 }
 
-// provisions reports whether the app starts with a configuration of JSON.
+// provisions reports whether the app can be provisioned from a JSON configuration.
 func provisions(t *testing.T, app *App) bool {
 	app.Issuer = "https://x.example"
 	_, _, err := provisionApp(t, app)
 	return err == nil
 }
 
-// entrances are all ways in which a name can become the sub of a token.
+// entrances returns all sources of names that can become the sub of a token.
 func entrances(t *testing.T) map[string]entrance {
 	newTestServer(t)
 	foreign := gatewaytest.NewIssuer(t)
@@ -147,8 +147,8 @@ https://localhost:8443 {
 	}
 }
 
-// TestNames sends each name through each entrance: a name that HTTP would change, or that another principal of the issuer
-// can have, never becomes a sub.
+// TestNames sends each name through each entrance: a name that HTTP would change, or that another
+// principal of the issuer can have, never becomes a sub.
 func TestNames(t *testing.T) {
 	all := entrances(t)
 	for _, at := range slices.Sorted(maps.Keys(all)) {

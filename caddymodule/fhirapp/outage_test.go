@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 )
 
-// peer is a gateway that shares a test's server with others, and follows it.
+// peer is a gateway that shares a test's server with others and receives their events.
 type peer struct {
 	*gateway
 	app *App
-	log string // its file
+	log string // path of the log file
 }
 
-// newPeer makes the gateway with a name, whose keys are in a folder.
+// newPeer starts a gateway with its keys in a folder and waits for the store.
 func newPeer(t *testing.T, name, folder string) *peer {
 	t.Helper()
 	s := startPeer(t, name, folder, "")
@@ -31,7 +31,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	return s
 }
 
-// startPeer does not wait for the store, and has further options.
+// startPeer starts a gateway with further options and does not wait for the store.
 func startPeer(t *testing.T, name, folder, options string) *peer {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -58,7 +58,7 @@ func startPeer(t *testing.T, name, folder, options string) *peer {
 
 func (s *peer) replica() *replica.Replica { return s.app.stores.Store.(*replica.Replica) }
 
-// logged are the lines of the log that have any of the texts.
+// logged returns the lines of the log that contain any of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
 	all := gatewaytest.ReadFile(s.t, s.log)
 	for line := range strings.Lines(all) {
@@ -69,7 +69,7 @@ func (s *peer) logged(texts ...string) (lines []string) {
 	return lines
 }
 
-// await waits until a condition holds; a few seconds at most.
+// await waits a few seconds until a condition is true.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -83,8 +83,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Fatalf("in vain: %s", what)
 }
 
-// Beside the audit trail, an outage leaves one line when it begins and one when it ends, however many requests fail, and also
-// if none does. It is remembered: for refresh tokens that were replaced about when it began, the grace counts from its end.
+// Apart from the audit log, an outage is logged once when it starts and once when it ends, however many requests fail,
+// even if none fails. The grace of refresh tokens that were replaced when the outage started counts from its end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
 	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
@@ -114,8 +114,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A start without the store leaves a warning that it is one, and one line about the store. That its keys are not there yet
-// follows.
+// A start without the store logs a warning and one line about the store, but none about the missing
+// keys, which are a consequence.
 func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	newTestServer(t).SetDown(true)
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
@@ -127,7 +127,7 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Readiness says what is wrong, and that all is well again.
+// /ready reports problems and their end.
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
@@ -158,7 +158,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// The status names the shared store, and the metrics count what it is asked.
+// The status names the shared store, and the metrics count its operations.
 func TestSharedStoreIsMeasured(t *testing.T) {
 	newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
@@ -192,7 +192,7 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 	}
 }
 
-// A guarded request takes no round trip, and one gateway's revocation holds at the other.
+// A guarded request needs no round trip to the store, and a revocation at one gateway is effective at the other.
 func TestGuardAsksNoStore(t *testing.T) {
 	server := newTestServer(t)
 	keys := gatewaytest.Folder(t)
@@ -216,20 +216,20 @@ func TestGuardAsksNoStore(t *testing.T) {
 	}
 }
 
-// Within the lag, the guard goes on without the store; after it, it answers 503, and serves
-// again once the store is back. With the lag off, it goes on.
+// Within the lag, the guard works without the store. After the lag, it returns 503 until the store
+// is back. With the lag off, it always works without the store.
 func TestGuardWithoutStore(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
 	token := g.Token()
-	g.expand(token) // what was changed here has been heard
+	g.expand(token) // events of this gateway have been received
 	server.SetDown(true)
 	if status := g.expand(token); status != http.StatusOK {
 		t.Errorf("within the lag: %d", status)
 	}
 	g.replica().SetMaxLag(time.Nanosecond)
 	before := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"]
-	for range 10 { // some wait for the store, others do not
+	for range 10 { // some requests wait for the store, others do not
 		began := time.Now()
 		r := g.Get("/fhir/R4/metadata?x=y", token)
 		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(began) > time.Second {

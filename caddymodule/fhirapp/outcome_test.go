@@ -46,7 +46,7 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	}
 }
 
-// What fhir_bearer refuses is JSON, whatever is asked for, as all that it judges.
+// Refusals by fhir_bearer are JSON regardless of the requested format, as all responses that it inspects.
 func TestRefusalInJSON(t *testing.T) {
 	t.Parallel()
 	const xmlOnly = "application/fhir+xml"
@@ -67,7 +67,7 @@ func TestRefusalInJSON(t *testing.T) {
 	}
 }
 
-// Clients that ask for XML get errors in XML too.
+// Clients that request XML get errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()
 	terminologytest.Needs(t, "xml")
@@ -113,8 +113,8 @@ func TestRefusalIsOutcome(t *testing.T) {
 	tests := []struct {
 		name, site, path string
 		status           int
-		issue            string // of the outcome
-		body             string // where it is none
+		issue            string // of the OperationOutcome
+		body             string // if the body is not an OperationOutcome
 	}{
 		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
@@ -154,7 +154,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 	}
 }
 
-// As Caddy's users expect, the order of directives in a block does not matter.
+// The order of directives in a block does not matter, as Caddy's users expect.
 func TestDirectiveOrder(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"

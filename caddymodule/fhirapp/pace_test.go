@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 )
 
-// A body that comes a byte at a time ends soon, wherever it is sent, and does not hold
-// up the end of the server.
+// A body sent one byte at a time is aborted early on every path, and does not delay the shutdown of
+// the server.
 func TestDrip(t *testing.T) {
 	t.Parallel()
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
@@ -53,7 +53,7 @@ func TestDrip(t *testing.T) {
 	}
 }
 
-// slowBody gives n bytes at a time, and takes two seconds for them.
+// slowBody returns n bytes every two seconds.
 type slowBody struct{ n, left int }
 
 func (b *slowBody) Read(p []byte) (int, error) {
@@ -66,7 +66,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A slow line is no drip, and the time that we take for an answer is not the client's.
+// A slow connection is not aborted, and the gateway's own processing time does not count.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	var http1, http2 http.Protocols
@@ -108,7 +108,7 @@ func TestSlowLine(t *testing.T) {
 	}
 }
 
-// slowHandler takes its time before it reads a body, within and after.
+// slowHandler waits before, while and after it reads a body.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
 	defer pace.FHIR.Limit(w, r)()
 	time.Sleep(time.Minute)

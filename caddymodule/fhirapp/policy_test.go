@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
-// guarding are the arguments that give fhir_bearer of the example an option.
+// guarding returns the replacements that add an option to fhir_bearer of the example.
 func guarding(option string) []string {
 	if option == "" {
 		return nil
@@ -27,7 +27,7 @@ func guarding(option string) []string {
 	return []string{"fhir_bearer\n", "fhir_bearer {\n\t\t\t" + option + "\n\t\t}\n"}
 }
 
-// What a token may do depends on its scopes, unless the FHIR server sees to that.
+// Scopes limit the requests of a token, unless the FHIR server enforces them.
 func TestScopesAreEnforced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -55,7 +55,7 @@ func TestScopesAreEnforced(t *testing.T) {
 	}
 }
 
-// The audit trail says what was asked, by whom, and what allowed or refused it.
+// The audit log contains the request, the person and the rule that allowed or denied it.
 func TestAccessIsAudited(t *testing.T) {
 	t.Parallel()
 	g, _, trail := loggingGateway(t)
@@ -103,7 +103,7 @@ func TestBearerOptionErrors(t *testing.T) {
 	}
 }
 
-// A rule that could have no effect is an error: somebody relies on it.
+// A rule that cannot have an effect is an error, because operators would rely on it.
 func TestScopesOffWithRules(t *testing.T) {
 	t.Parallel()
 	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, guarding("scopes off\n\t\t\ttest_deny type Patient")...))
@@ -112,7 +112,7 @@ func TestScopesOffWithRules(t *testing.T) {
 	}
 }
 
-// Memory that is too small for one answer would refuse it for ever.
+// A memory limit below the size of one response is an error, because the response would always be rejected.
 func TestMemoryOptions(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
@@ -127,8 +127,8 @@ func TestMemoryOptions(t *testing.T) {
 	}
 }
 
-// testPolicy is a feature of fhir_bearer for tests that need a policy. Its subdirectives test_deny and test_require have a
-// property of the request and a value: type, client_ip, idp, groups or the name of a claim.
+// testPolicy is a feature of fhir_bearer for tests that need a policy. Its subdirectives test_deny and
+// test_require have a property of the request and a value: type, client_ip, idp, groups or the name of a claim.
 type testPolicy struct {
 	Rows [][]string `json:"rows,omitempty"`
 }
@@ -174,14 +174,14 @@ func (p *testPolicy) Judge(_ context.Context, r rule.Request) (j rule.Judgement)
 	return j
 }
 
-// wardPolicies let in doctors of ward 7.
+// wardPolicies allow only doctors of ward 7.
 const wardPolicies = `
 			test_require idp ""
 			test_require groups doctors
 			test_require ward 7
 			test_deny none x`
 
-// TestPoliciesOfOtherIssuers: groups and claims are those of the token, also nested ones, and missing ones are empty.
+// TestPoliciesOfOtherIssuers: groups and claims are those of the token, including nested ones. Missing ones are empty.
 func TestPoliciesOfOtherIssuers(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -205,7 +205,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 		}
 		maps.Copy(claims, tt.claims)
 		token := k.Sign(t, claims)
-		for range 2 { // verified, and remembered
+		for range 2 { // once verified, and once from the token cache
 			if r := g.Get("/fhir/R4/Patient", token); r.StatusCode != tt.status {
 				t.Errorf("%s: status %d, want %d", tt.name, r.StatusCode, tt.status)
 			}
@@ -213,7 +213,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfOwnPeople: groups and claims are those of the person now, not those of when the token was issued.
+// TestPoliciesOfOwnPeople: groups and claims are the person's current ones, not those at the time the token was issued.
 func TestPoliciesOfOwnPeople(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.Folder(t)
@@ -236,7 +236,7 @@ func TestPoliciesOfOwnPeople(t *testing.T) {
 	}
 }
 
-// TestSignInPolicy is over what a site asks of how people signed in: alice has a password alone.
+// TestSignInPolicy: a site can require a class of sign-in; alice has only a password.
 func TestSignInPolicy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, option, challenge string }{
@@ -270,7 +270,7 @@ func TestSignInPolicy(t *testing.T) {
 	}
 }
 
-// TestAccessTokenOfClassThatClientRequires: the guard tells the server by what class of sign-in a token was got.
+// TestAccessTokenOfClassThatClientRequires: the guard forwards the acr of the sign-in to the server.
 func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "client demo-app {\n", "client demo-app {\n\t\t\tacr sfa\n")
@@ -279,7 +279,7 @@ func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
 	}
 }
 
-// TestSignInPolicyOfNobody: a class that no token can have would refuse everybody, and only apps would hear of it.
+// TestSignInPolicyOfNobody: an unknown class is an error, because it would deny every request and only apps would see that.
 func TestSignInPolicyOfNobody(t *testing.T) {
 	t.Parallel()
 	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, guarding("acr gold")...)))

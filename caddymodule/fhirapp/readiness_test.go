@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// readyWith asks the gateway of a configuration whether it is ready.
+// readyWith returns the readiness of a configuration.
 func readyWith(t *testing.T, ctx caddy.Context) (int, readiness) {
 	t.Helper()
 	w, err := admin(t, ctx, http.MethodGet, "/fhir/ready")
@@ -36,8 +36,8 @@ func readyWith(t *testing.T, ctx caddy.Context) (int, readiness) {
 	return w.Code, answer
 }
 
-// A gateway is not ready before its first configuration has started. One without the fhir app
-// has nothing to wait for.
+// A gateway is not ready before its first configuration has started. A configuration without the
+// fhir app is ready immediately.
 func TestReadyOnceStarted(t *testing.T) {
 	t.Parallel()
 	withoutApp, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -83,7 +83,7 @@ func TestReadyOnlyWithStoredKeys(t *testing.T) {
 	}
 }
 
-// A probe learns whether the gateway is live, started and ready, before it has started and while it has no store.
+// The probes are served before the gateway has started and while its store is unavailable.
 func TestHealthPort(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
@@ -93,7 +93,7 @@ func TestHealthPort(t *testing.T) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
 		var answer map[string]any
-		_ = json.Unmarshal(w.Body.Bytes(), &answer) // some are no JSON
+		_ = json.Unmarshal(w.Body.Bytes(), &answer) // some responses are not JSON
 		return w.Code, answer
 	}
 	statuses := func(want ...int) func() bool {
@@ -126,7 +126,7 @@ func TestHealthPort(t *testing.T) {
 	}
 }
 
-// A configuration takes the port over from the one that it replaces, and it answers until the last is done with it.
+// A configuration takes over the port of its predecessor. The port stays open until the last configuration closes it.
 func TestHealthPortIsTakenOver(t *testing.T) {
 	t.Parallel()
 	handler := healthHandler(func() caddy.Context { return caddy.Context{} })
@@ -153,13 +153,13 @@ func TestHealthPortIsTakenOver(t *testing.T) {
 	}
 }
 
-// drainVariable names the Caddyfile of a process that TestDrain starts: only a process of its own can end.
+// drainVariable contains the Caddyfile for the subprocess of TestDrain, which must be a separate process to exit.
 const drainVariable = "DRAIN_CADDYFILE"
 
 const drainReloads = 5
 
-// While a process reloads, it is ready throughout. When it is asked to end, load balancers learn that first, and requests are
-// taken until they have had the time to act on it.
+// While a process reloads, it stays ready. When it is asked to exit, the probes report this first,
+// and requests are accepted until load balancers have had the time to react.
 func TestDrain(t *testing.T) {
 	if configured := os.Getenv(drainVariable); configured != "" {
 		runDrained(configured)
@@ -207,7 +207,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// runDrained is the process that ends: it reloads some times, and waits for the signal.
+// runDrained is the main function of the subprocess: it reloads several times, and waits for the signal.
 func runDrained(configured string) {
 	caddy.TrapSignals()
 	for round := 1; round <= drainReloads; round++ {
@@ -228,11 +228,11 @@ func loadCaddyfile(text string) error {
 }
 
 type plainAnswer struct {
-	status int // 0: none
+	status int // 0: no response
 	text   string
 }
 
-// answerAt asks by a connection of its own.
+// answerAt sends a request on a new connection.
 func answerAt(t *testing.T, address, path string) plainAnswer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -246,7 +246,7 @@ func answerAt(t *testing.T, address, path string) plainAnswer {
 		return plainAnswer{text: err.Error()}
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // what there is
+	text, _ := io.ReadAll(response.Body) // the part that was received
 	return plainAnswer{response.StatusCode, string(text)}
 }
 

@@ -35,12 +35,12 @@ import (
 
 func init() { caddy.RegisterModule(new(testStore)) }
 
-// testStore is a guest module whose store several gateways of a test share.
+// testStore is a store module with a store that several gateways of a test share.
 type testStore struct {
-	// The test's server. Two modules with the same one are the same gateway's.
+	// The test's server, as an address of a shared store. Default: none.
 	Server string `json:"server,omitempty"`
 
-	// A gateway at that server. Default: the same as others without one.
+	// The name of a gateway at that server. Default: the gateway shared by all modules without a name.
 	Gateway string `json:"gateway,omitempty"`
 
 	stores.Shared
@@ -49,10 +49,10 @@ type testStore struct {
 // testServers are the servers of tests, by name.
 var testServers sync.Map
 
-// testServersMade counts them: a test that runs twice in a process must not get the store that the pool keeps of its first run.
+// testServersMade counts testServers, so that a repeated test does not reuse the pooled store of its first run.
 var testServersMade atomic.Int64
 
-// A testServer is a store, and what a check of it says.
+// A testServer is a shared store with the result of its check.
 type testServer struct {
 	*storetest.Shared
 	number int64
@@ -60,10 +60,10 @@ type testServer struct {
 	mu     sync.Mutex
 	byName map[string]*storetest.Gateway
 	closed int
-	used   []*testStore // by configurations
+	used   []*testStore // modules of the configurations that used the server
 }
 
-// newTestServer makes a server with the test's name.
+// newTestServer returns a server with the test's name.
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
@@ -116,7 +116,7 @@ func (s *testStore) Provision(caddy.Context) error {
 	})
 }
 
-// onServer is the configuration of a store at the test's server.
+// onServer returns the configuration of a store at the test's server.
 func onServer(t *testing.T, gateway string) json.RawMessage {
 	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
 }
@@ -141,7 +141,7 @@ func TestStoreServesAsBoth(t *testing.T) {
 	}
 }
 
-// A store that cannot be used refuses the configuration; one that cannot be reached does not.
+// An unusable store prevents the configuration from loading; an unreachable store does not.
 func TestSharedStoreIsChecked(t *testing.T) {
 	t.Parallel()
 	server := newTestServer(t)
@@ -162,10 +162,10 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	}
 }
 
-// An idle gateway announces itself in a shared store, so that the store is not copied meanwhile.
+// An idle gateway announces itself in a shared store, so that the store is not copied in the meantime.
 func TestIdleGatewayIsAnnounced(t *testing.T) {
 	t.Parallel()
-	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
+	// The memory store, which configurations share, has a goroutine that would not exit with the bubble.
 	memory := new(memory.Store)
 	if err := memory.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		app  App
-		want string // none: no warning
+		want string // "": no warning
 	}{
 		{"none shared", App{}, ""},
 		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
@@ -247,7 +247,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 
 const issuerX, issuerY = "https://x.example", "https://y.example"
 
-// Another issuer does not start with a store, and the error names both and says what to do. The first one goes on.
+// A store rejects a second issuer with an error that contains both issuers and a remedy. The first issuer stays in use.
 func TestStoreOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)
@@ -262,7 +262,7 @@ func TestStoreOfOtherIssuer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, gateway := range []string{"y", "x"} { // elsewhere, and after a reload
+	for _, gateway := range []string{"y", "x"} { // at another gateway, and after a reload
 		_, err := start(issuerY, gateway)
 		if err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), issuerY) || !strings.Contains(err.Error(), "of its own (an option)") {
 			t.Errorf("at gateway %s: %v", gateway, err)
@@ -276,8 +276,8 @@ func TestStoreOfOtherIssuer(t *testing.T) {
 	}
 }
 
-// The durable store lies beside the keys, is made when the app starts and not before,
-// and only its owner may read it.
+// The durable store is next to the keys, is created when the app starts and not before, and is
+// readable only by its owner.
 func TestDurableStore(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
@@ -295,7 +295,7 @@ func TestDurableStore(t *testing.T) {
 	}
 }
 
-// startApp starts the app alone, and waits for its work in the background.
+// startApp starts the app alone and waits for its background work.
 func startApp(t *testing.T, app *App) {
 	t.Helper()
 	if err := app.Start(); err != nil {
@@ -320,8 +320,8 @@ func TestDurableStoreElsewhere(t *testing.T) {
 	}
 }
 
-// A file that another process holds keeps the configuration from starting, with an
-// error that names the file and the option.
+// A file that another process has locked prevents the configuration from starting, with an error
+// that contains the file and the option.
 func TestDurableStoreInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "held.db")
@@ -335,14 +335,14 @@ func TestDurableStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
-	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
+	synctest.Test(t, func(t *testing.T) { // the app waits for the other process to release the lock
 		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "store") {
 			t.Errorf("error %v", err)
 		}
 	})
 }
 
-// A refresh token outlives a reload, and a restart of which only the folder is left.
+// A refresh token survives a reload, and a restart with nothing but the folder.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.Folder(t)
@@ -362,7 +362,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	tokens := before.exchange(gatewaytest.CodeForm(before.CodeOf(request)))
 	reloaded := start()
 	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
-	for _, app := range apps { // both configurations go, as at the end of a process
+	for _, app := range apps { // both configurations stop, as at the end of a process
 		if err := app.stores.Durable.(*file.Store).Cleanup(); err != nil {
 			t.Fatal(err)
 		}
@@ -389,8 +389,7 @@ func (g *gateway) exchange(form url.Values) map[string]any {
 	return answer
 }
 
-// A refresh token used twice ends its access tokens at the guard, even those that it
-// remembers.
+// Reuse of a refresh token invalidates its access tokens at the guard, including cached ones.
 func TestGuardRefusesRevokedFamily(t *testing.T) {
 	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -415,7 +414,7 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 	passes(http.StatusUnauthorized)
 }
 
-// A code and a session outlive a reload.
+// A code and a session survive a reload.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.Folder(t)
@@ -433,7 +432,7 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	}
 }
 
-// A store whose mark is another has lost what it held, which is told once.
+// A store with a changed mark has lost its data, which is logged once.
 func TestStoreCameBackEmpty(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
@@ -460,7 +459,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 	}
 }
 
-// What is wrong with a local store is named by ready, and by a metric.
+// Problems of a local store appear in /ready and in a metric.
 func TestReadyNamesLocalTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
 		part, cause string
@@ -468,7 +467,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 	}{
 		"memory store full": {"memory", "memory full", func(t *testing.T, app *App, _ string) {
 			memory := app.stores.Store.(*memory.Store)
-			t.Cleanup(func() { // the store is that of all gateways of the process
+			t.Cleanup(func() { // all gateways of the process share the store
 				memory.SetMaxEntries(0)
 				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[1].Problem == nil })
 			})
@@ -501,7 +500,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			if err := app.startStores(); err != nil {
 				t.Fatal(err)
 			}
-			if err := app.keys.Refresh(t.Context()); err != nil { // making keys may take longer than ready waits
+			if err := app.keys.Refresh(t.Context()); err != nil { // creating keys may take longer than ready waits
 				t.Fatal(err)
 			}
 			if status, answer := readyWith(t, g.Context); status != 200 {
@@ -521,7 +520,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 	}
 }
 
-// A file that is missing at a start was lost if there are keys: at the first start there are none.
+// A file that is missing at a start is reported as lost if keys exist. At the first start, no keys exist.
 func TestStoreIsLostAtStart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// Other OAuth servers may have a certificate of a private authority and ask for a client
-// certificate, wherever we connect to them. Without both the connection fails.
+// Other OAuth servers may have a certificate of a private authority and require a client
+// certificate. Each connection to them supports both, and fails without them.
 func TestPrivateAuthority(t *testing.T) {
 	t.Parallel()
 	own, clients := gatewaytest.NewAuthority(t, "hospital"), gatewaytest.NewAuthority(t, "clients")
@@ -46,7 +46,7 @@ func TestPrivateAuthority(t *testing.T) {
 				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\npkce optional\n}"))
 				request := url.Values{"client_id": {"c"}, "redirect_uri": {"https://c.example/cb"}, "response_type": {"code"}, "state": {"s"}, "scope": {"openid"}}
 				r := g.Get("/oauth2/authorize?"+request.Encode(), "")
-				for range 2 { // to the provider, by way of its own page
+				for range 2 { // first to the gateway's own page, then to the provider
 					if to := r.Header.Get("Location"); strings.HasPrefix(to, "/") {
 						r = g.Get(to, "")
 					}
@@ -63,7 +63,7 @@ func TestPrivateAuthority(t *testing.T) {
 	}
 }
 
-// tlsSite is a Caddyfile with a site alone, tlsApp one with the global option fhir.
+// tlsSite returns a Caddyfile with only a site, and tlsApp one with the global option fhir.
 func tlsSite(body string) string {
 	return gatewaytest.Formatted("{\nauto_https disable_redirects\nskip_install_trust\n}\n\nhttps://localhost:8443 {\n" + body + "\n}\n")
 }
@@ -83,7 +83,7 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 	}
 }
 
-// assertionForm is a token request of a client, authenticated with the issuer's key.
+// assertionForm returns a token request of a client that is authenticated with the issuer's key.
 func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Values {
 	t.Helper()
 	assertion := k.Sign(t, map[string]any{
@@ -95,7 +95,7 @@ func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Value
 	}
 }
 
-// What is wrong with the files is an error that names the file and the option.
+// The error about an invalid file contains the file and the option.
 func TestTLSFaults(t *testing.T) {
 	t.Parallel()
 	own := gatewaytest.NewAuthority(t, "own")

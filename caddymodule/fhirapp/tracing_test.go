@@ -24,7 +24,7 @@ const (
 	unlisted = "http://example.org/fhir/ValueSet/unlisted"
 )
 
-// tracedGateway is the example on a shared store with the directive tracing, and what a receiver of OTLP gets from it.
+// tracedGateway starts the example with a shared store and tracing, and returns the exported spans.
 func tracedGateway(t *testing.T) (*gateway, <-chan []*trace.Span) {
 	t.Helper()
 	spans := make(chan []*trace.Span, 1000)
@@ -75,7 +75,7 @@ func tracedGateway(t *testing.T) (*gateway, <-chan []*trace.Span) {
 	return g, spans
 }
 
-// Each step of a request is a span below that of Caddy's tracing, and says nothing of who asked for whom.
+// Each step of a request is a span below that of Caddy's tracing, and identifies neither users nor patients.
 func TestSpans(t *testing.T) {
 	g, spans := tracedGateway(t)
 	token := g.Token()
@@ -131,7 +131,7 @@ func (g *gateway) hasExemplar(name string) bool {
 	return false
 }
 
-// told lists what the spans of the traced request say: outcome, interaction and type, and what each is in.
+// told describes the spans of the traced request: outcome, interaction, type and parent of each.
 func told(t *testing.T, spans <-chan []*trace.Span) string {
 	t.Helper()
 	var of []*trace.Span
@@ -143,7 +143,7 @@ func told(t *testing.T, spans <-chan []*trace.Span) string {
 			t.Fatal("the spans of the request do not arrive")
 		}
 		if of = append(of, sent...); slices.ContainsFunc(sent, func(s *trace.Span) bool { return s.GetName() == "handler" && isTraced(s) }) {
-			break // it ends last
+			break // this span ends last
 		}
 	}
 	names := map[string]string{}
@@ -175,8 +175,8 @@ func told(t *testing.T, spans <-chan []*trace.Span) string {
 
 func isTraced(s *trace.Span) bool { return hex.EncodeToString(s.GetTraceId()) == traceID }
 
-// checkSilent checks that a span contains no user, client, requested resource or token. JWTs begin with eyJ; random ids may
-// contain shorter words.
+// checkSilent checks that a span contains no user, client, requested resource or token. JWTs begin
+// with eyJ; random ids may contain shorter words.
 func checkSilent(t *testing.T, s *trace.Span) {
 	t.Helper()
 	text := prototext.Format(s)

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
-// Beside our own tokens, and without the fhir app too, the guard accepts those of a
-// trusted issuer and those that an introspection endpoint says are active.
+// In addition to the gateway's own tokens, and without the fhir app too, the guard accepts tokens
+// of a trusted issuer and tokens that an introspection endpoint reports as active.
 func TestTrustedIssuer(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -41,7 +41,7 @@ https://localhost:8443 {
 		g      *gateway
 		token  string
 		status int
-		user   string // what the next handler is told
+		user   string // forwarded to the next handler
 	}{
 		{"our own", beside, beside.Token(), http.StatusBadGateway, ""},
 		{"the trusted issuer's", beside, k.Token(t, "https://localhost:8443/fhir/R4"), http.StatusBadGateway, ""},
@@ -70,8 +70,7 @@ https://localhost:8443 {
 	}
 }
 
-// While the introspection endpoint is down, clients are told when to try again (RFC
-// 9110 §15.6.4, §10.2.3).
+// While the introspection endpoint is down, clients get Retry-After (RFC 9110 §15.6.4, §10.2.3).
 func TestIntrospectionDown(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -89,8 +88,7 @@ func TestIntrospectionDown(t *testing.T) {
 	}
 }
 
-// A reload while the issuer is down keeps its keys; those that no configuration uses
-// are released.
+// A reload while the issuer is down keeps its keys. Keys that no configuration uses are released.
 func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -131,9 +129,9 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	}
 }
 
-// Whoever trusts an issuer sees in the log why its tokens are refused, without a flood of lines.
+// The log contains the reason why tokens of a trusted issuer are rejected, at a limited rate.
 //
-// Not in parallel: Caddy's default logger is the process's.
+// Not in parallel: Caddy's default logger is global.
 func TestWarningOfClaim(t *testing.T) {
 	k, file := gatewaytest.NewIssuer(t), filepath.Join(t.TempDir(), "log")
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+k.URL+" api://fhir\n\t\t}\n", gatewaytest.ExampleLog, "",
@@ -153,7 +151,7 @@ func TestWarningOfClaim(t *testing.T) {
 
 const smartPath = "/fhir/R4/.well-known/smart-configuration"
 
-// issuerSaying is an issuer with that discovery document, in which ISSUER is its URL.
+// issuerSaying starts an issuer with the given discovery document, in which ISSUER is replaced by its URL.
 func issuerSaying(t *testing.T, document string) (issuer string, asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -186,8 +184,8 @@ func guardOnly(trust ...string) string {
 	return tlsSite("fhir_bearer {\n" + lines + "}\nrespond backend")
 }
 
-// Apps find the endpoints of the first trusted issuer, from any origin and without a
-// token. The issuer is asked once, on the first request.
+// Apps find the endpoints of the first trusted issuer, from any origin and without a token. The
+// gateway requests them once, for the first request.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	t.Parallel()
 	issuer, asked := issuerSaying(t, discoveryDocument)
@@ -220,8 +218,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	}
 }
 
-// Everything else below the base needs a token, and so does this path where no trusted
-// issuer can be named.
+// All other paths below the base need a token, and so does this path if no trusted issuer is known.
 func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	t.Parallel()
 	issuer, _ := issuerSaying(t, discoveryDocument)
@@ -255,8 +252,8 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	}
 }
 
-// An issuer that is down, or whose document must not be passed on, is answered 503 as
-// an OperationOutcome that repeats nothing of it.
+// If an issuer is down or its document must not be forwarded, the response is 503 with an
+// OperationOutcome that repeats nothing of the document.
 func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	t.Parallel()
 	for name, document := range map[string]string{
@@ -282,8 +279,8 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	}
 }
 
-// RFC 9728 §3, §5: who is refused learns from the challenge where the metadata of the API are, and
-// from these where to get a token.
+// RFC 9728 §3, §5: the challenge of a refusal links to the metadata of the API, which list the
+// issuers of tokens.
 func TestProtectedResourceMetadata(t *testing.T) {
 	g := exampleGateway(t, nil)
 	scopes := checkProtectedResource(t, g, "/.well-known/oauth-protected-resource/fhir/R4", "https://localhost:8443")
@@ -292,8 +289,8 @@ func TestProtectedResourceMetadata(t *testing.T) {
 	}
 }
 
-// Where tokens are other issuers', the metadata are below the base, which is what fhir_bearer gets
-// of most sites; and at the well-known place too, if it gets that.
+// With only other issuers, the metadata are below the base, which is all that fhir_bearer serves at
+// most sites; and at the well-known path too, if fhir_bearer serves it.
 func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	t.Parallel()
 	first, _ := issuerSaying(t, discoveryDocument)
@@ -305,7 +302,7 @@ func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// checkProtectedResource checks where a challenge says that the metadata are, and what they say. It
+// checkProtectedResource checks the link of a challenge to the metadata and their content, and
 // returns the scopes.
 func checkProtectedResource(t *testing.T, g *gateway, path string, servers ...string) []string {
 	t.Helper()

@@ -20,12 +20,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// guardedServer is a terminology server that asks for a client certificate and for
-// Basic credentials.
+// guardedServer is a terminology server that requires a client certificate and Basic credentials.
 type guardedServer struct {
 	*httptest.Server
 	password   atomic.Value
-	clientName atomic.Value // of the certificate that was shown last
+	clientName atomic.Value // of the most recent client certificate
 }
 
 func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guardedServer {
@@ -46,8 +45,8 @@ func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guarde
 	return s
 }
 
-// serveTLS starts a server with a certificate of one authority, which asks for client
-// certificates of another.
+// serveTLS starts a server with a certificate of one authority that requires client certificates of
+// another.
 func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -61,15 +60,15 @@ func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Ha
 	pool := x509.NewCertPool()
 	pool.AddCert(clients.Certificate)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are meant to fail
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // expected handshake failures
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
 
-// An upstream is shown the client certificate and sent the credentials that files
-// hold; it must show one of the authority that is set. What was replaced counts from
-// the next connection or reload on.
+// An upstream receives the client certificate and the credentials from their files, and must
+// present a certificate of the configured authority. Replaced files take effect with the next
+// connection or reload.
 func TestUpstreamCredentials(t *testing.T) {
 	first, second, stranger := gatewaytest.NewAuthority(t, "first"), gatewaytest.NewAuthority(t, "second"), gatewaytest.NewAuthority(t, "stranger")
 	folder := t.TempDir()
@@ -111,21 +110,21 @@ func TestUpstreamCredentials(t *testing.T) {
 	g := newGateway(t, caddyfile(portOf(server)))
 	ask(g, http.StatusOK, "one")
 
-	first.Issue("two", file("client.pem"), file("client.key")) // is read with the next connection
+	first.Issue("two", file("client.pem"), file("client.key")) // read with the next connection
 	server.CloseClientConnections()
 	ask(g, http.StatusOK, "two")
 
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "two")
 	gatewaytest.Put(t, file("password"), "p2\n")
-	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "two") // as a reload does
+	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "two") // as after a reload
 
 	stranger.Issue("three", file("client.pem"), file("client.key"))
 	server.CloseClientConnections()
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusBadGateway, "two")
 	first.Issue("four", file("client.pem"), file("client.key"))
 
-	server = newGuardedServer(t, second, first) // another authority's certificate
+	server = newGuardedServer(t, second, first) // with a certificate of another authority
 	g = newGateway(t, caddyfile(portOf(server)))
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "")
@@ -133,8 +132,8 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "four")
 }
 
-// Of several terminology servers the route with the longest prefix is asked, and the
-// user's credentials are sent to none of them.
+// With several terminology servers, the route with the longest prefix wins, and no server receives
+// the user's credentials.
 func TestRoutes(t *testing.T) {
 	var leaked atomic.Bool
 	named := func(name string) http.Handler {
@@ -168,13 +167,13 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 	}
-	checkCodes(t, gatewaytest.Read(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // of an instance
+	checkCodes(t, gatewaytest.Read(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // $expand of an instance
 	if leaked.Load() {
 		t.Error("a terminology server was sent a user's credentials")
 	}
 }
 
-// What is asked of an upstream with many filters is fetched whole, and searched here.
+// A value set that is requested from an upstream with many filters is fetched as a whole and searched locally.
 func TestPullThrough(t *testing.T) {
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
 	var asked atomic.Int64
@@ -190,7 +189,7 @@ func TestPullThrough(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for n := 0; ; n++ { // until what is fetched in the background is there
+	for n := 0; ; n++ { // until the background fetch has finished
 		before := asked.Load()
 		if search(fmt.Sprintf("g%d", n)); asked.Load() == before {
 			break
@@ -208,7 +207,7 @@ func TestPullThrough(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("it was asked all the same")
 	}
-	if response := g.Ask(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // it may have been done
+	if response := g.Ask(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied
 		t.Fatal(response.StatusCode)
 	}
 	if search("fren"); asked.Load() == before {
@@ -216,8 +215,8 @@ func TestPullThrough(t *testing.T) {
 	}
 }
 
-// An upstream would take users for one client, and give what one of them brought
-// along to others.
+// A cache-id is not sent to an upstream, which would regard all users as one client and share
+// resources of one user with others.
 func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	t.Parallel()
 	server := newScripted("good")

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// What Caddy's command makes by default costs more than a second of a core for each
-// try, and the one that the documentation names does not.
+// The default of Caddy's hash command costs more than a second of a CPU core per attempt; the
+// documented command does not.
 func TestHashCost(t *testing.T) {
 	t.Parallel()
 	argon2id := func(cost string) string {
@@ -38,7 +38,7 @@ func TestHashCost(t *testing.T) {
 	}
 }
 
-// userInExample finds the users of Caddyfile.example.
+// userInExample matches the users of Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
 // The users of Caddyfile.example have the documented passwords.
