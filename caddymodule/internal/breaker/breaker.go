@@ -1,14 +1,14 @@
-// Package breaker stands between a gateway and a store elsewhere, which may go away or become
-// slow ([Breaker], a circuit breaker). Requests then fail at once instead of piling up, and
-// the store is asked in the background until it answers:
+// Package breaker is a circuit breaker between a gateway and a remote store that may become unavailable or slow
+// ([Breaker]). While the store is down, calls fail immediately instead of piling up, and background probes detect when it
+// is back:
 //
-//	up ── several calls in a row are not answered ──► down: calls fail at once
-//	up ◄──────────── a probe is answered ──────────── down: one probe at a time
+//	up ── several consecutive calls time out ──► down: calls fail at once
+//	up ◄──────────── a probe succeeds ────────── down: one probe at a time
 //
-// It also measures each call, and logs when the store goes and when it is back.
+// It also measures each call, and logs the start and end of an outage.
 //
-// Why not sony/gobreaker: there, a request is the probe and waits for the store's timeout (of 1 s, nine requests in an outage
-// of 10 s; here none), and limits, causes and times of outages, and calls that their callers gave up would remain here.
+// Why not sony/gobreaker: its probe is a request, which waits for the store's timeout (of 1 s, nine requests in an outage
+// of 10 s; here none). Limits, causes and times of outages, and abandoned calls would still have to be handled here.
 package breaker
 
 import (
@@ -24,34 +24,33 @@ import (
 )
 
 const (
-	maxFailures = 3                      // in a row, until the store is down; a lone one may be of the network
-	probePause  = 250 * time.Millisecond // between the calls to a store that is down
+	maxFailures = 3                      // consecutive, until the store is down; a single failure may be a network error
+	probePause  = 250 * time.Millisecond // between probes of a store that is down
 
-	// MaxCalls is the limit of calls under way. Only a store that is slow gets there: 1000 that
-	// take 10 ms each are 100,000 per second.
+	// MaxCalls is the maximum number of concurrent calls. Only a slow store reaches it: 1000 calls of 10 ms each are
+	// 100,000 calls per second.
 	MaxCalls = 1000
 )
 
-// An Outcome is how a call ended.
+// An Outcome is the result of a call.
 type Outcome string
 
-// The outcomes. What a [store.Store] answers by an error, such as that an entry is not there,
-// is an answer too.
+// The outcomes. An error that a [store.Store] returns as a result, such as for a missing entry, counts as Answered.
 const (
 	Answered    Outcome = "answered"
 	Full        Outcome = "full"        // [store.ErrFull]
-	Unavailable Outcome = "unavailable" // no answer in time
-	Rejected    Outcome = "rejected"    // not asked: the store is down, or has too many calls
-	Failed      Outcome = "failed"      // anything else
+	Unavailable Outcome = "unavailable" // no response in time
+	Rejected    Outcome = "rejected"    // not sent: the store is down, or too many calls are in progress
+	Failed      Outcome = "failed"      // any other error
 )
 
-// Outcomes are all of them.
+// Outcomes are all outcomes.
 var Outcomes = []Outcome{Answered, Full, Unavailable, Rejected, Failed}
 
-// Operations are the names of the operations that are measured.
+// Operations are the names of the measured operations.
 var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete", "list", "step"}
 
-// Breaker is a shared store that fails fast. [New] makes one.
+// Breaker is a shared store that fails fast. Use [New] to create one.
 type Breaker struct {
 	store.Singly
 
@@ -60,19 +59,19 @@ type Breaker struct {
 	observe Observe
 
 	mu       sync.Mutex
-	calls    int // under way
-	failures int // in a row
+	calls    int // in progress
+	failures int // consecutive
 	down     bool
-	outage   outage // the row of failures that lasts, or the last one
+	outage   outage // current or most recent run of failures
 	last     store.Outage
 	probing  bool
 	probed   time.Time
 }
 
-// Observe gets each call: its context, one of [Operations], how it ended, and how long it took.
+// Observe receives each call: its context, one of [Operations], its outcome, and its duration.
 type Observe func(ctx context.Context, operation string, outcome Outcome, took time.Duration)
 
-// New returns a breaker for a store. The logger gets when the store goes, and when it is back.
+// New returns a breaker for a store. The logger receives the start and end of outages.
 func New(s store.Shared, logger *slog.Logger, observe Observe) *Breaker {
 	b := &Breaker{shared: s, logger: logger, observe: observe}
 	b.Singly = func(ctx context.Context, calls ...*store.Call) error {
@@ -98,13 +97,13 @@ func (b *Breaker) Do(ctx context.Context, calls ...*store.Call) error {
 // Now implements [store.Shared].
 func (b *Breaker) Now() time.Time { return b.shared.Now() }
 
-// outage is a row of failures.
+// outage is a run of consecutive failures.
 type outage struct {
 	began time.Time // the first failure
-	cause error     // of the last before the store was down
+	cause error     // of the last failure before the store was down
 }
 
-// call makes a call, unless it would only wait.
+// call makes a call, unless the store is down or has too many calls.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
 	if err := b.enter(); err != nil {
 		b.observe(ctx, operation, Rejected, 0)
@@ -130,7 +129,7 @@ func outcomeOf(err error) Outcome {
 	return Failed
 }
 
-// enter begins a call, or refuses it.
+// enter starts a call, or rejects it.
 func (b *Breaker) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +146,7 @@ func (b *Breaker) enter() error {
 	return nil
 }
 
-// refusal is what a store that is down is not asked for. It requires the lock.
+// refusal returns the error for calls while the store is down. It requires the lock.
 func (b *Breaker) refusal() error {
 	if store.CauseOf(b.outage.cause) != store.CauseUnavailable {
 		return b.outage.cause
@@ -166,19 +165,19 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// LastOutage returns the last outage that is over; zero if there was none.
+// LastOutage returns the last outage that has ended; zero if there was none.
 func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last
 }
 
-// Try tries the store ([store.Try]), unless it is down.
+// Try checks the store ([store.Try]), unless it is down.
 func (b *Breaker) Try(ctx context.Context) error {
 	return b.call(ctx, "step", func() error { return store.Try(ctx, b.shared) })
 }
 
-// try makes a change that nobody reads, so a store that only reads is not back, and one that is full is.
+// try makes a harmless change, so that a read-only store fails the probe and a full store passes it.
 func (b *Breaker) try(ctx context.Context) error {
 	if own, ok := b.shared.(interface {
 		Try(ctx context.Context) error
@@ -188,9 +187,9 @@ func (b *Breaker) try(ctx context.Context) error {
 	return b.shared.Do(ctx, &store.Call{Op: store.Delete, Key: "check:"})
 }
 
-// probe finds out whether the store is back. No request waits for it.
+// probe checks whether the store is back. No request waits for it.
 func (b *Breaker) probe() {
-	ctx := context.Background() // the store gives up by itself
+	ctx := context.Background() // the store has its own timeout
 	began := time.Now()
 	err := b.try(ctx)
 	b.mu.Lock()
@@ -206,8 +205,7 @@ func (b *Breaker) probe() {
 	b.observe(ctx, "delete", outcomeOf(err), time.Since(began))
 }
 
-// leave ends a call, and judges by it whether the store is there. A call that its caller gave
-// up says nothing.
+// leave ends a call and updates the state of the store by its result. A call that its caller canceled does not count.
 func (b *Breaker) leave(ctx context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,8 +220,8 @@ func (b *Breaker) leave(ctx context.Context, err error) {
 	}
 }
 
-// answered ends a row of failures. That a store which is down has answered a call from before
-// says little: it may be one that reads.
+// answered ends a run of failures. While the store is down, the result of an earlier call does not count, because the
+// store may be read-only.
 func (b *Breaker) answered() {
 	if !b.down {
 		b.failures = 0
@@ -242,14 +240,14 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	}
 	b.down, b.probed = true, time.Now()
 	if store.CauseOf(err) != store.CauseUnavailable {
-		return // whoever tries the store logs it
+		return // logged by the caller that tries the store
 	}
 	b.logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
 }
 
-// Follow implements [store.Shared]. An update is a reason to ask the store whether it is
-// back, before a request does. No update is one to try it: an outage is noticed, and
-// logged, though nobody asks. The error is [store.ErrUnavailable] if it is one.
+// Follow implements [store.Shared]. An update triggers a probe of a store that is down, before a request does. A
+// failure triggers a check of the store, so that an outage is detected and logged even without requests. The error is
+// [store.ErrUnavailable] during an outage.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	err := b.shared.Follow(ctx, func(u store.Update) {
 		tell(u)

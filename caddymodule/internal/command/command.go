@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Command requests something from the running gateway, by one or more subcommands: caddy fhir-sessions list.
+// A Command sends requests to the running gateway through one or more subcommands: caddy fhir-sessions list.
 type Command struct {
 	Name        string       // such as fhir-sessions
-	Short       string       // description in one line, for the list of commands
+	Short       string       // one-line description, for the list of commands
 	Long        string       // description for the command's help
 	Usage       string       // arguments; default: <command>
 	Subcommands []Subcommand // at least one
@@ -29,22 +29,22 @@ type Command struct {
 
 // A Subcommand is one action of a [Command].
 type Subcommand struct {
-	Use   string               // name and arguments; default: it is the command itself
-	Short string               // description in one line
+	Use   string               // name and arguments; default: the command itself
+	Short string               // one-line description
 	Long  string               // description for its help; default: Short
 	Args  cobra.PositionalArgs // checks the arguments
-	Flags func(*cobra.Command) // adds flags, besides those of the admin API's address; may be nil
-	Run   func(*Call) error    // the action
+	Flags func(*cobra.Command) // adds flags to those of the admin API's address; may be nil
+	Run   func(*Call) error    // runs the action
 }
 
-// Call is a call of a subcommand.
+// Call is an invocation of a subcommand.
 type Call struct {
 	Cmd  *cobra.Command // the subcommand, with its flags and output
 	Args []string       // its arguments
 	ask  asking
 }
 
-// Register adds a command to Caddy, which makes its help, completion and manual page. It must be called from init.
+// Register adds a command to Caddy, which generates its help, completion and manual page. It must be called from init.
 func Register(n Command) {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: n.Name, Short: n.Short, Long: n.Long, Usage: cmp.Or(n.Usage, "<command>"),
@@ -69,7 +69,7 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, 
 		return fmt.Errorf("%w (put -- before an id that begins with -)", err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cmd.SilenceUsage = true // from here on, the command was understood
+		cmd.SilenceUsage = true // the arguments are valid from here on
 		ask, err := ask(cmd)
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func (c *Call) Flag(name string) string {
 
 // Request is a request to the admin API.
 type Request struct {
-	Method string     // of HTTP
+	Method string     // HTTP method
 	Path   []string   // below /fhir, unescaped
 	Query  url.Values // parameters with an empty first value are omitted
 	Body   []byte     // JSON; may be nil
@@ -127,7 +127,7 @@ type Request struct {
 func (r Request) target() string {
 	target := "/fhir"
 	for _, part := range r.Path {
-		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // lest . and .. be taken for folders
+		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // so that . and .. are not path segments
 	}
 	query := maps.Clone(r.Query)
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
@@ -137,8 +137,8 @@ func (r Request) target() string {
 	return target
 }
 
-// asking sends a request to the admin API, and returns the body of its answer. A refusal is an error with the
-// gateway's reason.
+// asking sends a request to the admin API and returns the response body. A refusal is an error with the gateway's
+// reason.
 type asking func(context.Context, Request) ([]byte, error)
 
 func addAdminFlags(cmd *cobra.Command) {
@@ -147,10 +147,10 @@ func addAdminFlags(cmd *cobra.Command) {
 	cmd.Flags().String("adapter", "", "name of the configuration's adapter")
 }
 
-// maxAnswer bounds what is read of an answer in bytes.
+// maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 64 << 20
 
-// adminAPI asks the admin API that the flags name.
+// adminAPI returns the function that sends requests to the admin API that the flags specify.
 func adminAPI(cmd *cobra.Command) (asking, error) {
 	flags := caddycmd.Flags{FlagSet: cmd.Flags()}
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
@@ -164,7 +164,7 @@ func adminAPI(cmd *cobra.Command) (asking, error) {
 		}
 		response, err := caddycmd.AdminAPIRequest(address, r.Method, r.target(), header, bytes.NewReader(r.Body))
 		if err != nil {
-			// The text has the URL, whose query may name a hundred people.
+			// The text contains the URL, whose query may contain a hundred users.
 			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// converters make subcommands of fhir-convert.
+// converters create the subcommands of fhir-convert.
 var converters []func() *cobra.Command
 
 // RegisterConverter adds a subcommand to `caddy fhir-convert`, which converts the files of another system. It must be called

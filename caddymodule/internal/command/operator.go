@@ -140,7 +140,7 @@ func (c *Call) endSessions() error {
 	})
 }
 
-// endedGrants is what the gateway ended of one person or client.
+// endedGrants is the gateway's response about the revoked grants of a person or client.
 type endedGrants struct {
 	Person        string `json:"person"`
 	Sessions      int    `json:"sessions"`
@@ -214,7 +214,7 @@ func (c *Call) revokeGrantsOfEach(list, client string) error {
 	return err
 }
 
-// revokeGrantsOfSome returns how many people were not revoked for certain.
+// revokeGrantsOfSome returns the number of people whose revocation is not confirmed.
 func (c *Call) revokeGrantsOfSome(people []string, client string) (failed int, err error) {
 	var answer struct {
 		People []struct {
@@ -295,7 +295,7 @@ may have leaked; a new one takes its place.`,
 	},
 }
 
-// keys asks for something about the keys, and prints which there are then.
+// keys sends a request about the signing keys and prints the resulting keys.
 func (c *Call) keys(method string, path ...string) error {
 	var answer struct {
 		Keys []struct {

@@ -1,5 +1,5 @@
-// Package crossorigin is the CORS policy of all endpoints (Fetch §3.2): which scripts of other origins may call them and read
-// their responses. It knows nothing of Caddy, so the authorization server and the handlers share it.
+// Package crossorigin implements the CORS policy of all endpoints (Fetch §3.2): which scripts of other origins may call
+// them and read their responses. It does not depend on Caddy, so that the authorization server and the handlers share it.
 package crossorigin
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// methods are allowed at every endpoint: the endpoint itself answers 405 to those that it lacks, and scripts can read that.
+// methods are allowed at every endpoint. An endpoint responds with 405 to unsupported methods, which scripts can read.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
-// exposedHeaders are the response headers that scripts may read besides the safelisted ones, such as Last-Modified and
-// Content-Type (Fetch §4.10).
+// exposedHeaders are the response headers that scripts may read in addition to the safelisted headers, such as
+// Last-Modified and Content-Type (Fetch §4.10).
 var exposedHeaders = []string{
 	"Www-Authenticate", "Location", "Content-Location", "Link", "Etag", "Last-Modified", "Date", "Age", "Cache-Status", "Retry-After", "X-Progress",
 	"Ratelimit", "Ratelimit-Policy", "X-Request-Id", "X-Correlation-Id",
 }
 
-// maxRequestHeaders bounds Access-Control-Request-Headers, which a preflight response repeats, in bytes.
+// maxRequestHeaders limits Access-Control-Request-Headers, which a preflight response repeats, in bytes.
 const maxRequestHeaders = 4 << 10
 
 const (
@@ -35,24 +35,24 @@ const (
 	headerRequestHeaders = "Access-Control-Request-Headers"
 )
 
-// Policy allows the scripts of some origins to call an endpoint. All policies differ in the origins only: a preflight allows
-// every request header that it names, because browsers add headers of their own and of tracing tools, such as traceparent,
-// and a request without CORS can carry any header anyway. Credentials are never allowed, so a script cannot use the cookies or
-// the client certificate of the browser, only the bearer token or client secret that it has itself. Endpoints that rely on
-// cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
+// Policy allows the scripts of some origins to call an endpoint. Policies differ only in their origins: a preflight
+// allows every request header that it lists, because browsers and tracing tools add headers such as traceparent, and
+// a request without CORS can contain any header anyway. Credentials are never allowed, so that a script cannot use
+// the cookies or the client certificate of the browser, only its own bearer token or client secret. Endpoints that
+// rely on cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
 type Policy struct {
-	public    bool // every origin, by a static header: caches need no Vary
+	public    bool // allows every origin by a static header: caches need no Vary
 	preflight *cors.Cors
-	allows    func(origin string) bool // unless public
+	allows    func(origin string) bool // unused if public
 }
 
-// Public allows every origin. It is for documents that need no token, and for endpoints that need a token or secret which
-// other sites do not have.
+// Public allows every origin. It is for documents that need no token, and for endpoints that need a token or secret
+// which other sites do not have.
 var Public = &Policy{public: true, preflight: cors.New(cors.Options{
 	AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 })}
 
-// Restricted returns the policy that allows the origins for which allows is true. The origin is as sent, and never empty.
+// Restricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never empty.
 func Restricted(allows func(origin string) bool) *Policy {
 	return &Policy{allows: allows, preflight: cors.New(cors.Options{
 		AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
@@ -60,8 +60,8 @@ func Restricted(allows func(origin string) bool) *Policy {
 	})}
 }
 
-// Answer answers preflights, and reports whether the request was one. For other requests it returns a writer that sets the
-// CORS headers of the response, whatever its status, and drops those of later handlers.
+// Answer responds to preflights, and reports whether the request was one. For other requests, it returns a writer
+// that sets the CORS headers of the response, whatever its status, and drops those of later handlers.
 func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	if p == nil {
 		return w, false
@@ -85,7 +85,7 @@ func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 		origin = ""
 	}
 	c := &corsWriter{ResponseWriter: w, origin: origin}
-	c.setHeaders() // for error handlers outside, which write to the writer below
+	c.setHeaders() // for outer error handlers, which use the underlying writer
 	return c, false
 }
 

@@ -1,14 +1,14 @@
-// Package fairqueue limits how much costly work runs at once, and shares it among networks and clients.
+// Package fairqueue limits the number of concurrent expensive operations, and shares them fairly among networks and clients.
 //
-//	Queue.Enter(network, client) ── no place left ──► ErrFull
-//	   │ a place: as many as are still free at most
+//	Queue.Enter(network, client) ── no free place ──► ErrFull
+//	   │ a place: at most as many as are still free
 //	   ▼
-//	a slot of the network's, then of the client's, then of all
-//	   │ half of all slots at most
+//	a slot of the network, then of the client, then of the queue
+//	   │ at most half of all slots
 //	   ▼
 //	the work ──► leave
 //
-// The context decides how long to wait. The slots are golang.org/x/sync/semaphore's; no library has the shares.
+// The context limits the wait. The slots are semaphores of golang.org/x/sync/semaphore; no library shares them fairly.
 package fairqueue
 
 import (
@@ -22,22 +22,22 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Places is the maximum size of a queue, including those that have a slot. Work may stay queued after its client has gone,
-// so clients that come and go quickly could pile it up.
+// Places is the maximum size of a queue, including work that has a slot. Work may stay queued after its client has
+// disconnected, so that clients that reconnect quickly could pile it up.
 const Places = 1000
 
-// ErrFull is returned if no place is left for a holder.
+// ErrFull is returned if a holder has no free place.
 var ErrFull = errors.New("too many wait")
 
-// Queue makes work wait for a slot. Each holder, a network or a client, gets at most half of the slots, so that others
-// need not wait until its flood is over, and at most as many places as are free, so that some always are. It remembers
-// only holders that are in the queue. Make one with [New]. It is safe for concurrent use.
+// Queue makes work wait for a slot. A holder, which is a network or a client, gets at most half of the slots, so that
+// others do not wait for the end of its flood, and at most as many places as are free, so that some places always
+// are. Only queued holders use memory. Use [New] to create one. It is safe for concurrent use.
 type Queue struct {
 	slots *semaphore.Weighted
-	each  int64 // slots that a holder may have
+	each  int64 // maximum slots per holder
 
 	mu     sync.Mutex
-	places int // taken
+	places int // in use
 	shares map[string]*share
 }
 
@@ -46,7 +46,7 @@ type share struct {
 	slots  *semaphore.Weighted
 }
 
-// New returns a queue with a number of slots, at least 1.
+// New returns a queue with the given number of slots, at least 1.
 func New(slots int) *Queue {
 	slots = max(1, slots)
 	return &Queue{
@@ -56,9 +56,9 @@ func New(slots int) *Queue {
 	}
 }
 
-// Enter waits for a slot until ctx ends, and returns a function that releases it. The slot counts for each of the holders.
-// To avoid deadlocks, all callers must name the kinds of holders in the same order, such as network and then client. It
-// fails with [ErrFull] or the error of ctx.
+// Enter waits for a slot until ctx is canceled, and returns a function that releases the slot. The slot counts for
+// each holder. To avoid deadlocks, all callers must list the kinds of holders in the same order, such as network and
+// then client. The error is [ErrFull] or that of ctx.
 func (q *Queue) Enter(ctx context.Context, holders ...string) (leave func(), err error) {
 	shares, err := q.take(holders)
 	if err != nil {
@@ -81,7 +81,7 @@ func (q *Queue) Enter(ctx context.Context, holders ...string) (leave func(), err
 	return leave, nil
 }
 
-// take takes a place for each holder, and returns the slots of their shares.
+// take reserves a place for each holder, and returns the semaphores of their shares.
 func (q *Queue) take(holders []string) (slots []*semaphore.Weighted, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,15 +118,15 @@ func (q *Queue) give(holders []string) {
 	}
 }
 
-// Taken returns the number of places that are taken.
+// Taken returns the number of places in use.
 func (q *Queue) Taken() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.places
 }
 
-// Network returns the least that a provider gives to a customer: an IPv4 address, or the /64 of an IPv6 address. Anything
-// but an IP address is returned unchanged.
+// Network returns the smallest block that a provider assigns to a customer: an IPv4 address, or the /64 of an IPv6
+// address. A text that is not an IP address is returned unchanged.
 func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package fhirbase has the path of the FHIR API, which all handlers need, and finds the app `fhir` for them. Handlers do not
-// import the app, so that `fhir_bearer`, `fhir_expand` and `fhir_outcome` can be built without an authorization server.
+// Package fhirbase defines the path of the FHIR API, which all handlers need, and finds the app `fhir` for them. Handlers do
+// not import the app, so that `fhir_bearer`, `fhir_expand` and `fhir_outcome` can be built without an authorization server.
 package fhirbase
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// ErrNone says that there is no app.
+// ErrNone is returned if the fhir app is not configured.
 var ErrNone = errors.New("the fhir global option is required: it names the issuer")
 
-// Find returns the configured app as a module needs it, or [ErrNone]. Unlike [caddy.Context.App], it does not create an
-// empty one.
+// Find returns the configured app as type A, or [ErrNone]. Unlike [caddy.Context.App], it does not create an empty
+// app.
 func Find[A any](ctx caddy.Context) (none A, err error) {
 	app, err := ctx.AppIfConfigured("fhir")
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -48,16 +48,16 @@ func FindAny[A any](ctx caddy.Context) (A, error) {
 	return app, err
 }
 
-// Addressed is where the app's authorization server and FHIR API are.
+// Addressed is the part of the app that has the addresses of the authorization server and the FHIR API.
 type Addressed interface {
-	// Address returns the issuer, and the path of the FHIR API below it.
+	// Address returns the issuer and the path of the FHIR API below it.
 	Address() (issuer, fhirBase string)
 }
 
 // DefaultBase is the default path of the FHIR API.
 const DefaultBase = "/fhir/R4"
 
-// Base is the option of a handler, or else that of the fhir app, if there is one, or else the default.
+// Base returns the FHIR base: the handler's option told, otherwise that of the fhir app, otherwise the default.
 func Base(ctx caddy.Context, told string) (string, error) {
 	if told != "" {
 		return told, CheckBase(told)
@@ -78,7 +78,7 @@ func CheckBase(path string) error {
 	return nil
 }
 
-// SplitBase splits the URL of an API into its origin and path. A path has no origin.
+// SplitBase splits the URL of an API into its origin and path. The origin of a path is empty.
 func SplitBase(base string) (origin, path string, err error) {
 	if base == "" || base[0] == '/' {
 		return "", base, nil
@@ -91,18 +91,18 @@ func SplitBase(base string) (origin, path string, err error) {
 	return u.Scheme + "://" + u.Host, path, CheckBase(path)
 }
 
-// CheckBaseOrURL checks the path of a FHIR API, or its URL.
+// CheckBaseOrURL checks the path or the URL of a FHIR API.
 func CheckBaseOrURL(base string) error {
 	_, path, err := SplitBase(base)
 	return cmp.Or(err, CheckBase(path))
 }
 
-// StorageName stands for an issuer in storage keys and file names.
+// StorageName returns the name of an issuer in storage keys and file names.
 func StorageName(issuer string) string {
 	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
 
-// OriginalPath is the path before any rewrites.
+// OriginalPath returns the path before any rewrites.
 func OriginalPath(r *http.Request) string {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
 		return original.URL.Path
@@ -111,21 +111,21 @@ func OriginalPath(r *http.Request) string {
 }
 
 // Below reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so that
-// everything that `handle /fhir/R4/*` takes is below the base.
+// everything that `handle /fhir/R4/*` matches is below the base.
 func Below(path, base string) bool {
 	path, base = strings.ToLower(path), strings.ToLower(base)
 	return path == base || strings.HasPrefix(path, base+"/")
 }
 
-// AnsweredOperations is the variable of a request for the CapabilityStatement in which fhir_expand says that it answers
-// operations before the FHIR server: true if all, false if $expand alone.
+// AnsweredOperations is the variable of a request for the CapabilityStatement that fhir_expand sets if it handles
+// operations before the FHIR server: true for all operations, false for $expand alone.
 const AnsweredOperations = "fhir.answered_operations"
 
-// AuditLogger names the audit trail for `include` and `exclude` of Caddy's global option log.
+// AuditLogger is the logger name of the audit log, for `include` and `exclude` of Caddy's global option log.
 const AuditLogger = "fhir.audit"
 
-// NewLogger returns Caddy's logger, of another module if one is given, without stack traces: Caddy's own leaves them out
-// too, but not for what a request logs.
+// NewLogger returns Caddy's logger, or that of another module if given, without stack traces. Caddy omits them only
+// outside of requests.
 func NewLogger(ctx caddy.Context, name string, of ...caddy.Module) *slog.Logger {
 	const never = slog.Level(127)
 	return slog.New(zapslog.NewHandler(ctx.Logger(of...).Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(never)))

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	failureWindowTime = time.Minute // how long failures of one kind are counted together
-	maxFailures       = 10          // how many of a kind are logged one by one in that time
-	maxFailureKinds   = 1000        // how many kinds are told apart
+	failureWindowTime = time.Minute // period in which failures of one kind are counted together
+	maxFailures       = 10          // maximum number of failures of a kind that are logged individually in that time
+	maxFailureKinds   = 1000        // maximum number of distinct kinds
 )
 
-// Log logs failures that are not the client's fault. Caddy logs them only if no error route answers; behind
-// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one, the others are
-// counted and reported at the end of the minute. It is safe for concurrent use.
+// Log logs failures that the client did not cause. Caddy logs them only if no error route handles them; with
+// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged individually; further
+// ones are counted and reported at the end of the minute. It is safe for concurrent use.
 type Log struct {
 	logger *slog.Logger
 	proxy  *slog.Logger // for errors of reverse_proxy
@@ -35,23 +35,23 @@ type Log struct {
 	windows map[string]*failureWindow // by kind
 }
 
-// failureWindow counts the failures of a kind from the first one on, for failureWindowTime.
+// failureWindow counts the failures of a kind for failureWindowTime from the first failure.
 type failureWindow struct{ written, leftOut int }
 
-// NewLog returns a log of failures that writes to a logger.
+// NewLog returns a failure log that writes to a logger.
 func NewLog(logger *slog.Logger) *Log {
 	return &Log{logger: logger, proxy: logger, windows: map[string]*failureWindow{}}
 }
 
-// NewHandlerLog returns the log of failures of a handler. Errors of a reverse_proxy behind it are logged under the name of
-// reverse_proxy: a FHIR server that is down is no failure of fhir_bearer or fhir_expand.
+// NewHandlerLog returns the failure log of a handler. Errors of a reverse_proxy behind it are logged under the name
+// reverse_proxy, because an unavailable FHIR server is not a failure of fhir_bearer or fhir_expand.
 func NewHandlerLog(ctx caddy.Context) *Log {
 	l, proxy := NewLog(ctx.Slogger()), new(reverseproxy.Handler)
 	l.proxy = fhirbase.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
 	return l
 }
 
-// isFromProxy reports whether reverse_proxy made an error. Trace names the function that called [caddyhttp.Error].
+// isFromProxy reports whether reverse_proxy created an error. Trace is the function that called [caddyhttp.Error].
 func isFromProxy(failed caddyhttp.HandlerError) bool {
 	return strings.HasPrefix(failed.Trace, "reverseproxy.")
 }
@@ -59,9 +59,9 @@ func isFromProxy(failed caddyhttp.HandlerError) bool {
 // failureLogged is the request variable that is set once a request's failure is logged.
 const failureLogged = "fhir.failure_logged"
 
-// Request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
-// its breaker or [Watch] logs, and what failed because the client left. It omits the query, which may identify a person or
-// hold a token.
+// Request logs the cause of a response of 500 or above, once per request. It skips errors of a store that is
+// unavailable or full, which its breaker or [Watch] logs, and failures because the client disconnected. It omits the
+// query, which may identify a person or contain a token.
 func (l *Log) Request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
@@ -81,8 +81,8 @@ func hasLeft(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
 }
 
-// loggedElsewhere is an error that is not logged for each request that fails by it: its origin logs it, such as a store's
-// breaker, or it is not worth a line.
+// loggedElsewhere is an error that is not logged for each failed request: its origin, such as a store's breaker, logs
+// it, or it is not worth logging.
 type loggedElsewhere interface {
 	error
 	LoggedElsewhere()
@@ -101,8 +101,8 @@ func (e *loggedError) Unwrap() error { return e.error }
 // LoggedElsewhere implements loggedElsewhere.
 func (*loggedError) LoggedElsewhere() {}
 
-// Server logs that a server did not answer, since the client may get an older answer instead of an error. It returns the
-// error marked as logged.
+// Server logs that a server did not respond, because the client may get a stale response instead of an error. It
+// returns the error marked as logged.
 func (l *Log) Server(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -111,7 +111,7 @@ func (l *Log) Server(name string, err error) error {
 	return &loggedError{err}
 }
 
-// Warn logs what a client did wrong that it cannot see, as often as a failure of its kind.
+// Warn logs client errors that the client cannot see, limited like failures of that kind.
 func (l *Log) Warn(kind, message string, attributes ...any) {
 	if l.admit(kind) {
 		l.logger.Warn(message, attributes...)
@@ -124,7 +124,7 @@ func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any
 	}
 }
 
-// admit reports whether one more failure of a kind may be logged.
+// admit reports whether another failure of a kind may be logged.
 func (l *Log) admit(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Log) admit(kind string) bool {
 	return true
 }
 
-// end closes a window and logs how many failures were left out.
+// end closes a window and logs the number of omitted failures.
 func (l *Log) end(kind string) {
 	l.mu.Lock()
 	leftOut := l.windows[kind].leftOut
@@ -156,15 +156,15 @@ func (l *Log) end(kind string) {
 	}
 }
 
-// failureHandler limits records at error level: packages below log failures themselves, and in an outage anybody can
-// cause them.
+// failureHandler limits records at error level: lower packages log failures themselves, and during an outage anyone
+// can cause them.
 type failureHandler struct {
 	slog.Handler
 	bound *Log
 }
 
-// Limit returns a logger that limits failures, with the message as their kind; nil for a nil logger, as there is
-// while a Caddyfile is read.
+// Limit returns a logger that limits failures, with the message as their kind. For a nil logger, as during Caddyfile
+// parsing, it returns nil.
 func Limit(logger *slog.Logger) *slog.Logger {
 	if logger == nil {
 		return nil

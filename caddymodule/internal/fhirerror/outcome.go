@@ -1,7 +1,7 @@
 // Package fhirerror writes error responses below the FHIR base, and logs errors that the client did not cause.
 //
-//	outcome.go  OperationOutcomes for errors, unless the site has an error route; 404 if no handler answers
-//	log.go      log entries, often enough to be seen and too rarely to flood the log
+//	outcome.go  OperationOutcomes for errors, unless the site has an error route; 404 for unhandled requests
+//	log.go      rate-limited failure log
 package fhirerror
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Write writes an error as an OperationOutcome, in the format that the request asks for.
+// Write writes an error as an OperationOutcome, in the format that the request accepts.
 func Write(w http.ResponseWriter, r *http.Request, failure error) error {
 	status, outcome, err := describe(failure)
 	if err != nil {
@@ -52,8 +52,8 @@ type outcomeIssue struct {
 	Diagnostics string `json:"diagnostics"`
 }
 
-// issueError is an error that is meant to be shown. Its IssueType is a code of http://hl7.org/fhir/issue-type, and its
-// Diagnostics hold nothing that the client may not know.
+// issueError is an error that may be shown to clients. Its IssueType is a code of http://hl7.org/fhir/issue-type, and
+// its Diagnostics contain nothing confidential.
 type issueError interface {
 	error
 	IssueType() string
@@ -66,14 +66,14 @@ type jsonError interface {
 	OnlyJSON()
 }
 
-// outcomeError is an error with an OperationOutcome of its own, for more than one issue's code and text.
+// outcomeError is an error with its own OperationOutcome, for more than the code and text of one issue.
 type outcomeError interface {
 	error
 	OperationOutcome() []byte
 }
 
-// describe makes an OperationOutcome of an error. An error that is not meant to be shown is described by its status
-// alone, because its text may name hosts and files.
+// describe converts an error to an OperationOutcome. An error that must not be shown is described by its status
+// alone, because its text may contain hosts and files.
 func describe(err error) (status int, outcome []byte, _ error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status = cmp.Or(failed.StatusCode, http.StatusInternalServerError)
@@ -107,11 +107,11 @@ var statusIssues = map[int]struct{ code, text string }{
 	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not answer in time."},
 }
 
-// FailedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
+// FailedBelow is the request variable with the FHIR base of the handler that failed, for fhir_outcome.
 const FailedBelow = "fhir.failed_below"
 
-// Answer answers an error below the FHIR base with an OperationOutcome, unless the site has an error route for it.
-// Without either, Caddy would send an empty body. It logs what Caddy will not.
+// Answer responds to an error below the FHIR base with an OperationOutcome, unless the site has an error route for
+// it. Otherwise, Caddy would send an empty body. It logs errors that Caddy does not log.
 func Answer(w http.ResponseWriter, r *http.Request, base string, failures *Log, err error) error {
 	if err == nil {
 		return nil
@@ -130,8 +130,8 @@ func Answer(w http.ResponseWriter, r *http.Request, base string, failures *Log, 
 	return Write(w, r, err)
 }
 
-// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, and Caddy
-// logs failures itself.
+// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in
+// which case Caddy logs failures itself.
 func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
@@ -152,10 +152,10 @@ func anyRouteFor(r *http.Request, routes caddyhttp.RouteList) bool {
 	})
 }
 
-// OrNotFound answers 404 in place of a next handler that does not answer. Caddy would answer 200 with an empty body, which
-// a client takes for the success of what never happened.
+// OrNotFound responds with 404 if the next handler writes no response. Caddy would send 200 with an empty body, which
+// a client would interpret as success.
 type OrNotFound struct {
-	// Next is the handler that may not answer.
+	// Next is the handler that may not write a response.
 	Next caddyhttp.Handler
 }
 
@@ -170,7 +170,7 @@ func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return caddyhttp.Error(http.StatusNotFound, errNobodyAnswers)
 }
 
-// noticedAnswer notices that an answer was begun.
+// noticedAnswer records whether a response was started.
 type noticedAnswer struct {
 	caddyhttp.ResponseWriterWrapper
 	begun bool

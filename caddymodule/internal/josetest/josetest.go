@@ -1,5 +1,4 @@
-// Package josetest makes keys and signed tokens for tests, of any header and payload,
-// right or wrong.
+// Package josetest creates keys and signed tokens for tests, with any valid or invalid header and payload.
 package josetest
 
 import (
@@ -14,15 +13,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// NewRSA makes an RSA key of 2048 bits.
+// NewRSA returns a new RSA key of 2048 bits.
 func NewRSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }
 
-// NewEC makes a key on a curve.
+// NewEC returns a new key on a curve.
 func NewEC(curve elliptic.Curve) *ecdsa.PrivateKey {
 	return must(ecdsa.GenerateKey(curve, rand.Reader))
 }
 
-// NewEd25519 makes a key for EdDSA.
+// NewEd25519 returns a new key for EdDSA.
 func NewEd25519() ed25519.PrivateKey {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	return must(key, err)
@@ -35,11 +34,10 @@ func must[K any](key K, err error) K {
 	return key
 }
 
-// Header is the protected header of a token, beside alg.
+// Header is the protected header of a token without alg.
 type Header map[jose.HeaderKey]any
 
-// Sign signs a payload as it is, and returns the compact serialization (RFC 7515
-// §7.1).
+// Sign signs a payload unchanged and returns the compact serialization (RFC 7515 §7.1).
 func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) string {
 	t.Helper()
 	token, err := Compact(key, header, payload)
@@ -49,7 +47,7 @@ func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) stri
 	return token
 }
 
-// Compact is [Sign] outside of a test.
+// Compact is [Sign] outside of tests.
 func Compact(key jose.SigningKey, header Header, payload []byte) (string, error) {
 	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
 	if err != nil {

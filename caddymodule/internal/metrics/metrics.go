@@ -1,5 +1,5 @@
-// Package metrics registers the metrics caddy_fhir_* of all Caddy modules with each configuration. They live as long as
-// the process, so that reloads do not reset them. No label has a value that a client or person can choose.
+// Package metrics registers the metrics caddy_fhir_* of all Caddy modules with each configuration. Metrics live as
+// long as the process, so that reloads do not reset them. No label has a value that a client or person can choose.
 package metrics
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collectors are those of all packages, which add them when they are initialized.
+// collectors are the collectors that packages have added with Add.
 var collectors []prometheus.Collector
 
-// Add adds a collector, while packages are initialized.
+// Add adds a collector. It must be called during package initialization.
 func Add[C prometheus.Collector](c C) C {
 	collectors = append(collectors, c)
 	return c
@@ -22,7 +22,7 @@ func Add[C prometheus.Collector](c C) C {
 type Collector struct {
 	// Descs describe the metrics that Read sends.
 	Descs []*prometheus.Desc
-	// Read sends the metrics as they are now.
+	// Read sends the current metrics.
 	Read func(to chan<- prometheus.Metric)
 }
 
@@ -41,7 +41,7 @@ func NewCounters(name, help string, labels ...string) *prometheus.CounterVec {
 	return Add(prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "caddy", Subsystem: "fhir", Name: name, Help: help}, labels))
 }
 
-// durationBuckets, in seconds, range from an answer from memory to a hanging backend.
+// durationBuckets, in seconds, range from a cached response to an unresponsive backend.
 var durationBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // NewDurations adds a histogram of durations, in seconds, for each value of the labels.
@@ -60,8 +60,8 @@ func ByLabel[L comparable, M any](labels []L, metric func(L) M) map[L]M {
 	return metrics
 }
 
-// Register registers the metrics of all modules with a configuration, which has a registry of its own. Several of its
-// modules may do so.
+// Register registers the metrics of all modules with a configuration, which has its own registry. Several modules of
+// a configuration may call it.
 func Register(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
 	for _, c := range collectors {

@@ -1,4 +1,4 @@
-// Package oauth2 is what all OAuth 2.0 endpoints share. It knows no clients, people or
+// Package oauth2 contains the parts shared by all OAuth 2.0 endpoints. It does not depend on clients, people or
 // tokens.
 package oauth2
 
@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// MaxParameter bounds a parameter, in bytes.
+	// MaxParameter is the maximum size of a parameter in bytes.
 	MaxParameter = 8 << 10
 
-	// maxQuery bounds a query, in bytes: an authorization request, sealed, must fit into
-	// the address of the sign-in page, and Caddy accepts 16 KiB of headers.
+	// maxQuery is the maximum size of a query in bytes: a sealed authorization request must fit into the URL of the
+	// sign-in page, and Caddy accepts 16 KiB of headers.
 	maxQuery = 10 << 10
 
 	maxBody = 64 << 10 // bytes
@@ -38,14 +38,14 @@ var errLargeBody = &Error{Code: "invalid_request", Description: "the body is lar
 // errEscape replaces the error of net/url, which quotes the input.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
-// Parameters are those of one request. They may not be repeated, but for resource (RFC 8707
-// §2), and one without a value counts as omitted (RFC 6749 §3.1, §3.2).
+// Parameters are the parameters of one request. Only resource may be repeated (RFC 8707 §2), and a parameter without
+// a value counts as omitted (RFC 6749 §3.1, §3.2).
 type Parameters url.Values
 
-// Get returns a parameter, or "" if it was omitted.
+// Get returns a parameter, or "" if it is omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// Keep writes a query of some parameters, in ASCII.
+// Keep returns a query with only the named parameters, in ASCII.
 func (p Parameters) Keep(names ...string) string {
 	kept := url.Values{}
 	for _, name := range names {
@@ -56,8 +56,8 @@ func (p Parameters) Keep(names ...string) string {
 	return kept.Encode()
 }
 
-// Check refuses repeated parameters, which others may read differently, and long ones,
-// unless this server sealed them.
+// Check rejects repeated parameters, which other servers may interpret differently, and long parameters, except those
+// that this server sealed.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
 		differ := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
@@ -73,13 +73,13 @@ func (p Parameters) Check(sealed ...string) error {
 	return nil
 }
 
-// parseForm accepts semicolons, which a state may hold and net/url refuses.
+// parseForm accepts semicolons, which a state may contain and net/url rejects.
 func parseForm(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// QueryParameters reads and checks a query. Beside an error it returns what it could read,
-// so that the error can be sent to the redirect URI.
+// QueryParameters parses and checks a query. With an error, it returns the parameters that it could parse, so that
+// the error can be sent to the redirect URI.
 func QueryParameters(query string) (Parameters, error) {
 	p, err := ReadQuery(query)
 	switch {
@@ -91,7 +91,7 @@ func QueryParameters(query string) (Parameters, error) {
 	return p, p.Check()
 }
 
-// ReadQuery reads a query without further checks.
+// ReadQuery parses a query without further checks.
 func ReadQuery(query string) (Parameters, error) {
 	values, err := parseForm(query)
 	if err != nil {
@@ -100,7 +100,7 @@ func ReadQuery(query string) (Parameters, error) {
 	return Parameters(values), err
 }
 
-// FormParameters reads and checks a form.
+// FormParameters parses and checks a form.
 func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	p, err := ReadForm(w, r)
 	if err != nil {
@@ -109,7 +109,7 @@ func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) 
 	return p, p.Check()
 }
 
-// ReadForm reads the body alone: secrets must not be in the query (RFC 6749 §2.3.1).
+// ReadForm parses the body only, because secrets must not be in the query (RFC 6749 §2.3.1).
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
 		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
@@ -125,7 +125,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	return Parameters(values), nil
 }
 
-// ReadBody reads up to 64 KiB. The server bounds the time.
+// ReadBody reads up to 64 KiB. The server limits the time.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
@@ -145,23 +145,22 @@ func IsForm(r *http.Request) bool {
 	return kind == "application/x-www-form-urlencoded"
 }
 
-// Error is an OAuth 2.0 error: what the client is told, and why.
+// Error is an OAuth 2.0 error: the response for the client, and the cause for the log.
 type Error struct {
-	// Code is that of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or OpenID Connect
-	// Core §3.1.2.6.
+	// Code is an error code of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or OpenID Connect Core §3.1.2.6.
 	Code string
 
-	// Description tells the client's developer what to change. Endpoints send it and error
-	// pages show it. A redirect carries it only if Shown is set.
+	// Description is the remedy for the client's developer. Endpoints send it and error pages show it. A redirect
+	// contains it only if Shown is set.
 	Description string
 
 	Status   int   // the HTTP status of a direct response. Default: 400.
 	Err      error // the cause, for the log only
-	Personal bool  // the person can fix it, not the client's developer
-	Shown    bool  // the description goes to the redirect URI too
+	Personal bool  // the person can correct the error, not the client's developer
+	Shown    bool  // the redirect URI receives the description too
 }
 
-// Error returns the text for logs, with the cause.
+// Error returns the text for logs, including the cause.
 func (e *Error) Error() string {
 	text := e.Code
 	if e.Description != "" {
@@ -179,28 +178,27 @@ func (e *Error) Unwrap() error { return e.Err }
 // HTTPStatus returns the status of a direct response (RFC 6749 §5.2).
 func (e *Error) HTTPStatus() int { return cmp.Or(e.Status, http.StatusBadRequest) }
 
-// InvalidRequest is an error in the form of a request (RFC 6749 §4.1.2.1, §5.2).
+// InvalidRequest returns an error about the form of a request (RFC 6749 §4.1.2.1, §5.2).
 func InvalidRequest(description string) *Error {
 	return &Error{Code: "invalid_request", Description: description}
 }
 
-// StartAgain is an error that a person fixes by starting again.
+// StartAgain returns an error that the person corrects by starting again.
 func StartAgain(text string) *Error {
 	return &Error{Code: "invalid_request", Description: text, Personal: true}
 }
 
-// InvalidGrant is an error of a code or refresh token (RFC 6749 §5.2).
+// InvalidGrant returns an error about a code or refresh token (RFC 6749 §5.2).
 func InvalidGrant(description string) *Error {
 	return &Error{Code: "invalid_grant", Description: description}
 }
 
-// InvalidClient is an error of client authentication (RFC 6749 §5.2).
+// InvalidClient returns an error of client authentication (RFC 6749 §5.2).
 func InvalidClient(description string) *Error {
 	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
 }
 
-// AsError returns the [Error] in err, or else a server_error that tells the client nothing
-// (RFC 6749 §4.1.2.1).
+// AsError returns the [Error] in err, or a server_error without details (RFC 6749 §4.1.2.1).
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -208,7 +206,7 @@ func AsError(err error) *Error {
 	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
 }
 
-// InvalidScope does not quote the scope, which may hold characters that are not allowed in
+// InvalidScope returns an error that does not quote the scope, which may contain characters that are not allowed in
 // an error_description (RFC 6749 §5.2).
 func InvalidScope(err error) *Error {
 	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
@@ -221,8 +219,8 @@ func ValidChallenge(challenge string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). If there
-// is a verifier but no challenge, an attacker has removed it (RFC 9700 §4.8.2).
+// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). A verifier without a challenge
+// means that an attacker has removed the challenge (RFC 9700 §4.8.2).
 func CheckVerifier(challenge, verifier string) error {
 	switch {
 	case challenge == "" && verifier == "":
@@ -240,22 +238,21 @@ func CheckVerifier(challenge, verifier string) error {
 	return nil
 }
 
-// verifierForm is that of RFC 7636 §4.1.
+// verifierForm is the syntax of a code_verifier (RFC 7636 §4.1).
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// The authentication context classes (acr) of this server, each of which includes those
-// before it.
+// The authentication context classes (acr) of this server, each of which includes the previous ones.
 const (
 	ACRSingleFactor = "sfa" // one factor
-	ACRMultiFactor  = "mfa" // two factors, here or as an identity provider says
-	ACRPhishing     = "phr" // phishing-resistant: a passkey here (OpenID Connect EAP ACR Values 1.0)
+	ACRMultiFactor  = "mfa" // two factors, local or confirmed by an identity provider
+	ACRPhishing     = "phr" // phishing-resistant: a local passkey (OpenID Connect EAP ACR Values 1.0)
 )
 
-// ACRValues are all classes, the weakest first.
+// ACRValues are all classes, from weakest to strongest.
 var ACRValues = []string{ACRSingleFactor, ACRMultiFactor, ACRPhishing}
 
-// ACR returns the class of a sign-in by its amr (RFC 8176). What an identity provider says of
-// its keys does not make a sign-in phishing-resistant: we did not see them.
+// ACR returns the class of a sign-in by its amr (RFC 8176). A key reported by an identity provider does not make a
+// sign-in phishing-resistant, because this server cannot verify it.
 func ACR(amr []string, provider string) string {
 	key := slices.Contains(amr, "hwk") || slices.Contains(amr, "swk")
 	switch {
@@ -267,14 +264,13 @@ func ACR(amr []string, provider string) string {
 	return ACRMultiFactor
 }
 
-// MeetsACR reports whether a class includes another, which is one of [ACRValues], or "" for any.
+// MeetsACR reports whether a class includes the wanted class, which is one of [ACRValues], or "" for any.
 func MeetsACR(class, wanted string) bool {
 	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, wanted)
 }
 
-// RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url, which
-// survives clients that do not percent-encode. It does not begin with "-": commands would read
-// an id such as that of a key as a flag.
+// RandomToken returns 256 random bits (RFC 6749 §10.10 requires 128) in base64url, which survives clients that do not
+// percent-encode. It does not begin with "-", because commands would parse such an id as a flag.
 func RandomToken() string {
 	for {
 		if token := base64.RawURLEncoding.EncodeToString(RandomBytes(32)); token[0] != '-' {
@@ -290,7 +286,7 @@ func RandomBytes(n int) []byte {
 	return b
 }
 
-// CheckLifetime refuses a configured lifetime of less than a second or more than most.
+// CheckLifetime rejects a configured lifetime of less than a second or more than most.
 func CheckLifetime(name string, lifetime, most time.Duration) error {
 	if lifetime < time.Second || lifetime > most {
 		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(most))
@@ -298,7 +294,7 @@ func CheckLifetime(name string, lifetime, most time.Duration) error {
 	return nil
 }
 
-// formatDuration writes a duration as a configuration does: 30d, 24h, 10m.
+// formatDuration formats a duration as in a configuration: 30d, 24h, 10m.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {
@@ -313,20 +309,20 @@ func formatDuration(d time.Duration) string {
 	return text
 }
 
-// Generation tells a client or person from others of the same name: it grows each time that the name is added to the
-// store. It is 0 in the configuration, whose entries may move to the store and back, and keep what they had.
+// Generation distinguishes successive clients or users with the same name: it increases each time that the name is added
+// to the store. It is 0 in the configuration, whose entries keep their grants when they move to the store and back.
 type Generation int64
 
-// IsAnother reports whether what was given to one generation is not another one's.
+// IsAnother reports whether grants of one generation do not belong to the other.
 func (g Generation) IsAnother(than Generation) bool { return g != 0 && than != 0 && g != than }
 
-// ProtectedResourcePath is where a protected resource's metadata is, followed by the path of the resource (RFC 9728 §3.1).
+// ProtectedResourcePath is the path of a protected resource's metadata, followed by the path of the resource (RFC 9728 §3.1).
 const ProtectedResourcePath = "/.well-known/oauth-protected-resource"
 
-// retryAfter is how long clients wait for a store that is unavailable, in seconds.
+// retryAfter is the time for which clients wait for an unavailable store, in seconds.
 const retryAfter = "5"
 
-// SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header has a value.
+// SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header is already set.
 func SetRetryAfter(h http.Header, status int) {
 	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", retryAfter)

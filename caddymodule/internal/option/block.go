@@ -17,13 +17,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 )
 
-// Setter reads the arguments of a subdirective.
+// Setter parses the arguments of a subdirective.
 type Setter func(d *caddyfile.Dispenser) error
 
-// Block are the subdirectives of a block, by name.
+// Block contains the subdirectives of a block, by name.
 type Block map[string]Setter
 
-// ParseDirective reads a directive without arguments, and its block.
+// ParseDirective parses a directive without arguments, and its block.
 func ParseDirective(d *caddyfile.Dispenser, fields Block, repeatable ...string) error {
 	d.Next() // consume directive name
 	if d.NextArg() {
@@ -32,8 +32,8 @@ func ParseDirective(d *caddyfile.Dispenser, fields Block, repeatable ...string) 
 	return fields.Parse(d, repeatable...)
 }
 
-// Parse reads a block. An unknown name is an error, and so is a duplicate that is not repeatable: to ignore either would
-// silently disable what it was meant to set.
+// Parse parses a block. An unknown name is an error, and so is a duplicate that is not repeatable, because ignoring
+// them would silently disable an intended setting.
 func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	seen := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -53,7 +53,7 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	return nil
 }
 
-// Word reads one argument and checks it. A nil check accepts any word.
+// Word parses one argument and checks it. A nil check accepts any word.
 func Word(to *string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args, err := arguments(d)
@@ -68,7 +68,7 @@ func Word(to *string, check func(string) error) Setter {
 	}
 }
 
-// Words reads one or more arguments and checks each. A nil check accepts any word.
+// Words parses one or more arguments and checks each. A nil check accepts any word.
 func Words(to *[]string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) (err error) {
 		if *to, err = arguments(d); err != nil {
@@ -78,8 +78,8 @@ func Words(to *[]string, check func(string) error) Setter {
 	}
 }
 
-// arguments reads one or more arguments. Caddy substitutes variables before it parses: an unset one leaves no argument,
-// so the error mentions the possibility.
+// arguments parses one or more arguments. Caddy substitutes variables before it parses. An unset variable leaves no
+// argument, so the error mentions the possibility.
 func arguments(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
 	args := d.RemainingArgs()
@@ -109,10 +109,10 @@ func WithLine(d *caddyfile.Dispenser, err error) error {
 	return d.WrapErr(err)
 }
 
-// checked reads one argument that the check itself stores.
+// checked parses one argument that the check itself stores.
 func checked(check func(string) error) Setter { return Word(new(string), check) }
 
-// OneOrTwo reads one or two arguments. The second is empty if there is only one.
+// OneOrTwo parses one or two arguments. The second is empty if there is only one.
 func OneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) > 2 {
@@ -121,7 +121,7 @@ func OneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	return args[0], strings.Join(args[1:], ""), nil
 }
 
-// UpToTwo reads one or two arguments that the checks themselves store.
+// UpToTwo parses one or two arguments that the checks themselves store.
 func UpToTwo(checkFirst, checkSecond func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		first, second, err := OneOrTwo(d)
@@ -135,7 +135,7 @@ func UpToTwo(checkFirst, checkSecond func(string) error) Setter {
 	}
 }
 
-// Two reads two arguments.
+// Two parses two arguments.
 func Two(first, second *string) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.Args(first, second) || d.NextArg() {
@@ -145,7 +145,7 @@ func Two(first, second *string) Setter {
 	}
 }
 
-// Pair reads a key and its value, and checks them.
+// Pair parses a key and its value, and checks them.
 func Pair(to *map[string]string, check func(key, value string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var key, value string
@@ -166,7 +166,7 @@ func Pair(to *map[string]string, check func(key, value string) error) Setter {
 	}
 }
 
-// OneOf returns a check that a word is one of the known ones.
+// OneOf returns a check that a word is one of the given words.
 func OneOf(known ...string) func(string) error {
 	return func(w string) error {
 		switch {
@@ -179,7 +179,7 @@ func OneOf(known ...string) func(string) error {
 	}
 }
 
-// Bareword reads a subdirective that is switched on by its name alone.
+// Bareword parses a subdirective without arguments that enables an option.
 func Bareword(to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *to = true; d.NextArg() {
@@ -189,7 +189,7 @@ func Bareword(to *bool) Setter {
 	}
 }
 
-// Only reads a switch with a single possible value, such as `core off`.
+// Only parses an option with a single possible value, such as `core off`.
 func Only(value string, to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = true
@@ -197,7 +197,7 @@ func Only(value string, to *bool) Setter {
 	}
 }
 
-// OrOff reads the word off, or leaves the arguments to another setter.
+// OrOff parses the word off, or delegates to another setter.
 func OrOff(off *bool, otherwise Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *off = d.CountRemainingArgs() == 1 && nextIs(d, "off"); *off {
@@ -214,7 +214,7 @@ func nextIs(d *caddyfile.Dispenser, w string) bool {
 	return is
 }
 
-// Duration reads a positive duration.
+// Duration parses a positive duration.
 func Duration(to *caddy.Duration) Setter { return checked(ParseDuration(to)) }
 
 // ParseDuration parses a positive duration.
@@ -228,7 +228,7 @@ func ParseDuration(to *caddy.Duration) func(string) error {
 	}
 }
 
-// DurationOrOff reads a duration, or the word off as -1.
+// DurationOrOff parses a duration, or the word off as -1.
 func DurationOrOff(to *caddy.Duration, otherwise Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var off bool
@@ -240,7 +240,7 @@ func DurationOrOff(to *caddy.Duration, otherwise Setter) Setter {
 	}
 }
 
-// Number reads a positive integer.
+// Number parses a positive integer.
 func Number(to *int) Setter { return checked(ParseNumber(to)) }
 
 // ParseNumber parses a positive integer.
@@ -253,7 +253,7 @@ func ParseNumber(to *int) func(string) error {
 	}
 }
 
-// NumberOrNone reads an integer that may be zero.
+// NumberOrNone parses a non-negative integer.
 func NumberOrNone(to *int) Setter {
 	return checked(func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
@@ -263,7 +263,7 @@ func NumberOrNone(to *int) Setter {
 	})
 }
 
-// Size reads a number of bytes.
+// Size parses a number of bytes.
 func Size(to *int64) Setter {
 	return checked(func(w string) error {
 		parsed, err := humanize.ParseBytes(w)
@@ -274,7 +274,7 @@ func Size(to *int64) Setter {
 	})
 }
 
-// Guest reads the name of a module in a namespace, and leaves the rest of the block to the module.
+// Guest parses the name of a module in a namespace, and leaves the rest of the block to the module.
 func Guest(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
@@ -293,7 +293,7 @@ func Guest(to *json.RawMessage, namespace, inlineKey string, check func(name str
 	}
 }
 
-// ClaimNames reads our name of a claim and, if it differs, theirs.
+// ClaimNames parses the local name of a claim and, if it differs, the provider's name.
 func ClaimNames(to *map[string]string, check func(map[string]string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		ours, theirs, err := OneOrTwo(d)
@@ -311,7 +311,7 @@ func ClaimNames(to *map[string]string, check func(map[string]string) error) Sett
 	}
 }
 
-// DidYouMean is the end of an error message that suggests what an unknown word probably stands for; it may be empty.
+// DidYouMean returns the end of an error message that suggests a correction for an unknown word; it may be empty.
 func DidYouMean(word string, known []string) string {
 	if near := suggestion.Nearest(word, known); near != "" {
 		return ": did you mean " + near + "?"

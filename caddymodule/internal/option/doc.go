@@ -1,8 +1,8 @@
-// Package option reads the options of our Caddy modules: from the Caddyfile, and with placeholders in the configuration
-// that Caddy made of it.
+// Package option parses the options of the project's Caddy modules: in the Caddyfile, and placeholders in the adapted
+// configuration.
 //
-//	handler.go      a handler's directive, its order among Caddy's, its position for later errors, options of features
-//	block.go        the subdirectives of a block: words, switches, pairs, numbers, durations, sizes, modules
+//	handler.go      directives of handlers: order among Caddy's directives, position for later errors, options of features
+//	block.go        subdirectives of a block: words, switches, pairs, numbers, durations, sizes, modules
 //	placeholder.go  secrets by placeholder
-//	tls.go          how a server and we authenticate to each other
+//	tls.go          TLS authentication between the gateway and a server
 package option

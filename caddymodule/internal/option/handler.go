@@ -18,9 +18,9 @@ type Handler interface {
 	caddyfile.Unmarshaler
 }
 
-// AppUser is a handler that may need the fhir app, depending on its options.
+// AppUser is a handler that may require the fhir app, depending on its options.
 type AppUser interface {
-	// CheckApp returns an error if the handler cannot do without the app.
+	// CheckApp returns an error if the handler requires the app.
 	CheckApp() error
 }
 
@@ -39,7 +39,7 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 		}
 		if user, ok := handler.(AppUser); ok && h.Option("fhir") == nil {
 			h.Reset()
-			h.Next() // so that the error names the line
+			h.Next() // so that the error contains the line
 			if err := user.CheckApp(); err != nil {
 				return nil, h.WrapErr(err)
 			}
@@ -48,28 +48,28 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 	})
 }
 
-// Position is a line of the Caddyfile, for errors that only later lines reveal.
+// Position is a line of the Caddyfile, for errors that can be detected only after later lines.
 type Position struct {
 	file string
 	line int
 }
 
-// PositionOf returns the line that is read.
+// PositionOf returns the current line of the parser.
 func PositionOf(d *caddyfile.Dispenser) Position { return Position{d.File(), d.Line()} }
 
 // Wrap is [caddyfile.Dispenser.WrapErr] for the position.
 func (p Position) Wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
-// Source is where a handler is written in the Caddyfile, for errors and warnings after it has become JSON.
+// Source is the position of a handler in the Caddyfile, for errors and warnings about the adapted JSON.
 type Source struct {
-	// The Caddyfile and the line of the directive, which warnings and errors name. Default: they name the site alone.
+	// The Caddyfile and the line of the directive, for warnings and errors. Default: they contain only the site.
 	Source string `json:"source,omitempty"`
 }
 
-// SetSource says where the handler is written.
+// SetSource sets the position of the handler.
 func (s *Source) SetSource(p Position) { s.Source = fmt.Sprintf("%s:%d", p.file, p.line) }
 
-// Wrap adds the handler's place to an error.
+// Wrap adds the handler's position to an error.
 func (s *Source) Wrap(err error) error {
 	if err == nil || s.Source == "" {
 		return err
@@ -77,17 +77,16 @@ func (s *Source) Wrap(err error) error {
 	return fmt.Errorf("%w, at %s", err, s.Source)
 }
 
-// A Feature is a Caddy module that adds subdirectives to a block of the core. The core finds it by its namespace, so that
-// it need not import it.
+// A Feature is a Caddy module that adds subdirectives to a block of the core. The core finds it by its namespace
+// without importing it.
 type Feature interface {
 	caddy.Module
 
-	// Subdirectives returns the subdirectives that set up this feature, and the names of those that may occur more than
-	// once.
+	// Subdirectives returns the subdirectives that configure this feature, and the names of the repeatable ones.
 	Subdirectives() (fields Block, repeatable []string)
 }
 
-// Features are the features of a namespace, while one block is parsed.
+// Features are the features of a namespace during the parsing of one block.
 type Features struct {
 	repeatable []string
 	used       map[string]Feature
@@ -114,7 +113,7 @@ func (s Block) Features(namespace string) *Features {
 	return f
 }
 
-// Repeatable returns the subdirectives of features that may occur more than once, and some more.
+// Repeatable returns the repeatable subdirectives of features, and those in more.
 func (f *Features) Repeatable(more ...string) []string { return slices.Concat(f.repeatable, more) }
 
 // Used returns the configured features, sorted by name.

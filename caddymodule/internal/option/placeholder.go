@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// ResolveSecret replaces placeholders, and cuts off the line end of a file. An unknown or empty placeholder is an error:
-// a secret that was not mounted must not leave its client public.
+// ResolveSecret replaces placeholders, and removes the trailing newline of a file. An unknown or empty placeholder is
+// an error, because a secret that was not mounted must not make its client public.
 func ResolveSecret(option, secret string) (string, error) {
 	resolved, err := replacePlaceholders(secret)
 	if err != nil {
@@ -24,7 +24,7 @@ func ResolveSecret(option, secret string) (string, error) {
 	return resolved, nil
 }
 
-// ResolveSecrets is [ResolveSecret] of secrets in their places, by their options.
+// ResolveSecrets resolves several secrets in place, by option.
 func ResolveSecrets(secrets map[string]*string) (err error) {
 	for _, option := range slices.Sorted(maps.Keys(secrets)) {
 		if *secrets[option], err = ResolveSecret(option, *secrets[option]); err != nil {
@@ -48,7 +48,7 @@ func replacePlaceholders(secret string) (string, error) {
 
 var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
 
-// whyEmpty says why the first empty placeholder is empty, which Caddy does not; nil if it cannot tell.
+// whyEmpty returns the reason why the first empty placeholder is empty, which Caddy does not report; nil if it is unknown.
 func whyEmpty(text string) error {
 	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
 		check := checkSet
@@ -88,7 +88,7 @@ func checkHolds(name string) error {
 	return nil
 }
 
-// Literal applies a check to words without placeholders. The value of a placeholder is not known before Provision.
+// Literal applies a check to words without placeholders, because the value of a placeholder is unknown before Provision.
 func Literal(check func(string) error) func(string) error {
 	return func(w string) error {
 		if strings.Contains(w, "{") {
@@ -100,7 +100,7 @@ func Literal(check func(string) error) func(string) error {
 
 var openPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
 
-// CheckPlaceholders refuses one without its closing brace: its text would become the secret.
+// CheckPlaceholders rejects a placeholder without its closing brace, because its text would become the secret.
 func CheckPlaceholders(w string) error {
 	if open := openPlaceholder.FindString(w); open != "" {
 		return fmt.Errorf("%s has no closing brace", open)

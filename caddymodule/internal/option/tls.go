@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// TLS says how a server and we authenticate to each other, such as by a hospital's own certificate authority.
+// TLS configures TLS authentication between the gateway and a server, such as with a hospital's own certificate authority.
 type TLS struct {
-	// A PEM file with the certificate authorities to trust for the server. Default: those of the system.
+	// A PEM file with the trusted certificate authorities for the server. Default: those of the system.
 	CA string `json:"ca,omitempty"`
 
-	// A PEM file with a client certificate. It is read again for each connection. Default: none.
+	// A PEM file with a client certificate. It is read for each connection. Default: none.
 	ClientCertificate string `json:"client_certificate,omitempty"`
 
-	// The PEM file with its key. Required with the certificate.
+	// The PEM file with the certificate's key. Required with the certificate.
 	ClientKey string `json:"client_key,omitempty"`
 }
 
@@ -28,7 +28,7 @@ var (
 	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
 )
 
-// Subdirectives are those that set it.
+// Subdirectives returns the subdirectives that set the TLS options.
 func (t *TLS) Subdirectives() Block {
 	return Block{
 		"tls_ca":     Word(&t.CA, nil),
@@ -36,7 +36,7 @@ func (t *TLS) Subdirectives() Block {
 	}
 }
 
-// Authorities returns the certificate authorities' PEM text.
+// Authorities returns the PEM text of the certificate authorities.
 func (t *TLS) Authorities() ([]byte, error) {
 	if t.CA == "" {
 		return nil, nil
@@ -48,7 +48,7 @@ func (t *TLS) Authorities() ([]byte, error) {
 	return text, nil
 }
 
-// Config is nil if nothing is set. It reads the client certificate, to see whether it can be used, and again for each connection.
+// Config returns nil if nothing is set. It reads the client certificate to check it, and again for each connection.
 func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	switch {
 	case *t == (TLS{}):
@@ -78,7 +78,7 @@ func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) 
 	return &pair, err
 }
 
-// ClientConfig returns the settings of an OAuth or OpenID Connect client; nil if nothing is set.
+// ClientConfig returns the TLS configuration of an OAuth or OpenID Connect client; nil if nothing is set.
 func (t *TLS) ClientConfig() (*tls.Config, error) {
 	authorities, err := t.Authorities()
 	if err != nil {
@@ -89,14 +89,14 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 
 var anyPlaceholder = regexp.MustCompile(`\{[^{}]+\}`)
 
-// connectionValue escapes a value in keyword=value pairs as libpq reads them, between quotes or without.
+// connectionValue escapes a value in keyword=value pairs in the syntax of libpq, quoted or unquoted.
 var connectionValue = strings.NewReplacer(
 	`\`, `\\`, `'`, `\'`, " ", `\ `, "\t", "\\\t", "\n", "\\\n", "\r", "\\\r", "\v", "\\\v", "\f", "\\\f",
 )
 
-// ResolveConnection is [ResolveSecret] of a URL, or of keyword=value pairs as libpq reads them, that says where a server is and
-// how to authenticate there. What a placeholder holds is escaped where it is a user, a password or a parameter. A placeholder
-// alone is the whole text.
+// ResolveConnection is [ResolveSecret] for the address and credentials of a server, as a URL or as keyword=value
+// pairs of libpq. Values of placeholders are escaped in users, passwords and parameters. A single placeholder stands
+// for the whole text.
 func ResolveConnection(option, text string) (string, error) {
 	if err := CheckPlaceholders(text); err != nil || anyPlaceholder.FindString(text) == text {
 		return ResolveSecret(option, text)
@@ -114,7 +114,7 @@ func ResolveConnection(option, text string) (string, error) {
 	return resolved.String() + text[end:], nil
 }
 
-// escaped escapes a value between two parts of a text.
+// escaped escapes a value for its position between two parts of a text.
 func escaped(value, before, after string) string {
 	switch {
 	case !strings.Contains(before, "://"):
