@@ -1,4 +1,4 @@
-// Package pace ends request bodies that arrive too slowly.
+// Package pace aborts request bodies that arrive too slowly.
 package pace
 
 import (
@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// pace is the minimum speed of a request body. One that arrives byte by byte would hold its connection for hours, and delay
-// a restart, which waits for requests.
+// pace is the minimum speed of a request body. A body that arrives byte by byte could occupy its connection for
+// hours, and delay a restart, which waits for pending requests.
 type pace struct {
-	patience time.Duration // how long to wait for the client
-	rate     int64         // bytes that earn back a second of it
+	patience time.Duration // maximum time spent waiting for the client
+	rate     int64         // bytes that restore one second of patience
 }
 
 var (
-	// Form is for forms and registrations, of at most 64 KiB.
+	// Form is for forms and registrations of at most 64 KiB.
 	Form = pace{patience: 10 * time.Second, rate: 16 << 10}
 
 	// FHIR is for resources, which may be large and sent from a phone. It equals the defaults of Apache's
@@ -26,8 +26,8 @@ var (
 	FHIR = pace{patience: 20 * time.Second, rate: 500}
 )
 
-// Limit makes a request's body fail when it is slower than the pace. The returned function must be called before the
-// handler returns.
+// Limit makes reads of a request's body fail if it is slower than the pace. The returned function must be called
+// before the handler returns.
 func (p pace) Limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	if _, limited := r.Body.(*pacedBody); limited || r.Body == nil || r.ContentLength == 0 {
 		return func() {}
@@ -40,16 +40,16 @@ func (p pace) Limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	return b.done
 }
 
-// pacedBody is a body with a minimum speed. Only the time spent waiting for the client counts.
+// pacedBody is a body with a minimum speed. Only time spent waiting for the client counts.
 type pacedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	pace    pace
-	drained bool // net/http reads the rest when an answer begins, to reuse the connection
+	drained bool // net/http reads the rest when a response starts, to reuse the connection
 
-	mu   sync.Mutex // a transport may go on reading after the handler has returned
+	mu   sync.Mutex // a transport may still read after the handler has returned
 	left time.Duration
-	over bool // the deadline is no longer ours to set
+	over bool // the request has ended, so that the deadline must not be set
 }
 
 // Read implements io.Reader. If the client is too slow, the error is os.ErrDeadlineExceeded.
@@ -70,8 +70,8 @@ func (b *pacedBody) wait(now time.Time) {
 	}
 }
 
-// waited updates the time left after a read. Unless net/http reads the rest, it clears the deadline, which would otherwise
-// end the body while it is processed.
+// waited updates the time left after a read. Unless net/http drains the body, it clears the deadline, which would
+// otherwise expire while the body is processed.
 func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,7 @@ func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.over = b.over || err != nil
 }
 
-// done stops setting deadlines: the connection may serve another request from now on.
+// done stops setting deadlines, because the connection may serve another request from now on.
 func (b *pacedBody) done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,21 +20,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// siteCheck looks for handlers of ours at places where they have no effect, and for ways around them, which is valid, but
-// usually a mistake.
+// siteCheck finds handlers of caddy-fhir in positions where they have no effect, and routes that bypass them. Both
+// are valid configurations, but usually mistakes.
 type siteCheck struct {
 	app fhirbase.Addressed // nil without the fhir app
 
 	warnings   []string
-	errs       []error        // what cannot work
-	bases      map[any]string // the URL of the API, where the site tells it
-	elsewhere  []string       // sites with fhir_authorize that are not the issuer's
-	authorizes bool           // some site has fhir_authorize
-	atIssuer   bool           // the issuer's has
+	errs       []error        // configurations that cannot work
+	bases      map[any]string // URL of the API by handler, where the site determines it
+	elsewhere  []string       // sites with fhir_authorize other than the issuer's
+	authorizes bool           // reports whether any site has fhir_authorize
+	atIssuer   bool           // reports whether the issuer's site has fhir_authorize
 	proxies    proxies
 }
 
-// checkSites checks the sites of a configuration, with the fhir app or nil.
+// checkSites checks the sites of a configuration. fhir is the fhir app, or nil.
 func checkSites(app *caddyhttp.App, fhir fhirbase.Addressed) *siteCheck {
 	c := &siteCheck{app: fhir, bases: map[any]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
 	for _, server := range app.Servers {
@@ -51,7 +51,7 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, arguments...))
 }
 
-// checkIssuer checks that the authorization server is at the issuer's address.
+// checkIssuer checks that the authorization server is served at the issuer's address.
 func (c *siteCheck) checkIssuer() {
 	if c.app == nil || c.atIssuer {
 		return
@@ -66,12 +66,12 @@ func (c *siteCheck) checkIssuer() {
 	}
 }
 
-// block checks the routes of a block in their order.
+// block checks the routes of a block in order.
 func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 	for i, route := range routes {
 		within := at.within(&route)
 		for j, handler := range route.Handlers {
-			before := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy joins routes that have the same matchers
+			before := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy merges routes with the same matchers
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
 				c.block(h.Routes, within)
@@ -100,7 +100,7 @@ func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 	}
 }
 
-// behind is the place after a route with fhir_bearer.
+// behind returns the place after a route with fhir_bearer.
 func (at place) behind(route *caddyhttp.Route) place {
 	_, paths := matched(route)
 	if len(route.MatcherSets) == 0 {
@@ -151,7 +151,7 @@ func (c *siteCheck) answerer(h Handler, at place, before caddyhttp.RouteList) {
 	c.reached(named, fhirBase+"/ValueSet/$expand", before)
 }
 
-// base checks whether a handler's FHIR base is reachable where the handler stands.
+// base checks whether requests below a handler's FHIR base can reach the handler.
 func (c *siteCheck) base(h named, base string, at place) {
 	if at.stripped != "" && fhirbase.Below(base, at.stripped) {
 		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
@@ -165,8 +165,8 @@ func (c *siteCheck) base(h named, base string, at place) {
 	}
 }
 
-// whole checks whether the matcher takes the base itself, where batches and transactions are posted, and what is below it,
-// unless it is for a part of the API.
+// whole checks whether the matcher matches the base itself, to which batches and transactions are posted, and all
+// paths below it, unless the matcher is for a part of the API.
 func (c *siteCheck) whole(h named, base string, at place) {
 	if len(at.paths) == 0 || slices.ContainsFunc(at.paths, func(pattern string) bool { return isPart(pattern, base) }) {
 		return
@@ -177,7 +177,7 @@ func (c *siteCheck) whole(h named, base string, at place) {
 	}
 }
 
-// isPart reports whether a path pattern is for a part of the API: a type, an operation, or the like.
+// isPart reports whether a path pattern is for a part of the API, such as a type or an operation.
 func isPart(pattern, base string) bool {
 	if len(pattern) <= len(base) || !fhirbase.Below(pattern, base) {
 		return false
@@ -187,7 +187,7 @@ func isPart(pattern, base string) bool {
 		slices.ContainsFunc(interaction.Types(), func(t string) bool { return strings.EqualFold(t, part) })
 }
 
-// reached checks whether an earlier handler of the block answers the handler's requests.
+// reached checks whether an earlier handler of the block handles the handler's requests.
 func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	path = strings.ToLower(path)
 	if slices.ContainsFunc(before, func(route caddyhttp.Route) bool { return answers(&route, path) }) {
@@ -195,7 +195,7 @@ func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	}
 }
 
-// siteOf names a site and the handler's place in it.
+// siteOf returns the name of a site and the handler's position in it.
 func siteOf(h Handler, at place) string {
 	if source := h.Placed().Source; source != "" {
 		return source + " (" + at.String() + ")"
@@ -203,24 +203,24 @@ func siteOf(h Handler, at place) string {
 	return at.String()
 }
 
-// named is a handler as warnings name it.
+// named contains the names of a handler and its site in warnings.
 type named struct{ directive, site string }
 
 func namedOf(h Handler, at place) named { return named{h.Placed().Directive, siteOf(h, at)} }
 
-// place is what is known of the requests that reach a block of the configuration.
+// place describes the requests that reach a block of the configuration.
 type place struct {
 	server   *caddyhttp.Server
-	hosts    []string // none: all
-	paths    []string // patterns; none: all, or not known
-	stripped string   // what was taken off the path
-	open     Handler  // an earlier handler without a guard before it
-	guarded  bool     // there is an earlier fhir_bearer for all paths
-	guards   []string // the path patterns of an earlier fhir_bearer for some
-	answered []string // the path patterns that something earlier answers
+	hosts    []string // empty: all
+	paths    []string // patterns; empty: all or unknown
+	stripped string   // prefix removed from the path
+	open     Handler  // earlier handler that is not guarded
+	guarded  bool     // reports whether an earlier fhir_bearer guards all paths
+	guards   []string // path patterns guarded by an earlier fhir_bearer
+	answered []string // path patterns handled by an earlier route
 }
 
-// String names the site.
+// String returns the name of the site.
 func (at place) String() string {
 	if len(at.hosts) > 0 {
 		return strings.Join(at.hosts, ", ")
@@ -228,7 +228,7 @@ func (at place) String() string {
 	return strings.Join(at.server.Listen, ", ")
 }
 
-// within is the place behind the matchers of a route.
+// within returns the place behind the matchers of a route.
 func (at place) within(route *caddyhttp.Route) place {
 	hosts, paths := matched(route)
 	if len(hosts) > 0 {
@@ -240,7 +240,7 @@ func (at place) within(route *caddyhttp.Route) place {
 	return at
 }
 
-// past is the place after a route. What the route answers does not get there.
+// past returns the place after a route, without the requests that the route handles.
 func (at place) past(route *caddyhttp.Route) place {
 	if _, paths := matched(route); len(paths) == 0 {
 		if answers(route, "/") {
@@ -252,10 +252,10 @@ func (at place) past(route *caddyhttp.Route) place {
 	return at
 }
 
-// takes reports whether requests for a path get here, as far as the matchers tell.
+// takes reports whether requests for a path can reach the place according to the matchers.
 func (at place) takes(path string) bool { return len(at.paths) == 0 || anyTakes(at.paths, path) }
 
-// anyTakes reports whether a pattern of Caddy's path matcher takes a path. Only a star at its end is understood.
+// anyTakes reports whether a pattern of Caddy's path matcher matches a path. Only a trailing star is supported.
 func anyTakes(patterns []string, path string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -263,7 +263,7 @@ func anyTakes(patterns []string, path string) bool {
 	})
 }
 
-// matched are the hosts and paths of a route's matchers.
+// matched returns the hosts and paths of a route's matchers.
 func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	for _, set := range route.MatcherSets {
 		for _, matcher := range set {
@@ -278,14 +278,14 @@ func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	return hosts, paths
 }
 
-// rewritten is the place behind a rewrite, which changes the paths.
+// rewritten returns the place behind a rewrite, which changes the paths.
 func (at place) rewritten(by *rewrite.Rewrite) place {
 	at.paths = nil
 	at.stripped += strings.TrimSuffix(by.StripPathPrefix, "/")
 	return at
 }
 
-// isGuarded reports whether there is an earlier fhir_bearer for all of the paths.
+// isGuarded reports whether an earlier fhir_bearer guards all paths of the place.
 func (at place) isGuarded() bool {
 	return at.guarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
 		return !slices.ContainsFunc(at.guards, func(guard string) bool {
@@ -295,8 +295,8 @@ func (at place) isGuarded() bool {
 	})
 }
 
-// isOf reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy, which
-// has a port of its own.
+// isOf reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy with
+// its own port.
 func (at place) isOf(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -310,15 +310,15 @@ func (at place) isOf(issuer string) bool {
 	}))
 }
 
-// mayBeHTTPS reports whether the server has TLS, or trusts a proxy to report it. Caddy exports only whether proxies on Unix
-// sockets are trusted.
+// mayBeHTTPS reports whether the server has TLS or trusts a proxy that reports TLS. Caddy exports only whether
+// proxies on Unix sockets are trusted.
 func (at place) mayBeHTTPS() bool {
 	trusted := reflect.ValueOf(at.server).Elem().FieldByName("trustedProxies")
 	return len(at.server.TLSConnPolicies) > 0 || at.server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil()
 }
 
-// url is the URL of a path below the address of the site, or empty if the site does not tell it: it needs one name, one
-// port, and TLS of its own but on loopback.
+// url returns the URL of a path at the address of the site, or "" if the site does not determine it: it needs one
+// name, one port, and TLS except on loopback.
 func (at place) url(path string) string {
 	if len(at.hosts) != 1 || strings.ContainsAny(at.hosts[0], "*{") || len(at.server.Listen) != 1 {
 		return ""
@@ -333,7 +333,7 @@ func (at place) url(path string) string {
 	}
 	host := strings.Trim(at.hosts[0], "[]")
 	if scheme == "http" && !httporigin.IsLoopback(host) {
-		return "" // a proxy before it has TLS, and a name of its own
+		return "" // a proxy in front terminates TLS and has its own name
 	}
 	if address.StartPort != usual {
 		host = net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
@@ -343,7 +343,7 @@ func (at place) url(path string) string {
 	return scheme + "://" + host + at.stripped + path
 }
 
-// hostFits compares as Caddy's host matcher does; a placeholder matches any host.
+// hostFits compares hosts as Caddy's host matcher does. A placeholder matches any host.
 func hostFits(host, pattern string) bool {
 	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
 	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {
@@ -353,7 +353,7 @@ func hostFits(host, pattern string) bool {
 	})
 }
 
-// answers reports whether a route answers all requests for a path.
+// answers reports whether a route handles all requests for a path.
 func answers(route *caddyhttp.Route, path string) bool {
 	_, patterns := matched(route)
 	takes := len(route.MatcherSets) == 0 || anyTakes(patterns, path)
@@ -366,14 +366,14 @@ func answers(route *caddyhttp.Route, path string) bool {
 	})
 }
 
-// proxies looks for ways to a FHIR server that no fhir_bearer guards.
+// proxies finds routes to a FHIR server that bypass fhir_bearer.
 type proxies struct {
 	guarded map[string]bool     // servers behind fhir_bearer
-	open    []openProxy         // without it
-	guards  map[string][]string // the FHIR bases of sites that have fhir_bearer or fhir_authorize
+	open    []openProxy         // servers without fhir_bearer in front
+	guards  map[string][]string // FHIR bases by site with fhir_bearer or fhir_authorize
 }
 
-// openProxy is a server that a site leads to without fhir_bearer.
+// openProxy is a server that a site exposes without fhir_bearer.
 type openProxy struct {
 	address string
 	at      place
@@ -387,13 +387,13 @@ func (p *proxies) add(h *reverseproxy.Handler, at place) {
 		}
 		p.open = append(p.open, openProxy{upstream.Dial, at})
 		if len(at.guards) > 0 {
-			p.guarded[upstream.Dial] = true // for the paths of that fhir_bearer
+			p.guarded[upstream.Dial] = true // for the paths guarded by that fhir_bearer
 		}
 	}
 }
 
-// warnings tell of servers that are guarded in one place and open in another, and of what answers requests below the FHIR
-// base of a site unguarded.
+// warnings returns warnings about servers that are guarded at one place and exposed at another, and about proxies
+// that serve requests below a site's FHIR base unguarded.
 func (p *proxies) warnings() (warnings []string) {
 	sites := map[string][]string{}
 	for _, o := range p.open {
@@ -415,8 +415,8 @@ func (p *proxies) warnings() (warnings []string) {
 	return warnings
 }
 
-// answersBelow reports whether requests for the FHIR base or below it get here. What is narrower than a type is not looked
-// for.
+// answersBelow reports whether unguarded requests for the FHIR base or below it reach the proxy. Patterns narrower
+// than a type are not checked.
 func (o *openProxy) answersBelow(base string) bool {
 	return slices.ContainsFunc([]string{base, base + "/Patient", base + "/Patient/1"}, func(path string) bool {
 		return o.at.takes(path) && !anyTakes(o.at.guards, path) && !anyTakes(o.at.answered, path)

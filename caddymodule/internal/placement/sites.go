@@ -1,8 +1,8 @@
-// Package placement checks when a configuration starts, or is validated, whether the handlers of caddy-fhir stand in the sites
-// where they have an effect, and whether there are ways around them. It is the app fhir_sites, which the handlers load.
+// Package placement checks, when a configuration starts or is validated, whether the handlers of caddy-fhir are in
+// effective positions of their sites, and whether routes bypass them. It is the app fhir_sites, which the handlers load.
 //
 //	sites.go  the app, which logs warnings once, and the interfaces of handlers
-//	check.go  the way through a site's routes, the requests that reach a route, servers that another site leaves open
+//	check.go  analysis of a site's routes, the requests that reach a route, and servers that another site exposes
 package placement
 
 import (
@@ -18,8 +18,8 @@ import (
 
 func init() { caddy.RegisterModule(new(Sites)) }
 
-// Sites logs warnings when a configuration starts or is validated, about handlers of ours that have no effect where they
-// are, and about ways around them. It has no options. The handlers load it, since none of them sees the others and the
+// Sites logs warnings about ineffective handlers of caddy-fhir and about routes that bypass them when a configuration
+// starts or is validated. It has no options. The handlers load it, because none of them can see the others and the
 // fhir app is optional.
 type Sites struct {
 	ctx    caddy.Context
@@ -33,14 +33,14 @@ func (*Sites) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir_sites", New: func() caddy.Module { return new(Sites) }}
 }
 
-// Provision prepares the check, which has to wait until all sites are provisioned.
+// Provision prepares the check, which must wait until all sites are provisioned.
 func (s *Sites) Provision(ctx caddy.Context) error {
 	s.ctx, s.logger = ctx, ctx.Slogger()
 	s.check = sync.OnceValues(s.checked)
 	return nil
 }
 
-// Checks is the app that checks the sites.
+// Checks returns the app that checks the sites.
 func Checks(ctx caddy.Context) (*Sites, error) {
 	app, err := ctx.App("fhir_sites")
 	if err != nil {
@@ -49,7 +49,7 @@ func Checks(ctx caddy.Context) (*Sites, error) {
 	return app.(*Sites), nil
 }
 
-// Start logs the warnings. What cannot work is an error.
+// Start logs the warnings, and returns an error for handlers that cannot work.
 func (s *Sites) Start() error {
 	check, err := s.check()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Sites) Start() error {
 	return errors.Join(check.errs...)
 }
 
-// Cleanup logs the warnings of a configuration that was not started: `caddy validate` ends with this.
+// Cleanup logs the warnings of a configuration that was not started, as at the end of `caddy validate`.
 func (s *Sites) Cleanup() error {
 	if s.check == nil || s.logged {
 		return nil
@@ -83,7 +83,7 @@ func (s *Sites) log(check *siteCheck) {
 func (s *Sites) checked() (*siteCheck, error) {
 	app, err := s.ctx.AppIfConfigured("http")
 	if errors.Is(err, caddy.ErrNotConfigured) {
-		return new(siteCheck), nil // there are no sites
+		return new(siteCheck), nil // no sites are configured
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *Sites) checked() (*siteCheck, error) {
 	return checkSites(app.(*caddyhttp.App), fhir), nil
 }
 
-// Warnings are those about the sites of the configuration.
+// Warnings returns the warnings about the sites of the configuration.
 func (s *Sites) Warnings() ([]string, error) {
 	check, err := s.check()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Sites) Warnings() ([]string, error) {
 	return check.warnings, nil
 }
 
-// BaseURL is the URL of the API that a handler guards, or empty if its site does not tell.
+// BaseURL returns the URL of the API that a handler guards, or "" if its site does not determine it.
 func (s *Sites) BaseURL(h Guard) string {
 	check, err := s.check()
 	if err != nil {
@@ -122,31 +122,31 @@ var (
 	_ caddy.CleanerUpper = (*Sites)(nil)
 )
 
-// A Handler is a handler of ours whose place in a site is checked: one that answers some requests below the FHIR base.
+// A Handler is a handler whose position in a site is checked: it serves some requests below the FHIR base.
 type Handler interface {
-	// Placed says what it is.
+	// Placed returns the description of the handler.
 	Placed() Placed
 }
 
-// Placed is a handler where it stands.
+// Placed describes a handler and its position.
 type Placed struct {
-	Directive string // of the Caddyfile
-	Source    string // the Caddyfile and the line; empty: not known
-	FHIRBase  string // the path of the FHIR API
+	Directive string // name in the Caddyfile
+	Source    string // Caddyfile and line; "" if unknown
+	FHIRBase  string // path of the FHIR API
 }
 
-// A Guard is a handler that asks for a token.
+// A Guard is a handler that requires a token.
 type Guard interface {
 	Handler
 
-	// WithoutURL returns an error if the guard needs the URL of the API from the address of its site.
+	// WithoutURL returns an error if the guard needs the API's URL, which its site does not determine.
 	WithoutURL() error
 }
 
-// An Authorizer is a handler that gives tokens.
+// An Authorizer is a handler that issues tokens.
 type Authorizer interface {
 	Handler
 
-	// Issuer returns where apps are sent to get one.
+	// Issuer returns the issuer of the tokens.
 	Issuer() string
 }

@@ -1,17 +1,17 @@
-// Package rawjson reads JSON in place. A [Cursor] passes over a text once, and returns values or their text without
-// decoding what nobody asks for. It also checks what it skips.
+// Package rawjson reads JSON in place. A [Cursor] scans a text once, and returns values or their raw text without
+// decoding unused parts. It also validates the parts that it skips.
 //
-// It is strict, so that a text says the same to every reader: RFC 8259 to the letter, valid UTF-8, no halves of surrogate
-// pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.
+// It is strict, so that every reader interprets a text the same way: RFC 8259 to the letter, valid UTF-8, no unpaired
+// surrogates, no number with a leading zero, no nesting deeper than [MaxDepth], and no duplicate name in an object.
 //
-//	cursor.go  the Cursor: objects and arrays, strings, raw text; values that are only checked; errors with their offset
-//	edit.go    objects with a member set or removed, and all else as it was: With, Without
+//	cursor.go  the Cursor: objects and arrays, strings, raw text; validation of skipped values; errors with their offset
+//	edit.go    setting or removing a member of an object while keeping the other bytes: With, Without
 //
-// The guard reads by it what it judges or rewrites, except texts that pass in pieces (guard/internal/address). Where a text
-// becomes a struct, encoding/json decodes it, and strictjson what is signed.
+// The guard uses it for texts that it inspects or rewrites, except streamed texts (guard/internal/address). Texts
+// that become structs are decoded by encoding/json, and signed ones by strictjson.
 //
-// Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to check a Bundle of
-// records (338 MB/s here, 138 MB/s there). What it costs a search, docs/evidence/performance.md says.
+// Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to validate a
+// Bundle of records (338 MB/s here, 138 MB/s there). For the cost in a search, see docs/evidence/performance.md.
 package rawjson
 
 import (
@@ -26,8 +26,8 @@ import (
 	"unicode/utf8"
 )
 
-// Cursor reads the values of a JSON text one after the other. An error is final: whatever is called after it fails too,
-// even if a caller in between passed the error over. So no part of a text is ever taken for another.
+// Cursor reads the values of a JSON text in sequence. An error is final: every later call fails too, even if a caller
+// ignored the error, so that no part of a text is mistaken for another.
 type Cursor struct {
 	scan scanner
 	at   int
@@ -38,17 +38,17 @@ type Cursor struct {
 func NewCursor(text []byte) *Cursor { return &Cursor{scan: scanner{source: source{text}}} }
 
 // AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a sixth faster. Object still
-// refuses them, in the object that it reads. AllowDuplicates returns the cursor itself.
+// rejects duplicates in the object that it reads. AllowDuplicates returns the cursor itself.
 func (c *Cursor) AllowDuplicates() *Cursor {
 	c.scan.allowsDuplicates = true
 	return c
 }
 
-// Offset returns how many bytes precede the cursor. When Object or Array calls a function to read a value, the cursor is
-// at its first byte; when a value has been read, right behind its last one.
+// Offset returns the number of bytes before the cursor. When Object or Array calls a function to read a value, the
+// cursor is at the first byte of the value. After a value has been read, the cursor is directly behind its last byte.
 func (c *Cursor) Offset() int { return c.at }
 
-// Kind returns the kind of the next value, as its first byte tells it.
+// Kind returns the kind of the next value, determined by its first byte.
 func (c *Cursor) Kind() Kind {
 	if c.err != nil {
 		return None
@@ -57,11 +57,11 @@ func (c *Cursor) Kind() Kind {
 	return kinds[c.scan.source.peek(c.at)]
 }
 
-// Object reads the next value, an object. It calls member with each name, and member must read the value, which is next
-// then. The name may be part of the text.
+// Object reads the next value, an object. It calls member with each name, and member must read the value that
+// follows. The name may alias the text.
 func (c *Cursor) Object(member func(name []byte) error) error { return c.nested(Object, '}', member) }
 
-// Array reads the next value, an array. It calls element for each value in it, and element must read that value.
+// Array reads the next value, an array. It calls element for each value, and element must read that value.
 func (c *Cursor) Array(element func() error) error {
 	return c.nested(Array, ']', func([]byte) error { return element() })
 }
@@ -92,7 +92,7 @@ func (c *Cursor) nested(wanted Kind, closing byte, read func(name []byte) error)
 	return nil
 }
 
-// element lets a caller's function read the element or member at a place, checks that it did, and goes on to the next.
+// element calls read for the element or member at an offset, checks that read consumed the value, and advances to the next one.
 func (c *Cursor) element(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
 	var said []byte
 	if closing == '}' {
@@ -114,7 +114,7 @@ func (c *Cursor) element(seen *nameSet, at int, closing byte, read func(name []b
 	return c.scan.source.separate(c.at, closing)
 }
 
-// expect goes to the next value, and checks its kind.
+// expect advances to the next value and checks its kind.
 func (c *Cursor) expect(wanted Kind) error {
 	switch kind := c.Kind(); {
 	case kind == wanted:
@@ -128,7 +128,7 @@ func (c *Cursor) expect(wanted Kind) error {
 	}
 }
 
-// fail keeps the first error.
+// fail stores the first error.
 func (c *Cursor) fail(err error) error {
 	if c.err == nil {
 		c.err = err
@@ -136,13 +136,13 @@ func (c *Cursor) fail(err error) error {
 	return err
 }
 
-// Text reads the next value, a string, and returns what it says.
+// Text reads the next value, a string, and returns its decoded text.
 func (c *Cursor) Text() (string, error) {
 	text, err := c.Bytes()
 	return string(text), err
 }
 
-// Bytes is like Text, but copies nothing unless the string has escapes: what it returns may be part of the text.
+// Bytes is like Text, but copies only strings with escapes. The result may alias the text.
 func (c *Cursor) Bytes() ([]byte, error) {
 	if err := c.expect(String); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (c *Cursor) Bytes() ([]byte, error) {
 	return c.scan.source.said(start, end-1, escapes), nil
 }
 
-// Raw reads the next value, and returns that part of the text.
+// Raw reads the next value and returns its raw text.
 func (c *Cursor) Raw() ([]byte, error) {
 	c.Kind()
 	start := c.at
@@ -179,7 +179,7 @@ func (c *Cursor) Skip() error {
 	return nil
 }
 
-// End checks that only white space follows.
+// End checks that only whitespace follows.
 func (c *Cursor) End() error {
 	if c.err != nil {
 		return c.err
@@ -193,7 +193,7 @@ func (c *Cursor) End() error {
 // Kind is a kind of JSON value.
 type Kind byte
 
-// The kinds of values. None means that no value is next: the text ends, or is wrong here.
+// The kinds of values. None means that no value follows: the text ends, or is invalid.
 const (
 	None Kind = iota
 	Object
@@ -216,15 +216,15 @@ var kinds = [256]Kind{
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
-// scanner checks what is in a text from an offset on. It knows how deep that is, and the names of the objects around it.
+// scanner validates a text from an offset. It stores the current depth and the names of the enclosing objects.
 type scanner struct {
 	source           source
 	depth            int
-	names            []name // of the objects that are open
+	names            []name // of the enclosing objects
 	allowsDuplicates bool
 }
 
-// skip checks the value at i, and returns where it ends.
+// skip validates the value at i and returns its end.
 func (s *scanner) skip(i int) (int, error) {
 	i = s.source.next(i)
 	first := s.source.peek(i)
@@ -237,7 +237,7 @@ func (s *scanner) skip(i int) (int, error) {
 			return i, &Error{Offset: i, Err: ErrDepth}
 		}
 		s.depth++
-		end, err := s.skipNested(i+1, first+2) // as far behind are the closing ones in ASCII
+		end, err := s.skipNested(i+1, first+2) // the same distance in ASCII for both kinds of brackets
 		s.depth--
 		return end, err
 	case 't':
@@ -254,7 +254,7 @@ func (s *scanner) skip(i int) (int, error) {
 	}
 }
 
-// skipNested checks the object or array that is open before i, and returns what is behind the closing bracket.
+// skipNested validates the object or array opened before i, and returns the offset behind the closing bracket.
 func (s *scanner) skipNested(i int, closing byte) (int, error) {
 	isObject, kept := closing == '}', closing == '}' && !s.allowsDuplicates
 	seen := s.noNames(kept)
@@ -287,7 +287,7 @@ func (s *scanner) skipNested(i int, closing byte) (int, error) {
 	return at, nil
 }
 
-// numberEnd checks the number at i, and returns where it ends.
+// numberEnd validates the number at i and returns its end.
 func (s *source) numberEnd(i int) (int, error) {
 	if s.peek(i) == '-' {
 		i++
@@ -313,7 +313,7 @@ func (s *source) numberEnd(i int) (int, error) {
 	return s.digitsEnd(end + 1)
 }
 
-// digitsEnd returns the end of the digits at i, of which there must be one at least.
+// digitsEnd returns the end of the digits at i, of which at least one is required.
 func (s *source) digitsEnd(i int) (int, error) {
 	start := i
 	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
@@ -325,24 +325,24 @@ func (s *source) digitsEnd(i int) (int, error) {
 	return i, nil
 }
 
-// fewNames is how many names of an object are kept in a list. Those of larger objects go into a map, so that time stays
-// in proportion to the text.
+// fewNames is the maximum number of names of an object in a list. A larger object uses a map, so that the time stays
+// linear in the size of the text.
 const fewNames = 32
 
-// name is a name that an object has had. It has no pointers, so that names cost the garbage collector nothing.
+// name is a name that an object contains. It has no pointers, to spare the garbage collector.
 type name struct {
 	start, end int    // in the text, without the quotation marks
-	sum        uint64 // of what it says: tells most names apart
+	sum        uint64 // of the decoded name: distinguishes most names
 }
 
-// nameSet is the names of one object: those in scanner.names from an index on, or many.
+// nameSet is the set of names in one object: those in scanner.names from an index, or a map.
 type nameSet struct {
-	from, full int    // full is the length of scanner.names at which there are too many for it
-	bits       uint64 // one for each name, as the highest of its sum say: a name whose bit is not there is new
+	from, full int    // full is the length of scanner.names at which the set becomes a map
+	bits       uint64 // Bloom filter by the highest bits of the sums: a name whose bit is not set is new
 	many       map[string]struct{}
 }
 
-// noNames is the names of an object that is about to be read, if they are to be kept.
+// noNames returns the empty set of names for a new object. kept reports whether names will be added.
 func (s *scanner) noNames(kept bool) nameSet {
 	from := len(s.names)
 	if !kept {
@@ -354,7 +354,7 @@ func (s *scanner) noNames(kept bool) nameSet {
 	return nameSet{from: from, full: from + fewNames - 1}
 }
 
-// name goes over the name at i and the colon to its value. Of one that is to be kept, the object must not have had it.
+// name scans the name at i and the colon up to the value. If kept is set, a duplicate name is an error.
 func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, value int, err error) {
 	if end = plainEnd(s.source.text, i); end == 0 {
 		end, escapes, err = s.unusualName(seen, i, kept)
@@ -370,7 +370,7 @@ func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, 
 	return end, escapes, s.source.next(value + 1), nil
 }
 
-// unusualName goes over a name that may have escapes, or be none.
+// unusualName scans a name that may have escapes, or is invalid.
 func (s *scanner) unusualName(seen *nameSet, i int, kept bool) (end int, escapes bool, err error) {
 	if s.source.peek(i) != '"' {
 		return i, false, s.source.syntaxError(i, "expected a name in quotation marks")
@@ -385,8 +385,8 @@ func (s *scanner) unusualName(seen *nameSet, i int, kept bool) (end int, escapes
 	return end, escapes, err
 }
 
-// add adds the name from start to end, which says text, and reports whether it is new. Where there are many, it moves on
-// to a map.
+// add adds the name from start to end, with the decoded text, and reports whether it is new. Many names are moved to
+// a map.
 func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
 	n := name{start, end, sumOf(text)}
 	bit := uint64(1) << (n.sum >> 58)
@@ -415,12 +415,12 @@ func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
 	return true
 }
 
-// nameAt is what a name says.
+// nameAt returns the decoded text of a name.
 func (s *scanner) nameAt(n name) []byte {
 	return s.source.said(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
 }
 
-// sumOf returns a number made of the first and the last bytes of a name, and of its length.
+// sumOf returns a number computed from the first and last bytes of a name and its length.
 func sumOf(text []byte) uint64 {
 	var sum uint64
 	switch n := len(text); {
@@ -435,10 +435,10 @@ func sumOf(text []byte) uint64 {
 	return (sum + uint64(len(text))) * odd
 }
 
-// MaxDepth is how deep objects and arrays may be nested.
+// MaxDepth is the maximum nesting depth of objects and arrays.
 const MaxDepth = 64
 
-// Bytes in all eight places of a word.
+// Bytes repeated in all eight positions of a word.
 const (
 	ones   = 0x0101010101010101
 	highs  = 0x80 * ones
@@ -447,10 +447,10 @@ const (
 	spaces = ' ' * ones
 )
 
-// source is a text of which parts are read from an offset on. It keeps nothing of what it read.
+// source is a text that is read from given offsets. It has no state.
 type source struct{ text []byte }
 
-// syntaxError is returned for what is not JSON.
+// syntaxError returns an error for invalid JSON.
 func (s *source) syntaxError(at int, problem string) error {
 	if at >= len(s.text) {
 		at, problem = len(s.text), "unexpected end"
@@ -458,7 +458,7 @@ func (s *source) syntaxError(at int, problem string) error {
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }
 
-// eight returns the eight bytes at i, with 0 for those behind the end of the text.
+// eight returns the eight bytes at i, with 0 for bytes behind the end of the text.
 func (s *source) eight(i int) uint64 {
 	if i+8 <= len(s.text) {
 		return binary.LittleEndian.Uint64(s.text[i:])
@@ -468,7 +468,7 @@ func (s *source) eight(i int) uint64 {
 	return binary.LittleEndian.Uint64(last[:])
 }
 
-// separate goes on behind a value: behind the closing bracket, or to what follows the comma.
+// separate continues after a value: behind the closing bracket, or at the text after the comma.
 func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	i = s.next(i)
 	switch s.peek(i) {
@@ -490,7 +490,7 @@ func (s *source) word(i int, literal string) (int, error) {
 	return end, nil
 }
 
-// peek returns the byte at i, or 0 behind the end of the text, where JSON never has one.
+// peek returns the byte at i, or 0 behind the end of the text, because valid JSON contains no 0.
 func (s *source) peek(i int) byte {
 	if i < len(s.text) {
 		return s.text[i]
@@ -498,7 +498,7 @@ func (s *source) peek(i int) byte {
 	return 0
 }
 
-// next goes over white space.
+// next skips whitespace.
 func (s *source) next(i int) int {
 	if i < len(s.text) && s.text[i] > ' ' {
 		return i
@@ -506,7 +506,7 @@ func (s *source) next(i int) int {
 	return s.behindSpace(i)
 }
 
-// behindSpace is next where there is white space. Indentation is long, so it goes over eight spaces at a time.
+// behindSpace is next at whitespace. It skips eight spaces at a time, because indentation is long.
 func (s *source) behindSpace(i int) int {
 	for ; ; i++ {
 		if s.peek(i) == '\n' {
@@ -525,7 +525,7 @@ func (s *source) behindSpace(i int) int {
 	}
 }
 
-// said returns what a string says whose characters go from i to end.
+// said returns the decoded text of the string whose characters are from i to end.
 func (s *source) said(i, end int, escapes bool) []byte {
 	if escapes {
 		return s.unescape(i, end)
@@ -533,7 +533,7 @@ func (s *source) said(i, end int, escapes bool) []byte {
 	return s.text[i:end:end]
 }
 
-// unescape returns what the part of a string from i to end says. It has been checked.
+// unescape returns the decoded text from i to end of a string that has been validated.
 func (s *source) unescape(i, end int) []byte {
 	said := make([]byte, 0, end-i)
 	for {
@@ -546,7 +546,7 @@ func (s *source) unescape(i, end int) []byte {
 	}
 }
 
-// appendEscaped appends what the escape means whose backslash is before i.
+// appendEscaped appends the character of the escape whose backslash is before i.
 func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
 	switch b := s.text[i]; b {
 	case 'u':
@@ -567,7 +567,7 @@ func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
 	}
 }
 
-// escapeEnd checks the escape whose backslash is before i. Halves of a surrogate pair are valid only together.
+// escapeEnd validates the escape whose backslash is before i. Surrogates are valid only in pairs.
 func (s *source) escapeEnd(i int) (int, error) {
 	switch s.peek(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -580,7 +580,7 @@ func (s *source) escapeEnd(i int) (int, error) {
 	}
 }
 
-// escapedRune reads the character whose hexadecimal digits are at i.
+// escapedRune decodes the character whose hexadecimal digits are at i.
 func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	first := s.hex(i)
 	if !utf16.IsSurrogate(first) && first >= 0 {
@@ -594,7 +594,7 @@ func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	return 0, i, s.syntaxError(i, `invalid \u escape`)
 }
 
-// hex returns the number that four hexadecimal digits at i make, or -1.
+// hex returns the value of four hexadecimal digits at i, or -1.
 func (s *source) hex(i int) rune {
 	if i+4 > len(s.text) {
 		return -1
@@ -606,8 +606,8 @@ func (s *source) hex(i int) rune {
 	return rune(number[0])<<8 | rune(number[1])
 }
 
-// plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
-// end with the text. Otherwise it returns 0.
+// plainEnd returns the offset behind the string at i if the string has only ASCII characters without escapes and does
+// not end the text. Otherwise it returns 0.
 func plainEnd(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return 0
@@ -624,8 +624,8 @@ func plainEnd(text []byte, i int) int {
 	return 0
 }
 
-// stringEnd checks the string whose first character is at i. It returns what is behind the quotation mark that ends it,
-// and whether it has escapes.
+// stringEnd validates the string whose first character is at i. It returns the offset behind the closing quotation
+// mark, and whether the string has escapes.
 func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
 	for {
@@ -649,12 +649,12 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	}
 }
 
-// specialAt finds the next byte that is special in a string: a quotation mark, a backslash or a control character. It
-// also returns the bytes before that, ORed: where none of them has its highest bit set, they are ASCII.
+// specialAt finds the next special byte of a string: a quotation mark, backslash or control character. It also
+// returns the OR of all bytes before that, whose highest bit is unset if they are ASCII.
 func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)
-		// It marks the first byte that is special. Those after it may be marked wrongly.
+		// The lowest mark is the first special byte. Higher marks may be wrong.
 		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs; found != 0 {
 			before := bits.TrailingZeros64(found) &^ 7
 			return i + before/8, all | w&(1<<before-1)
@@ -664,35 +664,35 @@ func (s *source) specialAt(i int) (at int, all uint64) {
 	}
 }
 
-// What can be wrong, apart from the place. Each comes in an [Error].
+// The kinds of errors, without the offset. Each is wrapped in an [Error].
 var (
-	// ErrSyntax is returned for what is not JSON.
+	// ErrSyntax is returned for invalid JSON.
 	ErrSyntax = errors.New("invalid JSON")
 
-	// ErrDuplicate is returned for an object that has a name twice.
+	// ErrDuplicate is returned for an object with a duplicate name.
 	ErrDuplicate = errors.New("duplicate name in an object")
 
-	// ErrDepth is returned for what is nested deeper than MaxDepth.
+	// ErrDepth is returned for values nested deeper than MaxDepth.
 	ErrDepth = errors.New("objects and arrays nested too deep")
 
-	// ErrKind is returned for a value of another kind than was asked for.
+	// ErrKind is returned for a value of another kind than requested.
 	ErrKind = errors.New("wrong kind of value")
 
 	// ErrNotRead is returned when a function has not read the value that it was called for.
 	ErrNotRead = errors.New("value was not read")
 )
 
-// Error is what is wrong with a text, and where.
+// Error is an error at an offset of a text.
 type Error struct {
-	// Offset is how many bytes precede the fault.
+	// Offset is the number of bytes before the error.
 	Offset int
 
 	// Err is, or wraps, one of the errors of this package.
 	Err error
 }
 
-// Error says what is wrong, and at which byte.
+// Error returns the error and its offset.
 func (e *Error) Error() string { return fmt.Sprintf("%v at byte %d", e.Err, e.Offset) }
 
-// Unwrap returns what is wrong without the place.
+// Unwrap returns the error without the offset.
 func (e *Error) Unwrap() error { return e.Err }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// With returns a copy of an object in which the member with the given name has the given value, a JSON text. The member
-// is added behind the last one if there is none yet. All else stays as it is, byte for byte.
+// With returns a copy of an object in which the member with the given name has the given value, a JSON text. A new
+// member is appended behind the last one. All other bytes stay unchanged.
 func With(object []byte, name string, value []byte) ([]byte, error) {
 	if err := Check(value); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func With(object []byte, name string, value []byte) ([]byte, error) {
 	return slices.Concat(object[:m.behind], []byte(comma), quoted, []byte{':'}, value, object[m.behind:]), nil
 }
 
-// Without returns a copy of an object without the member with the given name, or of the whole object if it has none. All
-// else stays as it is, byte for byte.
+// Without returns a copy of an object without the member with the given name, or of the whole object if the member is
+// missing. All other bytes stay unchanged.
 func Without(object []byte, name string) ([]byte, error) {
 	m, err := find(object, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func Without(object []byte, name string) ([]byte, error) {
 	return slices.Concat(object[:m.behind], object[end:]), nil
 }
 
-// Check reads a whole text: one value, with nothing behind it but white space.
+// Check validates a whole text: one value, followed by nothing but whitespace.
 func Check(text []byte) error {
 	c := NewCursor(text)
 	if err := c.Skip(); err != nil {
@@ -56,15 +56,15 @@ func Check(text []byte) error {
 	return c.End()
 }
 
-// memberPlace is where a member is in an object, or where it would be added.
+// memberPlace is the position of a member in an object, or the position for adding it.
 type memberPlace struct {
 	found           bool
-	first, followed bool // no member before it, one after it
-	behind          int  // the end of what precedes it: the value of another member, or the opening brace
+	first, followed bool // whether it is the first member, and whether another one follows
+	behind          int  // the end of the preceding text: the value of another member, or the opening brace
 	start, end      int  // of its value
 }
 
-// find looks for a member. It reads all of the object, so that nothing is done to a text that is not valid.
+// find finds a member. It reads the whole object, so that an invalid text is never changed.
 func find(object []byte, wanted string) (memberPlace, error) {
 	c := NewCursor(object)
 	c.Kind()
