@@ -22,10 +22,10 @@ import (
 // DefaultTimeout is the default of [Config.Timeout].
 const DefaultTimeout = 10 * time.Second
 
-// maxBody is how much of a response is read, in bytes.
+// maxBody is the maximum number of bytes read from a response.
 const maxBody = 1 << 20
 
-// endpoint is what a request is for, which decides the kind of its errors.
+// endpoint is the purpose of a request, which determines the kind of its errors.
 type endpoint string
 
 const (
@@ -51,8 +51,8 @@ func newClient(transport http.RoundTripper, timeout time.Duration) client {
 	return client{transport, timeout}
 }
 
-// defaultTransport drops idle connections early: a provider might be closing one (Node
-// does after 5 s) while we send a code, which must not be sent twice.
+// defaultTransport closes idle connections early: a provider might be closing one (Node does after 5 s)
+// while a code is sent, which must not be sent twice.
 func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
@@ -60,8 +60,8 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport returns the default transport of [Config] with settings for TLS. For nil settings it returns nil:
-// the default transport.
+// Transport returns the default transport of [Config] with TLS settings; nil, which stands for the
+// default transport, if config is nil.
 func Transport(config *tls.Config) http.RoundTripper {
 	if config == nil {
 		return nil
@@ -71,7 +71,7 @@ func Transport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// get makes a request with some headers.
+// get sends a GET request with the given headers.
 func (c client) get(ctx context.Context, e endpoint, url string, header http.Header) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 	return c.do(e, r)
 }
 
-// do treats any status but 200 as an error.
+// do treats any status other than 200 as an error.
 func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	response, err := (&http.Client{Transport: exchange{c, e}}).Do(r)
 	if err != nil {
@@ -96,8 +96,7 @@ func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	return body, response.Header, err
 }
 
-// exchange is an http.RoundTripper that reads whole responses, so that the timeout covers
-// the body too.
+// exchange is an http.RoundTripper that reads whole responses, so that the timeout covers the body too.
 type exchange struct {
 	client
 	endpoint endpoint
@@ -128,7 +127,7 @@ func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// failure returns the [Error] for a connection error, if there is a kind for it.
+// failure returns the [Error] for a connection error that has a kind, and otherwise the error itself.
 func (x exchange) failure(err error, began bool) error {
 	err = fmt.Errorf("%s: %w", x.endpoint, err)
 	switch timeout := isTimeout(err); {
@@ -144,22 +143,22 @@ func (x exchange) failure(err error, began bool) error {
 	return &Error{Kind: ReadTimeout, Err: err}
 }
 
-// isTimeout covers our timeout, the kernel's and the resolver's.
+// isTimeout reports whether an error is a timeout of this client, the kernel or the resolver.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset reports whether the other side ended the connection (or, over HTTP/2, this
-// exchange) before the response was complete.
+// isReset reports whether the peer closed the connection (or, over HTTP/2, the stream) before the
+// response was complete.
 func isReset(err error) bool {
 	is := func(cause error) bool { return errors.Is(err, cause) }
 	causes := []error{syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}
 	return slices.ContainsFunc(causes, is) || errors.As(err, new(streamError))
 }
 
-// streamError stands for net/http's unexported type, whose As method fills any struct with
-// the same fields.
+// streamError corresponds to net/http's unexported type, whose As method fills any struct with the same
+// fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -171,9 +170,9 @@ func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d
 
 var errNotPublic = errors.New("the address is not a public one")
 
-// PublicTransport connects to public addresses only, for URLs that others chose (RFC 7591
-// §5; server-side request forgery, RFC 9700 §4.10). It checks each address after name
-// resolution, and bypasses proxies, which would resolve names themselves.
+// PublicTransport connects only to public addresses, for URLs chosen by others (RFC 7591 §5; server-side
+// request forgery, RFC 9700 §4.10). It checks each address after name resolution, and bypasses proxies,
+// which would resolve names themselves.
 func PublicTransport() http.RoundTripper {
 	t := defaultTransport()
 	t.Proxy = nil
@@ -192,11 +191,11 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// globalIPv6 leaves out loopback, link-local and unique local addresses, and most that
-// embed an IPv4 address.
+// globalIPv6 excludes loopback, link-local and unique local addresses, and most addresses that embed an
+// IPv4 address.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// specialPurpose lists what else is not public (RFC 6890).
+// specialPurpose lists the other addresses that are not public (RFC 6890).
 var specialPurpose = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -219,12 +218,12 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// fetchTimeout is that of [Fetch]: a person waits for what is fetched.
+// fetchTimeout is the timeout of [Fetch]: a user waits for the response.
 const fetchTimeout = 5 * time.Second
 
-// Fetch returns what is at an address that a client registered, within five seconds and up to a
-// number of bytes. It follows no redirect, and sends nothing that names a person. Which hosts it
-// reaches is up to the transport; see [PublicTransport].
+// Fetch returns the content at an address that a client registered, limited to five seconds and to most
+// bytes. It follows no redirect, and sends nothing that identifies a person. The transport determines
+// which hosts are reachable; see [PublicTransport].
 func Fetch(ctx context.Context, transport http.RoundTripper, url string, most int) ([]byte, error) {
 	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredAddress, url, nil)
 	if err == nil && len(body) > most {
@@ -236,17 +235,17 @@ func Fetch(ctx context.Context, transport http.RoundTripper, url string, most in
 // Kind is the kind of an [Error].
 type Kind int
 
-// The kinds. All but [Declined] have a description for the client.
+// The kinds. Each but [Declined] has a description for the client.
 const (
-	TokenTimeout Kind = iota + 1 // the token endpoint did not begin to answer in time
+	TokenTimeout Kind = iota + 1 // the token endpoint did not start to respond in time
 	KeysTimeout                  // the key set did not arrive in time
-	Refused                      // the token endpoint sent an error, or no token response (RFC 6749 §5)
-	Reset                        // the provider closed a connection before it had answered
+	Refused                      // the token endpoint returned an error, or no token response (RFC 6749 §5)
+	Reset                        // the provider closed a connection before it responded
 	ReadTimeout                  // another response did not arrive in time
-	Declined                     // the browser came back with an error (RFC 6749 §4.1.2.1)
+	Declined                     // the browser returned with an error (RFC 6749 §4.1.2.1)
 )
 
-// String names the kind, for logs.
+// String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	names := [...]string{
 		TokenTimeout: "token time-out", KeysTimeout: "keys time-out", Refused: "refused",
@@ -258,14 +257,14 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is a failure of the provider that the client learns of. Its Error method is for
-// the log; [Error.Description] may be shown.
+// Error is a failure of the provider that is reported to the client. Its Error method is for the log;
+// [Error.Description] may be shown.
 type Error struct {
 	Kind   Kind // what went wrong
-	Status int  // of the token endpoint's response, with [Refused] only
+	Status int  // status of the token endpoint's response; only for [Refused]
 
-	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or a Google API's) if it
-	// has at most 100 characters, all allowed by the RFC. [Refused] and [Declined] only.
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API) if it has at most
+	// 100 characters that the RFC allows. Only for [Refused] and [Declined].
 	Code string
 
 	Err error // the cause
@@ -282,9 +281,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Description returns the error_description for the client's invalid_request, or false if
-// the failure is a server_error. The texts are fixed except for the provider's name, the
-// status and, for Google, its error code.
+// Description returns the error_description for the client's invalid_request, or false if the failure is
+// a server_error. The texts are fixed except for the provider's name, the status and, for Google, its
+// error code.
 func (e *Error) Description(name string, google bool) (string, bool) {
 	switch e.Kind {
 	case TokenTimeout:
@@ -305,7 +304,7 @@ func (e *Error) Description(name string, google bool) (string, bool) {
 	return "", false
 }
 
-// descriptionText replaces what RFC 6749 §4.1.2.1 forbids in error_description.
+// descriptionText replaces characters that RFC 6749 §4.1.2.1 forbids in error_description.
 func descriptionText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= ' ' && r <= '~' && r != '"' && r != '\\' {
@@ -315,8 +314,8 @@ func descriptionText(s string) string {
 	}, s)
 }
 
-// errorCode returns a provider's error code, or "" if it is unfit for a redirect and the
-// log (RFC 6749 §5.2).
+// errorCode returns a provider's error code, or "" if it is unsuitable for a redirect and the log (RFC
+// 6749 §5.2).
 func errorCode(code string) string {
 	if len(code) > 100 || descriptionText(code) != code {
 		return ""
@@ -324,9 +323,9 @@ func errorCode(code string) string {
 	return code
 }
 
-// The causes of other failures, for logs and tests.
+// The causes of failures without a kind, for logs and tests.
 var (
-	ErrRedirect    = errors.New("answered with a redirect")      // which would choose our next request
+	ErrRedirect    = errors.New("answered with a redirect")      // rejected, because a redirect would choose the next request
 	ErrTooLarge    = errors.New("answer too large")              // more than 1 MiB
 	ErrStatus      = errors.New("answered with an error status") // of discovery, keys or userinfo
 	ErrMetadata    = errors.New("unusable provider metadata")    // or of another issuer

@@ -14,24 +14,24 @@ const (
 	// minInterval is the minimum time between two requests for a document.
 	minInterval = time.Minute
 
-	// Bounds of the back-off while fetching fails: 1 s, 2 s, 4 s, … 1 min.
+	// Limits of the back-off while requests fail: 1 s, 2 s, 4 s, … 1 min.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
-	// grace is how long a stale document is used while the next one is fetched.
+	// grace is the time for which a stale document is used while it is being refreshed.
 	grace = time.Minute
 
-	// maxStale is how long a stale document is used while fetching fails: the provider's
-	// outage must not become ours, but a withdrawn key must stop working.
+	// maxStale is the time for which a stale document is used while requests fail: an outage of the
+	// provider must not become an outage of the gateway, but a withdrawn key must stop working.
 	maxStale = 24 * time.Hour
 )
 
-// document is fetched on first use and cached. At most one request is in flight, and it
-// continues if its caller gives up, because the next one needs the result too.
+// document is fetched on first use and cached. At most one request is in flight. The request continues
+// if its caller gives up, because the next caller needs the result too.
 type document[T any] struct {
-	fetch  func(context.Context) (T, time.Duration, error) // also returns how long it stays fresh
-	pause  time.Duration                                   // between two requests while there is a version
-	failed func(error)                                     // gets errors hidden from callers by an older version
+	fetch  func(context.Context) (T, time.Duration, error) // also returns the lifetime
+	pause  time.Duration                                   // minimum time between two requests while a version exists
+	failed func(error)                                     // receives errors that an older version hides from callers
 	exact  bool                                            // a stale version is never used, and can always be renewed
 
 	flight   singleflight.Group
@@ -42,16 +42,16 @@ type document[T any] struct {
 // version is immutable.
 type version[T any] struct {
 	value    T
-	usable   time.Time // until then; zero if there is no value
-	fresh    time.Time // until then
-	asked    time.Time // when the value was requested
-	retry    time.Time // not fetched again before then
-	failures int       // in a row
-	err      error     // of the last attempt
+	usable   time.Time // end of use; zero without a value
+	fresh    time.Time // end of freshness
+	asked    time.Time // time of the request
+	retry    time.Time // earliest time of the next request
+	failures int       // consecutive
+	err      error     // of the latest attempt
 }
 
-// get returns the document, or a stale one if fetching fails. It waits only if there is
-// none yet, or if it is the first to find the document stale beyond grace.
+// get returns the document, or a stale one if requests fail. It blocks only if no version exists, or for
+// the first caller after grace.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.version()
 	switch now := time.Now(); {
@@ -68,9 +68,9 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	return v.value, err
 }
 
-// refetch fetches the document again, unless that was done within the pause, because
-// something is missing from it. Unlike get, it returns the error of the last attempt even
-// if there is an older version.
+// refetch fetches the document again because something is missing from it, unless the last request was
+// within the pause. Unlike get, it returns the error of the latest attempt even if an older version
+// exists.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.renewed(ctx)
 	if err == nil {
@@ -86,7 +86,7 @@ func (d *document[T]) version() *version[T] {
 	return new(version[T])
 }
 
-// renewed waits for renew. Its only error is that of the context.
+// renewed waits for renew. It fails only with the error of ctx.
 func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	select {
 	case result := <-d.renew(ctx):
@@ -96,7 +96,7 @@ func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	}
 }
 
-// renew fetches a new version, or returns the latest if it is too early for another.
+// renew fetches a new version, or returns the latest if a new request is too early.
 func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
@@ -110,7 +110,7 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// isEarly reports whether a version must not be replaced yet.
+// isEarly reports whether it is too early to replace a version.
 func (d *document[T]) isEarly(v *version[T]) bool {
 	now := time.Now()
 	return now.Before(v.retry) && (!d.exact || v.err != nil || now.Before(v.fresh))
@@ -152,14 +152,13 @@ func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
 	return &v
 }
 
-// Discovery is an issuer's discovery document, to be passed on. It is fetched on first use
-// and refreshed hourly; while that fails, the old one is used for another day. It is safe
-// for concurrent use.
+// Discovery is an issuer's discovery document, for forwarding. It is fetched on first use and refreshed
+// hourly. While requests fail, the old document is used for another day. It is safe for concurrent use.
 type Discovery struct {
 	text *document[[]byte]
 }
 
-// NewDiscovery returns the Discovery of c.Issuer, without I/O. It ignores c.URI.
+// NewDiscovery returns the Discovery of c.Issuer without I/O. It ignores c.URI.
 func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -177,11 +176,11 @@ func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	}}, nil
 }
 
-// Text returns the document once issuer and endpoints are checked. Its error is an [Error]
-// if the failure has a kind.
+// Text returns the document after checking its issuer and endpoints. The error is an [Error] if the
+// failure has a kind.
 func (d *Discovery) Text(ctx context.Context) ([]byte, error) { return d.text.get(ctx) }
 
-// checkDiscovery also checks the endpoints that are only passed on.
+// checkDiscovery also checks the endpoints that are only forwarded.
 func checkDiscovery(body []byte, issuer string) error {
 	m, err := parseMetadata(body, issuer)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 
-	// unknownKeyInterval is the minimum time between two requests for an issuer's keys, in
-	// which a new key is not known yet ([PendingError]).
+	// unknownKeyInterval is the minimum time between two requests for an issuer's keys, during which a
+	// new key may be unknown ([PendingError]).
 	unknownKeyInterval = 5 * time.Second
 
 	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process
@@ -33,44 +33,43 @@ const (
 
 // KeySetConfig is the configuration of a [KeySet].
 type KeySetConfig struct {
-	// Issuer is whose keys they are.
+	// Issuer is the issuer of the keys.
 	Issuer string
 
-	// URI is the address of the key set: https, or http on loopback. Default: that of
-	// the issuer's discovery document.
+	// URI is the address of the key set: https, or http on loopback. Default: the jwks_uri of the
+	// issuer's discovery document.
 	URI string
 
-	// Timeout is that of each request. Default: [DefaultTimeout].
+	// Timeout is the timeout of each request. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// Transport makes the requests. Default: a clone of http.DefaultTransport.
+	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Exact is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication):
-	// they are kept no longer than the response's Cache-Control says, and a token's kid must
-	// be that of exactly one key that fits.
+	// Exact is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication): keys are
+	// cached no longer than Cache-Control of the response permits, and the kid of a token must be that
+	// of exactly one suitable key.
 	Exact bool
 
-	// Logger gets failures that older keys hide from callers (Warn). Default: none.
+	// Logger receives warnings about failures that older keys hide from callers. Default: none.
 	Logger *slog.Logger
 }
 
-// KeySet holds the public keys of an issuer, fetched on first use. It is safe for
-// concurrent use.
+// KeySet contains the public keys of an issuer, fetched on first use. It is safe for concurrent use.
 //
-// Unknown kids, which anybody can put into a token, cause at most one request in 5 s, for a
-// client's keys in a minute; a wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
-// and a day. While fetching fails, the old ones are used for another day.
+// Unknown kids, which anyone can put into a token, cause at most one request in 5 s, or in a minute for
+// a client's keys; a wrong signature causes none. Keys stay fresh for the response's max-age, between a
+// minute and a day. While requests fail, old keys are used for another day.
 type KeySet struct {
 	keys  *document[jwks]
 	exact bool
-	waits bool // unknownKeyInterval where keys has a shorter pause
+	waits bool // applies unknownKeyInterval if keys has a shorter pause
 }
 
-// waiting is the KeySet for tokens that anybody can send.
+// waiting returns the KeySet for tokens that anyone can send.
 func (k *KeySet) waiting() *KeySet { return &KeySet{keys: k.keys, exact: k.exact, waits: true} }
 
-// NewKeySet returns the KeySet of a configuration, without I/O.
+// NewKeySet returns the KeySet of a configuration without I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	client, failed := newClient(c.Transport, c.Timeout), warner(c.Logger, c.Issuer)
 	if c.URI == "" {
@@ -91,8 +90,8 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	return k, nil
 }
 
-// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key. It is a
-// client's; see [KeySetConfig].Exact.
+// NewInlineKeySet returns the KeySet of a client's JWK Set, which must have at least one usable key; see
+// [KeySetConfig].Exact.
 func NewInlineKeySet(body []byte) (*KeySet, error) {
 	set, err := parseJWKS(body)
 	if err != nil {
@@ -107,7 +106,7 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 	}}, nil
 }
 
-// newKeySet reads the jwks_uri before each request, because discovery may change it.
+// newKeySet obtains the jwks_uri before each request, because discovery may change it.
 func newKeySet(client client, interval time.Duration, failed func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
 	k := new(KeySet)
 	k.keys = &document[jwks]{
@@ -128,8 +127,8 @@ func newKeySet(client client, interval time.Duration, failed func(error), discov
 	return k
 }
 
-// keysFreshness is the max-age (RFC 9111 §5.2.2.1), within bounds. If it must be exact, it
-// has no lower one, and is less by what other caches used up (§5.1).
+// keysFreshness returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is set, there is no
+// minimum, and the age in other caches is subtracted (§5.1).
 func keysFreshness(header http.Header, exact bool) time.Duration {
 	least, age := minKeysLifetime, time.Duration(0)
 	if exact {
@@ -139,7 +138,7 @@ func keysFreshness(header http.Header, exact bool) time.Duration {
 	return max(maxAge(header)-age, least)
 }
 
-// maxAge is that of a response, or the default, at most maxKeysLifetime.
+// maxAge returns the max-age of a response, or the default; at most maxKeysLifetime.
 func maxAge(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
@@ -149,7 +148,7 @@ func maxAge(header http.Header) time.Duration {
 			return 0
 		case "max-age":
 			seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
-			if err == nil || errors.Is(err, strconv.ErrRange) { // more than any number is long (§1.2.2)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // larger than any integer (§1.2.2)
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}
@@ -157,7 +156,7 @@ func maxAge(header http.Header) time.Duration {
 	return lifetime
 }
 
-// warner logs failures while older documents stay in use.
+// warner returns a function that logs failures while older documents stay in use.
 func warner(logger *slog.Logger, issuer string) func(error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -168,10 +167,10 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// PendingError says that a kid is unknown, and the keys were fetched too recently to tell
-// whether it is a new one.
+// PendingError is returned for an unknown kid if the keys were fetched too recently to check for a new
+// key.
 type PendingError struct {
-	Wait time.Duration // until they may be fetched again
+	Wait time.Duration // time until the keys may be fetched again
 }
 
 // Error implements error.
@@ -179,10 +178,10 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("the kid is unknown, and the keys are fetched again in %v", e.Wait)
 }
 
-// Key returns the public key with this kid; an empty kid means the only key. Its alg is
-// empty if the provider names none. The error wraps [ErrUnknownKey] if there is no such
-// key, by keys that were asked for since, and is a [PendingError] as long as they cannot be. Any
-// other means that the keys are unavailable, and is an [Error] if it has a kind.
+// Key returns the public key with a kid; an empty kid stands for the only key. Its alg is empty if the
+// provider specifies none. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched
+// after the call, and is a [PendingError] while they cannot be fetched. Any other error means that the
+// keys are unavailable, and is an [Error] if it has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	began, before := time.Now(), k.keys.version()
 	keys, err := k.candidates(ctx, kid)
@@ -198,9 +197,8 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	return keys[0], nil
 }
 
-// VerifySignature implements oidc.KeySet: it returns the payload of a compact JWS. The
-// error wraps [ErrSignature] or [ErrUnknownKey] if the token is at fault; any other is as
-// for [KeySet.Key].
+// VerifySignature implements oidc.KeySet: it returns the payload of a compact JWS. The error wraps
+// [ErrSignature] or [ErrUnknownKey] if the token is invalid; any other is as for [KeySet.Key].
 func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, signaturealg.Asymmetric)
 	if err != nil {
@@ -225,7 +223,7 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// verifyBy is VerifySignature of a token whose alg must be one of these.
+// verifyBy is VerifySignature for a token whose alg must be in algorithms.
 func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string) ([]byte, error) {
 	jws, _, _, err := parseToken(token)
 	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
@@ -237,8 +235,8 @@ func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string
 	return k.VerifySignature(ctx, token)
 }
 
-// candidates returns at least one key that a kid may mean. If there is none, it fetches
-// the keys again.
+// candidates returns at least one key that a kid may stand for. If none is known, it fetches the keys
+// again.
 func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	set, err := k.keys.get(ctx)
 	if err != nil {
@@ -260,7 +258,7 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// watchedKeySet keeps the error of a key set, of which go-oidc returns only the text.
+// watchedKeySet stores the error of a key set, because go-oidc returns only its text.
 type watchedKeySet struct {
 	*KeySet
 	err error
@@ -272,7 +270,7 @@ func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payl
 	return payload, w.err
 }
 
-// isTokenDefect reports whether an error of a key set blames the token.
+// isTokenDefect reports whether an error of a key set is caused by the token.
 func isTokenDefect(err error) bool {
 	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
 }
@@ -282,10 +280,10 @@ var (
 	_ oidc.KeySet = (*watchedKeySet)(nil)
 )
 
-// jwks are the usable keys of a JWK Set: public, of a known kind, for signatures.
+// jwks are the usable keys of a JWK Set: public signature keys of a supported type.
 type jwks []jose.JSONWebKey
 
-// publicJWK leaves out certificates, which are not checked.
+// publicJWK omits certificates, which are not checked.
 type publicJWK struct {
 	KeyType   string   `json:"kty"`
 	Use       string   `json:"use,omitempty"`
@@ -298,7 +296,7 @@ type publicJWK struct {
 	N         string   `json:"n,omitempty"`
 	E         string   `json:"e,omitempty"`
 
-	Private any `json:"d,omitempty"` // there in a key that everybody can sign with
+	Private any `json:"d,omitempty"` // present in a private key, which must not be published
 }
 
 // parseJWKS skips unusable keys (RFC 7517 §5).
@@ -338,26 +336,25 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
-// candidates returns the keys that a kid may mean: all without a kid, and the only key if
-// that has no kid.
+// candidates returns the keys that a kid may stand for: all keys for an empty kid, and the only key if
+// it has no kid.
 func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
 	named := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
 	if i := slices.IndexFunc(s, named); i >= 0 && !slices.ContainsFunc(s[i+1:], named) {
-		return s[i : i+1 : i+1] // as almost always, and for each request
+		return s[i : i+1 : i+1] // the usual case, on the path of each request
 	}
 	return s.filter(named)
 }
 
-// named returns the keys with a kid.
+// named returns the keys with the given kid.
 func (s jwks) named(kid string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
 }
 
-// fit returns the keys for an algorithm: those that name it, or that name none and are of
-// its kind.
+// fit returns the keys for an algorithm: those that specify it, and those of its type that specify none.
 func (s jwks) fit(alg string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool {
 		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.Of(key.Key), jose.SignatureAlgorithm(alg))
@@ -373,7 +370,7 @@ func (s jwks) filter(keep func(jose.JSONWebKey) bool) (kept jwks) {
 	return kept
 }
 
-// String lists the keys, for the log.
+// String returns the kids of the keys, for the log.
 func (s jwks) String() string {
 	kids := make([]string, len(s))
 	for i, key := range s {

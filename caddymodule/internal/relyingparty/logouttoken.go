@@ -16,15 +16,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// logoutEvent is the member of events that makes a JWT a logout token.
+// logoutEvent is the member of events that identifies a logout token.
 const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 
-// LogoutToken says that somebody signed out at the provider (OpenID Connect Back-Channel
-// Logout 1.0 §2.4). It has a Subject, a Session or both.
+// LogoutToken reports that a person signed out at the provider (OpenID Connect Back-Channel Logout 1.0
+// §2.4). It has a Subject, a Session or both.
 type LogoutToken struct {
 	Subject string    // the sub: the person, as in [Identity]
 	Session string    // the sid, as in ID tokens
-	ID      string    // the jti, which the caller must accept once only
+	ID      string    // the jti, which the caller must accept only once
 	Expiry  time.Time // the exp; the provider's clock may be off by [Leeway]
 }
 
@@ -39,9 +39,9 @@ type logoutClaims struct {
 	Nonce           json.RawMessage            `json:"nonce"`
 }
 
-// VerifyLogoutToken validates a logout token (OpenID Connect Back-Channel Logout 1.0
-// §2.6). The error wraps [ErrLogoutToken] if the token is at fault; any other means that
-// the provider's keys or metadata are unavailable.
+// VerifyLogoutToken validates a logout token (OpenID Connect Back-Channel Logout 1.0 §2.6). The error
+// wraps [ErrLogoutToken] if the token is invalid; any other error means that the provider's keys or
+// metadata are unavailable.
 func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutToken, error) {
 	if err := checkLogoutType(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
@@ -61,7 +61,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 	return &LogoutToken{Subject: c.Subject, Session: c.Session, ID: c.ID, Expiry: token.Expiry}, nil
 }
 
-// checkLogoutType refuses a JWT with another typ. Many providers send none (§2.4).
+// checkLogoutType rejects a JWT with another typ. Many providers send none (§2.4).
 func checkLogoutType(raw string) error {
 	_, name, given, err := parseToken(raw)
 	if err == nil && given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
@@ -70,7 +70,7 @@ func checkLogoutType(raw string) error {
 	return err
 }
 
-// parseToken parses a JWT, and returns its typ in lower case and without application/, and whether it has one.
+// parseToken parses a JWT. It returns its typ in lower case and without application/, and whether it has one.
 func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, given bool, err error) {
 	if jws, err = jose.ParseSignedCompact(raw, signaturealg.Asymmetric); err != nil {
 		return nil, "", false, err
@@ -80,7 +80,7 @@ func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, given bool,
 	return jws, strings.TrimPrefix(strings.ToLower(typ), "application/"), given, nil
 }
 
-// checkLogout checks what go-oidc does not, and that this is no ID token.
+// checkLogout makes the checks that go-oidc omits, and rejects ID tokens.
 func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
@@ -102,20 +102,20 @@ func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	return p.checkParties(token.Audience, c.AuthorizedParty)
 }
 
-// MaxEventAge is how long after its iat a Security Event Token is accepted: transmitters repeat what did not arrive, and
-// such a token seldom has an exp (RFC 8417 §2.2).
+// MaxEventAge is the time after its iat for which a Security Event Token is accepted: transmitters
+// resend undelivered tokens, which seldom have an exp (RFC 8417 §2.2).
 const MaxEventAge = 7 * 24 * time.Hour
 
-// SecurityEvent is what a provider tells about a person (RFC 8417).
+// SecurityEvent contains a provider's events about a person (RFC 8417).
 type SecurityEvent struct {
-	ID        string                     // the jti, which the caller must act upon once only
+	ID        string                     // the jti, which the caller must process only once
 	IssuedAt  time.Time                  // the iat, at most [MaxEventAge] ago
 	Subject   string                     // the sub, or empty
 	SubjectID json.RawMessage            // the sub_id (RFC 9493), or empty
-	Events    map[string]json.RawMessage // by their types
+	Events    map[string]json.RawMessage // by event type
 }
 
-// EventError says why a Security Event Token is refused.
+// EventError is the reason for rejecting a Security Event Token.
 type EventError struct {
 	Code string // of RFC 8935 §2.4
 	Err  error  // the cause, for the log
@@ -127,7 +127,7 @@ func (e *EventError) Error() string { return e.Code + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// InvalidEvent is the error of a token that is malformed or lacks something.
+// InvalidEvent returns the error for a malformed or incomplete token.
 func InvalidEvent(format string, args ...any) *EventError {
 	return &EventError{"invalid_request", fmt.Errorf(format, args...)}
 }
@@ -143,10 +143,10 @@ type eventClaims struct {
 	Events    map[string]json.RawMessage `json:"events"`
 }
 
-// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), which may name us by our client_id or
-// by the address that it was sent to. If the token is at fault, the error is an [EventError]; any other means that the
-// provider's keys or metadata are unavailable. Anybody can send one: nothing is fetched for what is no event of the
-// provider for us, and unknown keys are looked up as for other issuers ([PendingError]).
+// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), whose audience may be the
+// client_id or the address of the request. If the token is invalid, the error is an [EventError]; any other error means
+// that the provider's keys or metadata are unavailable. Because anyone can send a token, nothing is fetched unless it
+// is an event of the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).
 func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string) (*SecurityEvent, error) {
 	jws, typ, _, err := parseToken(raw)
 	c := new(eventClaims)

@@ -19,48 +19,48 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 )
 
-// Config describes us and an identity provider to each other.
+// Config is the configuration of the gateway as a client of an identity provider.
 type Config struct {
 	Issuer       string   // https, or http on loopback; see [CheckIssuer]. Required.
-	ClientID     string   // ours at the provider. Required.
-	ClientSecret string   // ours at the provider. Empty for a public client.
+	ClientID     string   // assigned by the provider. Required.
+	ClientSecret string   // assigned by the provider. Empty for a public client.
 	Scopes       []string // openid is added. Default: openid, profile, email.
 
-	// RedirectURI is where the provider sends the browser back to. It is unique to this
-	// provider, so that no other's response can pass for its own (RFC 9700 §4.4). Required.
+	// RedirectURI is the URI to which the provider redirects the browser. It is unique to this provider,
+	// so that no other provider's response can be mistaken for its own (RFC 9700 §4.4). Required.
 	RedirectURI string
 
-	// IDTokenAlgorithms sign the provider's ID tokens for us (its id_token_signed_response_alg), and so its logout tokens and
-	// security events. Default: each of its id_token_signing_alg_values_supported that is in [AlgorithmNames].
+	// IDTokenAlgorithms are the signature algorithms of ID tokens (the client's id_token_signed_response_alg), logout tokens
+	// and security events. Default: each of the provider's id_token_signing_alg_values_supported that is in [AlgorithmNames].
 	IDTokenAlgorithms []string
 
-	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.
+	// SelectAccount reports that the provider supports prompt=select_account, even if its discovery document does not.
 	SelectAccount bool
 
-	// Timeout covers each request from connecting to the last byte of the response.
-	// Default: [DefaultTimeout].
+	// Timeout is the limit of each request from connecting to the last byte of the response. Default:
+	// [DefaultTimeout].
 	Timeout time.Duration
 
-	// Transport makes the requests. Default: a clone of http.DefaultTransport.
+	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Offline asks for a refresh token that outlives the person's session at the provider (OpenID
-	// Connect Core §11), if the provider has such; Google has a parameter of its own for that. Without
-	// a refresh token, the access token is introspected.
+	// Offline requests a refresh token that outlives the person's session at the provider (OpenID
+	// Connect Core §11), if the provider supports it; Google has its own parameter. Without a refresh
+	// token, the access token is introspected.
 	Offline, Google bool
 
-	// Logger gets failures that an older document or older keys hide from callers (Warn).
+	// Logger receives warnings about failures that an older document or older keys hide from callers.
 	// Default: none.
 	Logger *slog.Logger
 }
 
-// newKeyInterval is the minimum time between two requests for a provider's keys. It is
-// short, so that a new key fails no sign-in: the tokens come straight from the provider,
-// and nobody else can make them name unknown keys. For events, see [Provider.VerifySecurityEvent].
+// newKeyInterval is the minimum time between two requests for a provider's keys. It is short, so that a
+// new key fails no sign-in: these tokens are received directly from the provider, so that nobody else
+// can make them contain unknown kids. For events, see [Provider.VerifySecurityEvent].
 const newKeyInterval = time.Second
 
-// Provider is an identity provider at which we are a client. It is safe for concurrent
-// use and keeps no state of single sign-ins.
+// Provider is an identity provider with the gateway as its client. It is safe for concurrent use and
+// stores no state of individual sign-ins.
 type Provider struct {
 	config   Config
 	client   client
@@ -68,9 +68,9 @@ type Provider struct {
 	keys     *KeySet
 }
 
-// New returns the Provider of a configuration, without I/O. Discovery happens on first
-// use, and then hourly. While it fails, the old document stays in use; if there is none,
-// it is retried after 1 s, 2 s, 4 s, … 1 min.
+// New returns the Provider of a configuration without I/O. Discovery happens on first use, and then
+// hourly. While it fails, the old document stays in use; without one, discovery is retried after 1 s, 2
+// s, 4 s, … 1 min.
 func New(c Config) (*Provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func New(c Config) (*Provider, error) {
 	return p, nil
 }
 
-// discovered returns the discovery document, if it allows sign-ins.
+// discovered returns the discovery document if it supports sign-in.
 func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	return errors.New("its grant_types_supported lack refresh_token, so it cannot be asked whether people may still come, and apps get no offline_access: enable refresh tokens there, or set revalidate off")
 }
 
-// oauth makes a new configuration for each use, because one has a cache in it.
+// oauth returns a new configuration for each use, because a configuration contains a cache.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
 	return &oauth2.Config{
@@ -136,8 +136,8 @@ func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 // offlineAccess is the scope of [Config.Offline].
 const offlineAccess = "offline_access"
 
-// scopes are those to request. Keycloak ends the person's own session at a sign-in with
-// offline_access, unless it had begun before: there it is asked for apart, if at all.
+// scopes returns the scopes to request. Keycloak ends the person's own session at a sign-in with offline_access,
+// unless the session existed before. For Keycloak, it is therefore requested only if lasting is set.
 func (c *Config) scopes(m *metadata, lasting bool) []string {
 	if !c.Offline || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !lasting {
 		return c.Scopes
@@ -149,7 +149,7 @@ func (m *metadata) isKeycloak() bool {
 	return strings.HasSuffix(m.AuthorizationEndpoint, "/protocol/openid-connect/auth")
 }
 
-// isBrief reports whether a refresh token ends with the person's session, and another could be asked for.
+// isBrief reports whether a refresh token expires with the person's session although a longer-lived one could be requested.
 func (c *Config) isBrief(m *metadata, lasting bool) bool {
 	return len(c.scopes(m, lasting)) < len(c.scopes(m, true))
 }
@@ -159,9 +159,8 @@ func (c *Config) isOffline(m *metadata, lasting bool) bool {
 	return c.Offline && c.Google || slices.Contains(c.scopes(m, lasting), offlineAccess)
 }
 
-// authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
-// Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens
-// (RFC 6749 §4.1.2).
+// authStyle returns the client authentication method by token_endpoint_auth_methods_supported. Without
+// it, x/oauth2 would try both methods, and a code sent twice revokes its own tokens (RFC 6749 §4.1.2).
 func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	switch {
 	case secret == "":
@@ -174,7 +173,7 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
 }
 
-// metadataLifetime is how long a discovery document is fresh.
+// metadataLifetime is the time for which a discovery document is fresh.
 const metadataLifetime = time.Hour
 
 // AlgorithmNames returns the names of the accepted signature algorithms.
@@ -198,7 +197,7 @@ type metadata struct {
 	IntrospectionEndpoint string `json:"introspection_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
-	// After parsing, Algorithms and UserinfoAlgorithms hold only those of [signaturealg.Asymmetric].
+	// After parsing, Algorithms and UserinfoAlgorithms contain only those of [signaturealg.Asymmetric].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
 	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
@@ -233,8 +232,8 @@ func discoveryText(ctx context.Context, c client, issuer string) ([]byte, error)
 	return body, err
 }
 
-// parseMetadata checks what every use of a discovery document needs. The issuer must be
-// exactly the one asked (OpenID Connect Discovery §4.3).
+// parseMetadata checks the members that every use of a discovery document needs. The issuer must be
+// exactly the requested one (OpenID Connect Discovery §4.3).
 func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	m := new(metadata)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -261,7 +260,7 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 
 type named struct{ name, address string }
 
-// checkEndpoints skips endpoints without an address, which the provider does not have.
+// checkEndpoints skips empty addresses of endpoints, which the provider does not have.
 func checkEndpoints(issuer string, endpoints ...named) error {
 	for _, e := range endpoints {
 		if e.address != "" {
@@ -273,7 +272,7 @@ func checkEndpoints(issuer string, endpoints ...named) error {
 	return nil
 }
 
-// setAlgorithms keeps the accepted ones. Default: RS256 (OpenID Connect Core §15.1); for userinfo, those of ID tokens.
+// setAlgorithms drops unsupported algorithms. Default: RS256 (OpenID Connect Core §15.1); for userinfo, those of ID tokens.
 func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
@@ -291,7 +290,7 @@ func (m *metadata) setAlgorithms() error {
 	return nil
 }
 
-// checkSignIn checks what only a sign-in needs.
+// checkSignIn checks the members that only a sign-in needs.
 func (m *metadata) checkSignIn() error {
 	if m.AuthorizationEndpoint == "" || m.TokenEndpoint == "" {
 		return fmt.Errorf("%w: no authorization_endpoint or no token_endpoint", ErrMetadata)
@@ -299,8 +298,8 @@ func (m *metadata) checkSignIn() error {
 	return nil
 }
 
-// NamedIssuer returns the issuer in the provider's discovery document as it is now; "" if there is no such document. An issuer
-// other than the configured one is a fault of the provider, or of the configuration: nothing it answers is about a person.
+// NamedIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
+// the configured one is an error of the provider or the configuration, so that its responses must not be used for any person.
 func (p *Provider) NamedIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata
@@ -338,7 +337,7 @@ func checkEndpoint(name, endpoint, issuer string) error {
 	return nil
 }
 
-// parseAbsolute refuses fragments, and credentials, which could disguise the host.
+// parseAbsolute rejects fragments and credentials, which could disguise the host.
 func parseAbsolute(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If there is another for the
-// next time, rotated gets it at once, since the provider may not take the earlier one again, whatever becomes of this.
-// Without a new ID token, which is the provider's choice, the claims are nil: userinfo alone may lack what the ID token had.
+// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If the response contains a new refresh
+// token, rotated receives it immediately, even if Refresh fails later, because the provider may not accept the old one again.
+// Without a new ID token, which is optional, the claims are nil, because userinfo alone may lack claims of the ID token.
 //
-// If the provider refuses the person, or refreshes the sign-in of another, [Denied] is true of the error.
+// If the provider denies access to the person, or refreshes the sign-in of another person, [Denied] is true for the error.
 func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated func(next string)) (*Identity, error) {
 	m, err := p.discovered(ctx)
 	if err != nil {
@@ -58,12 +58,12 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated f
 	return now, nil
 }
 
-// errAnotherSignIn says that the refresh token is no longer that of the person's sign-in.
+// errAnotherSignIn is returned if the refresh token no longer belongs to the person's sign-in.
 var errAnotherSignIn = fmt.Errorf("%w: iss, sub or aud is not that of the sign-in that was refreshed", ErrIDToken)
 
-// namesAnother reports whether an ID token that the provider signed names another issuer, client or person than the sign-in
-// that was refreshed (OpenID Connect Core §12.2), whatever else is wrong with it. A token that lacks a claim or a valid
-// signature says nothing about the person.
+// namesAnother reports whether an ID token signed by the provider is of another issuer, client or person
+// than the refreshed sign-in (OpenID Connect Core §12.2), whatever else is wrong with it. A token that
+// lacks a claim or a valid signature does not count.
 func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject string) bool {
 	payload, err := p.keys.verifyBy(ctx, raw, m.Algorithms)
 	var c struct {
@@ -81,13 +81,13 @@ func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject s
 		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
 }
 
-// denials are the errors of a token endpoint that are about the person, or what they gave (RFC 6749
-// §5.2; the others are of OpenID Connect Core §3.1.2.6 and sent by some).
+// denials are the errors of a token endpoint about the person or the grant (RFC 6749 §5.2; the others
+// are from OpenID Connect Core §3.1.2.6 and sent by some providers).
 var denials = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
 
-// Denied reports whether an error of [Provider.Refresh] says that the person may no longer come:
-// they were disabled or deleted, their sign-in was ended there, or the refresh token is another's. Any other error leaves
-// that open.
+// Denied reports whether an error of [Provider.Refresh] means that the person has lost access: they were
+// disabled or deleted, their sign-in was ended at the provider, or the refresh token is of another
+// person. Any other error leaves this open.
 func Denied(err error) bool {
 	if errors.Is(err, errAnotherSignIn) {
 		return true
@@ -97,14 +97,14 @@ func Denied(err error) bool {
 		e.Status != http.StatusTooManyRequests && slices.Contains(denials, e.Code)
 }
 
-// Rejected reports whether an error of [Provider.Refresh] is about our client: its secret is wrong, or it may not refresh
-// (RFC 6749 §5.2).
+// Rejected reports whether an error of [Provider.Refresh] is about the client: its secret is wrong, or
+// it may not refresh (RFC 6749 §5.2).
 func Rejected(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == Refused && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
 }
 
-// Revoke gives a refresh token back (RFC 7009), if the provider has an endpoint for that.
+// Revoke revokes a refresh token (RFC 7009), if the provider has an endpoint for that.
 func (p *Provider) Revoke(ctx context.Context, token string) error {
 	m, err := p.discovered(ctx)
 	if err == nil && m.RevocationEndpoint != "" {
@@ -113,7 +113,7 @@ func (p *Provider) Revoke(ctx context.Context, token string) error {
 	return err
 }
 
-// send sends a form to an endpoint other than the token endpoint, with our credentials as for that.
+// send sends a form to an endpoint other than the token endpoint, with the client authentication of the token endpoint.
 func (p *Provider) send(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
 	config, err := p.oauth(m)
 	if err == nil {
@@ -141,15 +141,15 @@ func (p *Provider) send(ctx context.Context, m *metadata, name, address string, 
 	return body, err
 }
 
-// firstAnswer bounds the first introspection, for which a sign-in waits.
+// firstAnswer is the timeout of the first introspection, for which a sign-in waits.
 const firstAnswer = 3 * time.Second
 
-// Introspect reports whether an access token is active (RFC 7662), and until when, if the provider says so.
+// Introspect reports whether an access token is active (RFC 7662), and its expiry if the response contains it.
 func (p *Provider) Introspect(ctx context.Context, token string) (active bool, expires time.Time, err error) {
 	return p.introspect(ctx, token, "access_token")
 }
 
-// IntrospectRefreshToken reports whether a refresh token is active: unlike [Provider.Refresh], that is no activity of the person.
+// IntrospectRefreshToken reports whether a refresh token is active, without activity of the person, unlike [Provider.Refresh].
 func (p *Provider) IntrospectRefreshToken(ctx context.Context, token string) (active bool, err error) {
 	active, _, err = p.introspect(ctx, token, "refresh_token")
 	return active, err
@@ -174,7 +174,7 @@ func (p *Provider) introspect(ctx context.Context, token, kind string) (active b
 	return *answer.Active, unixTime(answer.Expires), nil
 }
 
-// introspects reports whether the provider introspects a refresh token that it has just issued. Some call every one inactive.
+// introspects reports whether introspection works for a new refresh token. Some providers return each as inactive.
 func (p *Provider) introspects(ctx context.Context, m *metadata, token string) bool {
 	if !p.config.Offline || m.IntrospectionEndpoint == "" {
 		return false
@@ -185,9 +185,9 @@ func (p *Provider) introspects(ctx context.Context, m *metadata, token string) b
 	return err == nil && active
 }
 
-// keepAccessToken stores the expiry of the access token if the provider gave no refresh token. It also stores the token itself if
-// its introspection is active now: for a token that the client may not introspect, some providers answer inactive (RFC 7662 §2.2).
-// Without expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
+// keepAccessToken stores the expiry of the access token if the provider issued no refresh token. It also stores the
+// token itself if introspection returns it as active now: some providers return inactive for a token that the client
+// may not introspect (RFC 7662 §2.2). Without expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
 func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
 	if !p.config.Offline || id.RefreshToken != "" {
 		return
@@ -203,7 +203,7 @@ func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oau
 	}
 	if id.Expires.IsZero() {
 		number, _ := id.Claims["exp"].(json.Number)
-		seconds, _ := number.Float64() // checked with the ID token
+		seconds, _ := number.Float64() // validated with the ID token
 		id.Expires = unixTime(&seconds)
 	}
 }

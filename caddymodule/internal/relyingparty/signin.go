@@ -24,9 +24,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1).
-// State, Nonce and Verifier are random; the caller binds them to the browser, and has them
-// again when it comes back.
+// AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1). State, Nonce and
+// Verifier are random; the caller binds them to the browser and restores them when the browser returns.
 type AuthenticationRequest struct {
 	State    string // identifies the response. Required.
 	Nonce    string // binds the ID token to this sign-in. Required.
@@ -35,11 +34,11 @@ type AuthenticationRequest struct {
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
 
-	EssentialACR string // classes of sign-in, one of which must be met, with spaces between them
-	ACRClaim     string // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
+	EssentialACR string // space-separated classes of sign-in, one of which is required
+	ACRClaim     string // claim for requesting EssentialACR regardless of discovery. Default: acr, if supported by discovery.
 
-	Lasting      bool // ask for a refresh token that outlives the person's session there, which has begun
-	OtherAccount bool // somebody else wants to sign in than who is signed in there
+	Lasting      bool // request a refresh token that outlives the person's existing session at the provider
+	OtherAccount bool // a person other than the one signed in at the provider wants to sign in
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
@@ -67,8 +66,8 @@ func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err err
 	return time.Duration(seconds) * time.Second, true, nil
 }
 
-// AuthenticationURL returns where to send the browser. It discovers the provider first if
-// that is due. Its error is an [Error] if the failure has a kind.
+// AuthenticationURL returns the URL to which to redirect the browser, after discovery if that is due.
+// The error is an [Error] if the failure has a kind.
 func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationRequest) (string, error) {
 	if err := r.check(); err != nil {
 		return "", err
@@ -100,8 +99,8 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	return config.AuthCodeURL(r.State, options...), nil
 }
 
-// prompt is the prompt as the provider knows it: login does for select_account (OpenID Connect
-// Initiating User Registration 1.0 §3.1 has prompt_values_supported).
+// prompt returns the prompt in a form that the provider supports: login replaces an unsupported
+// select_account (for prompt_values_supported, see OpenID Connect Initiating User Registration 1.0 §3.1).
 func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
@@ -110,7 +109,7 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 		words = append(words, selectAccount)
 	}
 	for i, word := range words {
-		// A provider that does not say which values it has may have what the client asks for, but nobody is let in by a guess.
+		// Without a list of supported values, the client's value is kept, unless a wrong guess could sign in another person.
 		if word == selectAccount && !known && (r.OtherAccount || len(m.PromptValues) > 0) {
 			words[i] = login
 		}
@@ -119,7 +118,7 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	return strings.Join(slices.Compact(words), " ")
 }
 
-// claims is the claims parameter (OpenID Connect Core §5.5), or "".
+// claims returns the claims parameter (OpenID Connect Core §5.5), or "".
 func (r *AuthenticationRequest) claims(m *metadata) string {
 	words := strings.Fields(r.EssentialACR)
 	if len(words) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
@@ -134,11 +133,11 @@ func (r *AuthenticationRequest) claims(m *metadata) string {
 	if len(words) == 1 {
 		wanted = essential{Essential: true, Value: words[0]}
 	}
-	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // of strings, it cannot fail
+	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // cannot fail for strings
 	return string(text)
 }
 
-// EndSessionURL returns where to send the browser to sign out at the provider
+// EndSessionURL returns the URL to which to redirect the browser for signing out at the provider
 // (RP-Initiated Logout §2), or "" if the provider has no such endpoint. The hint is an
 // [Identity.IDToken]. Empty values are omitted.
 func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, error) {
@@ -163,8 +162,8 @@ func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRed
 	return u.String(), nil
 }
 
-// Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6).
-// The caller checks first that its state belongs to this browser.
+// Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6). The caller must
+// first check that its state belongs to this browser.
 type Callback struct {
 	Code             string // the code parameter
 	Issuer           string // the iss parameter (RFC 9207)
@@ -172,7 +171,7 @@ type Callback struct {
 	ErrorDescription string // the error_description parameter, for the log
 }
 
-// check verifies iss first: a response that another provider relays must not even end the
+// check verifies iss first, because a response relayed by another provider must not even abort the
 // sign-in (RFC 9207 §2.4, mix-up).
 func (c *Callback) check(m *metadata) error {
 	switch {
@@ -188,9 +187,8 @@ func (c *Callback) check(m *metadata) error {
 	return nil
 }
 
-// Exchange redeems the code, verifies the ID token and adds userinfo. Its error is an
-// [Error] if the failure has a kind; any other is for the log, and server_error to the
-// client.
+// Exchange redeems the code, verifies the ID token and adds userinfo. The error is an [Error] if the
+// failure has a kind; any other error is for the log, and server_error for the client.
 func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationRequest) (*Identity, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -236,18 +234,18 @@ func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier
 	}, code, verifier, config.ClientSecret)
 }
 
-// askForTokens makes one request to the token endpoint. Its error quotes none of the secrets.
+// askForTokens makes one request to the token endpoint. Its error contains none of the secrets.
 func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
 	watched := &watchedTransport{next: exchange{p.client, tokenEndpoint}}
 	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched}))
-	if err != nil && watched.status != 0 { // there was an answer
+	if err != nil && watched.status != 0 { // a response was received
 		err = tokenError(watched.status, err, secrets...)
 	}
 	return tokens, err
 }
 
-// tokenError is the error of a response without tokens. It quotes neither the secrets we
-// sent, nor the body of a successful response, which may hold parts of a token.
+// tokenError returns the error of a response without tokens. It contains neither the secrets of the
+// request, nor the body of a successful response, which may contain parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
 	var answer *oauth2.RetrieveError
@@ -264,9 +262,8 @@ func tokenError(status int, err error, secrets ...string) *Error {
 	return e
 }
 
-// apiErrorCode reads the form in which Google's token endpoint reports its own failures
-// (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in
-// its errors.
+// apiErrorCode parses the format in which Google's token endpoint reports its own failures
+// (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in its errors.
 func apiErrorCode(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -284,7 +281,7 @@ func apiErrorCode(body []byte) string {
 	return code
 }
 
-// hide redacts secrets, as they are and form-encoded.
+// hide redacts secrets, both plain and form-encoded.
 func hide(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -294,7 +291,7 @@ func hide(text string, secrets []string) string {
 	return text
 }
 
-// watchedTransport keeps the status of the response, which x/oauth2 does not always return.
+// watchedTransport stores the status of the response, which x/oauth2 does not always return.
 type watchedTransport struct {
 	next   http.RoundTripper
 	status int
@@ -309,13 +306,13 @@ func (w *watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Leeway is how far the provider's clock may be off (OpenID Connect Core §2).
+// Leeway is the tolerance for the provider's clock (OpenID Connect Core §2).
 const Leeway = time.Minute
 
-// maxSubject bounds a sub, in bytes (OpenID Connect Core §2).
+// maxSubject is the maximum size of a sub in bytes (OpenID Connect Core §2).
 const maxSubject = 255
 
-// idTokenClaims are what checkClaims needs, decoded strictly.
+// idTokenClaims are the claims that checkClaims needs, decoded strictly.
 type idTokenClaims struct {
 	Issuer          string   `json:"iss"`
 	Subject         string   `json:"sub"`
@@ -353,8 +350,8 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 }
 
 // verifyToken checks alg, signature, iss, aud, exp and nbf, and decodes the claims again:
-// case-sensitive and without repeated names, which go-oidc does not insist on. Its error
-// wraps defect if the token is at fault.
+// case-sensitively and without duplicate names, which go-oidc does not require. Its error wraps defect
+// if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
 	keys := &watchedKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
@@ -364,7 +361,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	token, err := verifier.Verify(ctx, raw)
 	switch {
 	case keys.err != nil && !isTokenDefect(keys.err):
-		return nil, keys.err // the keys could not be fetched
+		return nil, keys.err // the keys are unavailable
 	case keys.err != nil:
 		err = keys.err
 	case err == nil:
@@ -379,7 +376,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	return token, nil
 }
 
-// checkClaims checks what go-oidc leaves to its caller.
+// checkClaims makes the checks that go-oidc leaves to its caller.
 func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r *AuthenticationRequest) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
@@ -398,7 +395,7 @@ func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToke
 	return token.VerifyAccessToken(accessToken)
 }
 
-// checkParties refuses a token issued to another client, even if its aud names us too.
+// checkParties rejects a token issued to another client, even if its aud also contains this client.
 func (p *Provider) checkParties(audience []string, authorized *string) error {
 	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
@@ -410,7 +407,7 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	return nil
 }
 
-// checkTimes checks iat, and auth_time in case the provider ignored max_age.
+// checkTimes checks iat, and also auth_time in case the provider ignored max_age.
 func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
@@ -435,7 +432,7 @@ func unixTime(seconds *float64) time.Time {
 	return time.Unix(int64(*seconds), 0)
 }
 
-// decodeObject keeps numbers as written, and refuses repeated names.
+// decodeObject keeps numbers as written, and rejects duplicate names.
 func decodeObject(data []byte) (object map[string]any, err error) {
 	var names map[string]josejson.RawMessage
 	if err := josejson.Unmarshal(data, &names); err != nil {
@@ -452,8 +449,8 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 	return object, nil
 }
 
-// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token,
-// which take precedence because they are signed.
+// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token, which take
+// precedence because they are signed.
 func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
 	if m.UserInfoEndpoint == "" {
 		return nil
@@ -462,8 +459,8 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 	if err != nil {
 		return err
 	}
-	// Somebody else's access token in the response must not give the person that one's
-	// name and groups (§5.3.2).
+	// An access token of another person in the response must not add that person's name and groups
+	// (§5.3.2).
 	if sub, _ := claims["sub"].(string); sub != identity.Subject {
 		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
 	}
@@ -475,8 +472,8 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 	return nil
 }
 
-// verifiesAnother reports whether a claim is email_verified or phone_number_verified of
-// userinfo, and the ID token has another address or number.
+// verifiesAnother reports whether a claim is email_verified or phone_number_verified of userinfo, and
+// the ID token contains a different address or number.
 func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
 	about, verifies := strings.CutSuffix(name, "_verified")
 	taken, ok := idToken[about]
@@ -504,7 +501,7 @@ func decodeUserinfo(body []byte) (map[string]any, error) {
 	return claims, nil
 }
 
-// signedUserinfo reads userinfo in a JWT (§5.3.2).
+// signedUserinfo decodes userinfo in a JWT (§5.3.2).
 func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string) (map[string]any, error) {
 	payload, err := p.keys.verifyBy(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
 	switch {
@@ -527,36 +524,35 @@ func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string
 	return claims, nil
 }
 
-// Identity is who signed in. Only Issuer and Subject together identify the person
-// (OpenID Connect Core §5.7).
+// Identity is the person who signed in. Only Issuer and Subject together identify the person (OpenID
+// Connect Core §5.7).
 type Identity struct {
 	Issuer  string // as configured
 	Subject string // the sub: up to 255 characters, unique at the issuer
 
-	// Claims are those of the ID token and, where it lacks one, of userinfo. They have the
-	// types that were sent, with numbers as json.Number: an email_verified of "true" is
-	// still a string.
+	// Claims are the claims of the ID token and, for missing ones, of userinfo. They have the types in
+	// which they were sent, with numbers as json.Number: an email_verified of "true" stays a string.
 	Claims map[string]any
 
-	Asked    time.Time // when the provider was asked: what it tells later is about this sign-in too
+	Asked    time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
 	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
 	AuthTime time.Time // the auth_time, or zero
 
-	Held // for later
+	Held // for later requests to the provider
 }
 
-// Held is what a provider can be asked by again.
+// Held contains the tokens for later requests to the provider.
 type Held struct {
-	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider gave none
-	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // when RefreshToken expires, as far as the provider says so
-	Brief        bool      `json:"upstream_brief,omitempty"`         // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
-	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access: to refresh it may prolong the person's session there
-	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider introspects it, which prolongs nothing
-	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], where there is no refresh token
-	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, where there is no refresh token
+	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
+	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
+	Brief        bool      `json:"upstream_brief,omitempty"`         // it expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
+	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access, so that a refresh may prolong the person's session at the provider
+	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider can introspect it, which prolongs nothing
+	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
+	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }
 
-// heldBy returns the refresh token of a response. Keycloak says how long it is valid (refresh_expires_in, which no standard has).
+// heldBy returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).
 func heldBy(tokens *oauth2.Token) Held {
 	h := Held{RefreshToken: tokens.RefreshToken}
 	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {

@@ -1,13 +1,13 @@
-// Package replica keeps in this process what most requests read of a store that several
-// gateways share, so that they need no round trip.
+// Package replica keeps a local copy of the frequently read entries of a store that several gateways
+// share, so that most requests need no round trip.
 //
-// The store announces changes of some kinds of keys. Of mirrored kinds the replica holds all
-// entries, and so knows too what does not exist. Of cached kinds it keeps what was read
-// lately, until a change is announced. Both count only while the replica has heard from the
-// store within the maximum lag; after that, it asks the store for each entry.
+// The store announces changes of some kinds of keys. For mirrored kinds, the replica contains all
+// entries, so that it can also detect missing entries. For cached kinds, it keeps recently read entries
+// until a change is announced. Both are used only while the replica has heard from the store within the
+// maximum lag; after that, it reads each entry from the store.
 //
-// Reading an entry here returns what it was up to the maximum lag ago, but shows at least what
-// this process changed itself. What must be certain is read by [Replica.Do].
+// An entry of the replica may be outdated by the maximum lag, but always reflects changes made by this
+// process. Use [Replica.Do] for reads that must be current.
 package replica
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Defaults of a [Config].
+// Defaults of [Config].
 const (
 	DefaultMaxLag      = 5 * time.Second
 	DefaultMaxMirrored = 500_000  // about 200 bytes each
@@ -37,31 +37,30 @@ const (
 // Unlimited is a maximum lag that is never exceeded.
 const Unlimited time.Duration = -1
 
-// Config says what a [Replica] holds.
+// Config is the configuration of a [Replica].
 type Config struct {
-	Mirrored []string // the kinds of which it holds all entries; see [store.KindOf]
-	Cached   []string // the kinds of which it keeps what was read
+	Mirrored []string // kinds whose entries are all replicated; see [store.KindOf]
+	Cached   []string // kinds whose entries are cached when read
 
-	MaxMirrored int   // entries; for what does not fit, the store is asked. Default: [DefaultMaxMirrored].
+	MaxMirrored int   // entries; the store is asked for entries that do not fit. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
 
-	// Tell gets each update too, after the replica, for what else the store follows. It must not
-	// wait. Default: nil, nobody does.
+	// Tell also receives each update, after the replica. It must not block. Default: nil.
 	Tell func(store.Update)
 
-	Logger *slog.Logger // gets when following fails, and when it goes on
+	Logger *slog.Logger // receives the start and end of failures to follow the store
 }
 
-// Replica is a [store.Store] in front of a shared one, for a process that reads more than it
-// changes. It answers [Replica.Get] of followed kinds itself, and passes on everything else.
-// [Replica.Run] must run, or it asks the store for everything.
+// Replica is a [store.Store] in front of a shared store, for a process that reads more than it changes.
+// It serves [Replica.Get] for followed kinds itself, and delegates all other operations to the store.
+// Unless [Replica.Run] is running, it delegates every operation.
 type Replica struct {
 	store.Shared
 
 	mirrored, cached []string // prefixes of keys
 	began            time.Time
 	tell             func(store.Update)
-	fresh            atomic.Int64 // until when the replica answers by itself, in nanoseconds since began
+	fresh            atomic.Int64 // end of the time for which the replica is current, in nanoseconds since began
 	logger           *slog.Logger
 
 	mu      sync.RWMutex
@@ -74,7 +73,7 @@ type Replica struct {
 	kept boundedcache.Cache[string, keptAnswer] // changes only under mu
 }
 
-// never is when a replica that has not heard from the store has last heard.
+// never is the value of heard before the first update.
 const never = math.MinInt64 / 2
 
 // New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
@@ -103,8 +102,7 @@ func prefixes(kinds []string) (all []string) {
 	return all
 }
 
-// SetMaxLag changes for how long the replica answers without hearing from the store, or
-// [Unlimited].
+// SetMaxLag sets the time for which the replica is used without hearing from the store, or [Unlimited].
 func (r *Replica) SetMaxLag(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +110,7 @@ func (r *Replica) SetMaxLag(d time.Duration) {
 	r.refresh()
 }
 
-// refresh sets until when the replica answers by itself. It requires the lock.
+// refresh updates fresh from heard and maxLag. It requires the lock.
 func (r *Replica) refresh() {
 	switch {
 	case r.heard == never:
@@ -124,30 +122,30 @@ func (r *Replica) refresh() {
 	}
 }
 
-// Lag returns how long ago the store was asked for the changes that the replica has; since the
-// replica was made if it has none yet.
+// Lag returns the time since the store was asked for the latest changes of the replica, or since the
+// replica was created if it has received none.
 func (r *Replica) Lag() time.Duration {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return time.Duration(r.now() - max(r.heard, 0))
 }
 
-// IsCurrent reports whether the replica answers by itself: it has heard from the store, and
-// within the maximum lag.
+// IsCurrent reports whether the replica serves entries itself: it has heard from the store within the
+// maximum lag.
 func (r *Replica) IsCurrent() bool { return r.now() <= r.fresh.Load() }
 
-// now is the time in nanoseconds since the replica was made. It counts while the process is
-// stopped: what arrives after that must not be taken for fresh.
+// now returns the time in nanoseconds since the replica was created. It advances while the process is
+// suspended, because updates received after that must not be considered fresh.
 func (r *Replica) now() int64 { return int64(time.Since(r.began)) }
 
-// Size returns the number of mirrored entries, including expired ones, and the bound.
+// Size returns the number of mirrored entries, including expired ones, and the limit.
 func (r *Replica) Size() (entries, bound int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.mirror.entries), r.mirror.max
 }
 
-// Get implements [store.Store]. If the store must be asked and does not answer, the error is
+// Get implements [store.Store]. If the store must be asked and does not respond, the error is
 // [store.ErrUnavailable].
 func (r *Replica) Get(ctx context.Context, key string) ([]byte, error) {
 	mirrored := hasAnyPrefix(key, r.mirrored)
@@ -194,9 +192,9 @@ func (r *Replica) getCached(ctx context.Context, key string, now int64) ([]byte,
 	return value, err
 }
 
-// keptAnswer is what the store answered to a Get.
+// keptAnswer is the cached result of a Get.
 type keptAnswer struct {
-	value []byte // nil: there was none
+	value []byte // nil: no entry
 	until int64
 }
 
@@ -207,13 +205,13 @@ func (k keptAnswer) answer() ([]byte, error) {
 	return bytes.Clone(k.value), nil
 }
 
-// mirror holds all entries of some kinds, unless there are too many. Times are in nanoseconds
-// since the replica was made.
+// mirror contains all entries of some kinds, unless they exceed max. Times are in nanoseconds since the
+// replica was created.
 type mirror struct {
 	entries map[string]entry
 	max     int // entries
 	whole   bool
-	missing int64 // until then, there may be entries for which there was no room
+	missing int64 // until then, entries that did not fit may exist
 }
 
 type entry struct {
@@ -221,7 +219,7 @@ type entry struct {
 	expires int64
 }
 
-// get returns an entry. It is not known whether there is one, if some are missing.
+// get returns an entry. known reports whether the result is reliable: no missing entry could contradict it.
 func (m *mirror) get(key string, now int64) (e entry, found, known bool) {
 	e, found = m.entries[key]
 	if found && now < e.expires {
@@ -230,12 +228,12 @@ func (m *mirror) get(key string, now int64) (e entry, found, known bool) {
 	return entry{}, false, m.whole && now >= m.missing
 }
 
-// reset empties the mirror, before all entries are put.
+// reset empties the mirror before all entries are added.
 func (m *mirror) reset(n int) {
 	m.entries, m.missing, m.whole = make(map[string]entry, min(n, m.max)), 0, true
 }
 
-// put makes a change. Without room for an entry, it remembers that one is missing.
+// put applies a change. If an entry does not fit, it records that an entry is missing.
 func (m *mirror) put(c store.Change, made time.Time, now int64) {
 	expires := int64(c.Expires.Sub(made))
 	if c.Value == nil || expires <= now {
@@ -250,14 +248,13 @@ func (m *mirror) put(c store.Change, made time.Time, now int64) {
 	m.entries[c.Key] = entry{string(c.Value), expires}
 }
 
-// Entries that are looked at for whether they have expired. In the long run, fewer than one in
-// sweptPerChange has.
+// Number of entries checked for expiry. In the long run, fewer than one in sweptPerChange is expired.
 const (
 	sweptPerChange = 8
 	sweptPerUpdate = 256
 )
 
-// sweep looks at n entries, any, and removes those that have expired.
+// sweep checks n arbitrary entries, and removes the expired ones.
 func (m *mirror) sweep(n int, now int64) {
 	for key, e := range m.entries {
 		if n--; n < 0 {
@@ -270,33 +267,33 @@ func (m *mirror) sweep(n int, now int64) {
 }
 
 const (
-	// keepFor is how long an answer is kept, since the store announces no expiry.
+	// keepFor is the cache lifetime of a result, because the store does not announce expiry.
 	keepFor = time.Minute
 
-	// maxShared is how old a question may be whose answer serves others who ask.
+	// maxShared is the maximum age of a pending Get whose result is shared with other callers.
 	maxShared = time.Second
 
-	// answerOverhead is what an answer takes in memory, beside its key and value, in bytes.
+	// answerOverhead is the memory of a cached result in addition to its key and value, in bytes.
 	answerOverhead = 200
 )
 
-// An ask is a Get of the store under way, which all share who ask for the key meanwhile.
+// An ask is a pending Get, shared by all callers that request the key in the meantime.
 type ask struct {
 	began int64
-	stale bool // the entry changed since it began; guarded by Replica.mu
+	stale bool // the entry has changed since the Get started; guarded by Replica.mu
 	done  chan struct{}
 
-	value []byte // once done
+	value []byte // valid once done is closed
 	err   error
 }
 
 func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable) }
 
-// ask asks the store for an entry. If keep is set, its answer is kept.
+// ask reads an entry from the store. If keep is set, the result is cached.
 func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error) {
 	a, mine := r.askFor(key)
 	if mine {
-		// Others wait for the answer too, so it does not end with this request.
+		// Other callers wait for the result too, so that it must not be canceled with this request.
 		a.value, a.err = r.Shared.Get(context.WithoutCancel(ctx), key)
 		r.answered(key, a, keep)
 		return bytes.Clone(a.value), a.err
@@ -309,7 +306,7 @@ func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error
 	}
 }
 
-// askFor returns the question under way for a key, or a new one that is the caller's to ask.
+// askFor returns the pending Get for a key, or a new one that the caller must execute.
 func (r *Replica) askFor(key string) (a *ask, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,8 +320,8 @@ func (r *Replica) askFor(key string) (a *ask, mine bool) {
 	return a, true
 }
 
-// answered ends a question. What was read before a change is not kept: its announcement has
-// passed.
+// answered completes a Get. The result of a Get that started before a change is not cached, because the
+// change has already been announced.
 func (r *Replica) answered(key string, a *ask, keep bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,14 +335,14 @@ func (r *Replica) answered(key string, a *ask, keep bool) {
 	}
 }
 
-// forget removes what is known of a key, or about to be. It requires the lock.
+// forget removes the cached result for a key, also of a pending Get. It requires the lock.
 func (r *Replica) forget(key string) {
 	r.kept.Delete(key)
 	r.invalidate(key)
 }
 
-// invalidate keeps others from sharing the question under way for a key, and its answer from being
-// cached. It requires the lock.
+// invalidate prevents the pending Get for a key from being shared and its result from being cached. It
+// requires the lock.
 func (r *Replica) invalidate(key string) {
 	if a := r.asks[key]; a != nil {
 		a.stale = true
@@ -353,7 +350,7 @@ func (r *Replica) invalidate(key string) {
 	}
 }
 
-// forgetAll is forget of all keys. It requires the lock.
+// forgetAll is forget for all keys. It requires the lock.
 func (r *Replica) forgetAll() {
 	r.kept.DeleteFunc(func(string, keptAnswer) bool { return true })
 	for _, a := range r.asks {
@@ -362,16 +359,16 @@ func (r *Replica) forgetAll() {
 	clear(r.asks)
 }
 
-// maxChanged bounds the keys of changed; there are more only if following fails.
+// maxChanged is the maximum number of keys in changed, which is reached only if following fails.
 const maxChanged = 10_000
 
-// changed are the mirrored keys that this process changed, for which the store is asked until
-// it has announced the change. The replica does not make the change itself: another process may
-// have made a later one, which was announced already.
+// changed contains the mirrored keys that this process changed. They are read from the store until it
+// has announced the change. The replica does not apply the change itself, because a later change of
+// another process may already have been announced.
 type changed struct {
-	at map[string]int64 // by key: when the store had answered
+	at map[string]int64 // time of the store's response, by key
 
-	any    bool // more keys than at holds
+	any    bool // more keys than fit into at
 	latest int64
 }
 
@@ -394,7 +391,7 @@ func (c *changed) add(key string, now int64) {
 	c.at[key] = now
 }
 
-// announced removes the changes that the store has announced when it was asked at a time.
+// announced removes the changes that the store has announced by the time heard.
 func (c *changed) announced(heard int64) {
 	for key, at := range c.at {
 		if at < heard {
@@ -437,7 +434,7 @@ func (r *Replica) Append(ctx context.Context, key string, item []byte, most int,
 	return r.made(key, r.Shared.Append(ctx, key, item, most, ttl))
 }
 
-// Do implements [store.Store]. It always asks the store, for each Get too.
+// Do implements [store.Store]. It always uses the store, even for Get.
 func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
 	err := r.Shared.Do(ctx, calls...)
 	for _, c := range calls {
@@ -448,8 +445,8 @@ func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// made forgets what is known of a key that a call has changed, and returns the call's error.
-// After an error, a change that was made all the same is announced like those of other processes.
+// made forgets the key that a call has changed, and returns the call's error. If a call failed although
+// its change was made, the change is announced like those of other processes.
 func (r *Replica) made(key string, err error) error {
 	mirrored := hasAnyPrefix(key, r.mirrored)
 	if err != nil || !mirrored && !hasAnyPrefix(key, r.cached) {
@@ -463,16 +460,15 @@ func (r *Replica) made(key string, err error) error {
 	return nil
 }
 
-// How long Run waits before it follows again: twice as long after each failure, and the
-// shortest time again once following has worked for steadyAfter. Each start may read all
-// entries.
+// Pauses of Run before it follows the store again: doubled after each failure, and reset once following
+// has worked for steadyAfter. Each start may read all entries.
 const (
 	minPause    = 100 * time.Millisecond
 	maxPause    = 2 * time.Second
 	steadyAfter = 10 * time.Second
 )
 
-// Run follows the store until ctx ends, and starts again when that fails.
+// Run follows the store until ctx is canceled, and retries after failures.
 func (r *Replica) Run(ctx context.Context) {
 	var lost time.Time // zero: following
 	pause := minPause
@@ -489,14 +485,14 @@ func (r *Replica) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if lost.IsZero() && !isUnavailable(err) { // of an outage its breaker logs
+		if lost.IsZero() && !isUnavailable(err) { // the breaker logs outages
 			lost = time.Now()
 			r.logger.WarnContext(ctx, "changes of other gateways are not heard, trying again", "error", err)
 		}
 		if time.Since(began) > steadyAfter {
 			pause = minPause
 		}
-		wait(ctx, pause/2+rand.N(pause/2)) // not all gateways at once
+		wait(ctx, pause/2+rand.N(pause/2)) // randomized, so that gateways do not reconnect simultaneously
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -510,7 +506,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hear makes the changes that the store announces.
+// hear applies the changes that the store announces.
 func (r *Replica) hear(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

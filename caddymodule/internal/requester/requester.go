@@ -1,4 +1,4 @@
-// Package requester says who makes a request, as far as Caddy and fhir_bearer know.
+// Package requester identifies the sender of a request from data of Caddy and fhir_bearer.
 package requester
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
-// Network is the client's network, for bounds of all of its clients together.
+// Network returns the client's network, for limits that all of its clients share.
 func Network(ctx context.Context) string { return fairqueue.Network(IP(ctx)) }
 
-// NetworkOf is that of a request.
+// NetworkOf returns the network of a request's client.
 func NetworkOf(r *http.Request) string { return fairqueue.Network(Address(r)) }
 
-// IP is the client's address by Caddy; empty outside of Caddy.
+// IP returns the client's address determined by Caddy; "" outside of Caddy.
 func IP(ctx context.Context) string {
 	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)
 	return address
 }
 
-// Address is the client's address. Caddy takes it from a proxy only if trusted_proxies names the proxy.
+// Address returns the client's address. Caddy uses the address from a proxy only if trusted_proxies contains the proxy.
 func Address(r *http.Request) string {
 	if address := IP(r.Context()); address != "" {
 		return address
@@ -31,18 +31,18 @@ func Address(r *http.Request) string {
 	return httporigin.Peer(r)
 }
 
-// IsHTTPS reports whether the browser speaks TLS, to us or to a proxy that Caddy's trusted_proxies names.
+// IsHTTPS reports whether the browser uses TLS, either directly or to a proxy in Caddy's trusted_proxies.
 func IsHTTPS(r *http.Request) bool {
 	return r.TLS != nil || ByTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// ByTrustedProxy reports whether a request came from a proxy that Caddy's trusted_proxies names.
+// ByTrustedProxy reports whether a request was sent by a proxy in Caddy's trusted_proxies.
 func ByTrustedProxy(r *http.Request) bool {
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
 	return trusted
 }
 
-// IdentityPlaceholders are those of fhir_bearer.
+// IdentityPlaceholders are the placeholders of fhir_bearer.
 var IdentityPlaceholders = []string{
 	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
 }
