@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// export answers $export of the system, of all patients or of a group.
+// export handles $export of the system, of all patients or of a group.
 func export(s *Store, q request) (reply, error) {
 	if !q.Async {
 		return reply{}, invalid("An export takes the header Prefer: respond-async.")
@@ -44,7 +44,7 @@ func export(s *Store, q request) (reply, error) {
 	return reply{status: http.StatusAccepted, header: http.Header{"Content-Location": {q.base + "/" + exportPath + job.id}}}, nil
 }
 
-// exportParameters are the types to export, and since when.
+// exportParameters returns the types to export, and the time of _since.
 func (q request) exportParameters() (types []string, since time.Time, err error) {
 	if err = q.takes("_outputFormat", "_since", "_type"); err != nil {
 		return nil, since, err
@@ -71,7 +71,7 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 	return slices.Compact(types), since, nil
 }
 
-// exported tells which resources are part of an export.
+// exported returns the predicate for the resources of an export.
 func exported(s *Store, q request) (func(resource.Resource) bool, error) {
 	switch {
 	case q.Type == "":
@@ -89,7 +89,7 @@ func exported(s *Store, q request) (func(resource.Resource) bool, error) {
 	return nil, failure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
 }
 
-// ofGroup tells which resources are of the members of a group.
+// ofGroup returns the predicate for the resources of a group's members.
 func ofGroup(s *Store, q request) (func(resource.Resource) bool, error) {
 	group, err := s.find(q.reference(), "")
 	if err != nil {
@@ -112,9 +112,9 @@ func ofGroup(s *Store, q request) (func(resource.Resource) bool, error) {
 }
 
 const (
-	exportPath     = "_export/" // where jobs and their files are, below the base
+	exportPath     = "_export/" // path of jobs and their files, below the base
 	exportLifetime = time.Hour
-	maxExports     = 20 // that are kept; the oldest of more ends
+	maxExports     = 20 // limit of stored exports; the oldest is removed
 )
 
 // exports are the jobs of $export, the oldest first.
@@ -123,12 +123,12 @@ type exports struct {
 	jobs []*exportJob
 }
 
-// exportJob is an export (Bulk Data Access 2.0) of the resources as they were when it began. It says once that it is
-// still at work, so that apps can try to wait for it.
+// exportJob is an export (Bulk Data Access 2.0) of the resources at its start. Its first status request returns
+// 202, so that apps can try out polling.
 type exportJob struct {
 	id, request string
 	began       time.Time
-	asked       bool                // for its status
+	asked       bool                // whether its status was requested
 	files       map[string][][]byte // lines by type
 }
 
@@ -139,7 +139,7 @@ func (e *exports) add(job *exportJob) {
 	e.jobs = slices.Clone(e.jobs[max(0, len(e.jobs)-maxExports):])
 }
 
-// serve answers for a job, or one of its files.
+// serve returns the status of a job, or one of its files.
 func (e *exports) serve(method, base, path string) (reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +160,7 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 	return reply{}, failure{http.StatusMethodNotAllowed, "not-supported", "An export can be read and deleted."}
 }
 
-// status is the manifest, from the second time on.
+// status returns the manifest from the second request on.
 func (j *exportJob) status(base string) (reply, error) {
 	if !j.asked {
 		j.asked = true
@@ -178,7 +178,7 @@ func (j *exportJob) status(base string) (reply, error) {
 	return answer, err
 }
 
-// file is the resources of a type, one a line.
+// file returns the resources of a type, one per line.
 func (j *exportJob) file(name string) (reply, error) {
 	name, ok := strings.CutSuffix(name, ".ndjson")
 	if !ok || j.files[name] == nil {

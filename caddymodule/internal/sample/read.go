@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// readVersion answers read and vread.
+// readVersion handles read and vread.
 func readVersion(s *Store, q request) (reply, error) {
 	v, err := s.find(q.reference(), q.VersionID)
 	if err != nil {
@@ -26,7 +26,7 @@ func readVersion(s *Store, q request) (reply, error) {
 	return v.reply(http.StatusOK), nil
 }
 
-// find returns a version of a resource, or the latest.
+// find returns a version of a resource, or the latest for an empty id.
 func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 	all := s.versions[of]
 	n := len(all)
@@ -45,7 +45,7 @@ func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 	return all[n-1], nil
 }
 
-// reply is an answer with the version.
+// reply returns a response with the version.
 func (v *version) reply(status int) reply {
 	answer := answerWith(status, v.text)
 	answer.header.Set("Etag", v.etag())
@@ -53,7 +53,7 @@ func (v *version) reply(status int) reply {
 	return answer
 }
 
-// content is what a Binary holds (R4 binary.html#rest). It may be of any type, so no browser may run it here.
+// content returns the content of a Binary (R4 binary.html#rest). Because it may have any media type, browsers must not run it.
 func (v *version) content() (reply, error) {
 	contentType, _ := v.Member("contentType")
 	data, _ := v.Member("data")
@@ -68,7 +68,7 @@ func (v *version) content() (reply, error) {
 	return answer, nil
 }
 
-// history answers with the versions of a resource, the latest first.
+// history returns the versions of a resource, the latest first.
 func history(s *Store, q request) (reply, error) {
 	if err := q.takes("_count"); err != nil {
 		return reply{}, err
@@ -84,7 +84,7 @@ func history(s *Store, q request) (reply, error) {
 	return b.page(q, q.Parameters)
 }
 
-// each calls a function with the resources of some types, as long as it returns no error.
+// each calls do for the resources of some types until it returns an error.
 func (s *Store) each(q request, types []string, do func(*version) error) error {
 	seen := 0
 	for _, t := range types {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// search answers a search of a type, of a compartment or of the system.
+// search handles a search of a type, a compartment or the system.
 func search(s *Store, q request) (reply, error) {
 	asked, err := readQuery(q)
 	if err != nil {
@@ -29,7 +29,7 @@ func search(s *Store, q request) (reply, error) {
 	return b.page(q, asked.heeded)
 }
 
-// matches are the resources that a search finds, in its order.
+// matches returns the resources that a search finds, in order.
 func (s *Store) matches(q request, asked query) (found []entry, err error) {
 	err = s.each(q, asked.types, func(v *version) error {
 		if q.Kind == interaction.CompartmentSearch && !IsIn(v.Resource, q.Compartment) {
@@ -59,7 +59,7 @@ func IsIn(r resource.Resource, of interaction.Reference) bool {
 	})
 }
 
-// order sorts by the keys of _sort. What has no value comes last.
+// order sorts by the keys of _sort. Resources without a value come last.
 func order(found []entry, keys []string) {
 	slices.SortStableFunc(found, func(a, b entry) int {
 		for _, key := range keys {
@@ -72,7 +72,7 @@ func order(found []entry, keys []string) {
 	})
 }
 
-// Compare orders two resources by a parameter. What has no value comes last.
+// Compare orders two resources by a parameter. A resource without a value comes last.
 func Compare(a, b resource.Resource, name string, descending bool) int {
 	pa, _ := searchparam.Lookup(a.Type, name)
 	pb, _ := searchparam.Lookup(b.Type, name)
@@ -90,7 +90,7 @@ func Compare(a, b resource.Resource, name string, descending bool) int {
 	return 0
 }
 
-// everything answers Patient/$everything: the patient's compartment, and what the resources in it refer to.
+// everything handles Patient/$everything: the patient's compartment, and the resources that it references.
 func everything(s *Store, q request) (reply, error) {
 	if err := q.takes("_count", "_type"); err != nil {
 		return reply{}, err
@@ -114,7 +114,7 @@ func everything(s *Store, q request) (reply, error) {
 	return b.page(q, q.Parameters)
 }
 
-// around are the resources of some types that others refer to, but for patients.
+// around returns the resources of some types that entries reference, except patients.
 func (s *Store) around(entries []entry, types []string) (found []entry) {
 	seen := map[interaction.Reference]bool{}
 	for _, e := range entries {
@@ -142,20 +142,20 @@ func (s *Store) around(entries []entry, types []string) (found []entry) {
 	return found
 }
 
-// query is what a search asks for.
+// query is a parsed search.
 type query struct {
-	types    []string // all of them may be found
+	types    []string // each of them may be found
 	criteria []criterion
 	sort     []string
 	includes []include
-	heeded   []smart.Parameter // for the link to itself
+	heeded   []smart.Parameter // supported parameters, for the self link
 }
 
-// criterion is a parameter that says what resources are like.
+// criterion is a search parameter that resources must match.
 type criterion struct{ name, modifier, value string }
 
-// readQuery reads the parameters of a search. What is not supported is an error, unless the client prefers otherwise (R4
-// search.html#errors).
+// readQuery parses the parameters of a search. An unsupported parameter is an error, unless the client requests
+// lenient handling (R4 search.html#errors).
 func readQuery(q request) (query, error) {
 	s := query{types: []string{q.Type}}
 	if q.Type == "" || q.Type == smart.AnyType {
@@ -181,7 +181,7 @@ func readQuery(q request) (query, error) {
 	return s, nil
 }
 
-// read reads one parameter. Base is the address of the server.
+// read parses one parameter. Base is the address of the server.
 func (s *query) read(p smart.Parameter, base string) error {
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
@@ -208,7 +208,7 @@ func readSummary(value string) error {
 	return nil
 }
 
-// readSort reads the keys of _sort.
+// readSort parses the keys of _sort.
 func (s *query) readSort(keys string) error {
 	for key := range strings.SplitSeq(keys, ",") {
 		name := strings.TrimPrefix(key, "-")
@@ -220,13 +220,13 @@ func (s *query) readSort(keys string) error {
 	return nil
 }
 
-// anyType reports whether a function is true for one of the types.
+// anyType reports whether is returns true for one of the types.
 func (s *query) anyType(is func(resourceType string) bool) bool {
 	return slices.ContainsFunc(s.types, is)
 }
 
-// readCriterion checks a criterion by asking it of a resource that has nothing. An absolute reference to a resource of
-// this server is as good as a relative one.
+// readCriterion validates a criterion by matching it against an empty resource. An absolute reference to a
+// resource of this server is converted to a relative one.
 func (s *query) readCriterion(c criterion, base string) error {
 	var problem error
 	known := s.anyType(func(t string) bool {
@@ -251,7 +251,7 @@ func (s *query) readCriterion(c criterion, base string) error {
 	return problem
 }
 
-// holds reports whether a resource is as the criterion says.
+// holds reports whether a resource matches the criterion.
 func (c criterion) holds(r resource.Resource) (bool, error) {
 	p, ok := searchparam.Lookup(r.Type, c.name)
 	if !ok {
@@ -281,15 +281,15 @@ func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 	return true
 }
 
-// include asks for resources beside those that a search is for: those which they refer to, or which refer to them.
+// include requests additional resources: those that matches reference, or those that reference matches.
 type include struct {
 	reverse bool
-	source  string                // the type of the resources that refer
-	by      searchparam.Parameter // how they do
-	target  string                // the type of what they refer to; empty: any
+	source  string                // type of the referencing resources
+	by      searchparam.Parameter // parameter of the reference
+	target  string                // type of the referenced resources; empty: any
 }
 
-// readInclude reads _include or _revinclude, such as Observation:subject or Observation:subject:Patient.
+// readInclude parses _include or _revinclude, such as Observation:subject or Observation:subject:Patient.
 func readInclude(name, modifier, value string) (include, error) {
 	parts := strings.Split(value, ":")
 	if modifier != "" || len(parts) < 2 || len(parts) > 3 {
@@ -306,7 +306,7 @@ func readInclude(name, modifier, value string) (include, error) {
 	return in, nil
 }
 
-// References are the resources that one refers to by a parameter.
+// References returns the resources that r references by a parameter.
 func References(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
 	for _, path := range by.Paths {
 		for element := range r.Values(path) {
@@ -318,7 +318,7 @@ func References(r resource.Resource, by searchparam.Parameter) (found []interact
 	return found
 }
 
-// included are the resources that includes bring along, none of them twice.
+// included returns the resources that includes add, without duplicates.
 func (s *Store) included(q request, includes []include, matches []entry) (found []entry, err error) {
 	have := make(map[interaction.Reference]bool, len(matches))
 	for _, m := range matches {
@@ -343,7 +343,7 @@ func (s *Store) included(q request, includes []include, matches []entry) (found 
 	return found, nil
 }
 
-// referred adds what the matches refer to.
+// referred adds the resources that the matches reference.
 func (s *Store) referred(q request, in include, matches []entry, add func(*version)) error {
 	for _, m := range matches {
 		if m.Type != in.source {
@@ -358,7 +358,7 @@ func (s *Store) referred(q request, in include, matches []entry, add func(*versi
 	return q.canceled()
 }
 
-// referring adds what refers to the matches.
+// referring adds the resources that reference the matches.
 func (s *Store) referring(q request, in include, matches []entry, add func(*version)) error {
 	matched := make(map[interaction.Reference]bool, len(matches))
 	for _, m := range matches {
@@ -374,27 +374,27 @@ func (s *Store) referring(q request, in include, matches []entry, add func(*vers
 	})
 }
 
-// How many matches a page has: unless the client says otherwise, and at most.
+// Number of matches per page: the default, and the maximum.
 const (
 	defaultCount = 50
 	maxCount     = 1000
 )
 
-// bundle is what a search or a history found, of which one page is answered.
+// bundle is the result of a search or a history, returned in pages.
 type bundle struct {
 	Type    string
 	path    string // below the base
 	entries []entry
-	more    func(page []entry) ([]entry, error) // what a page has beside its entries; nil: nothing
+	more    func(page []entry) ([]entry, error) // returns the additional entries of a page; nil: none
 }
 
-// entry is a resource that was found. Mode is match or include.
+// entry is a result. Mode is match or include.
 type entry struct {
 	*version
 	mode string
 }
 
-// linkJSON, entryJSON and bundleJSON are what goes over the wire.
+// linkJSON, entryJSON and bundleJSON are the JSON representations.
 type linkJSON struct {
 	Relation string `json:"relation"`
 	URL      string `json:"url"`
@@ -416,7 +416,7 @@ type bundleJSON struct {
 	Entry        []entryJSON `json:"entry,omitempty"`
 }
 
-// page answers with the page that _count and _offset name. The links repeat the parameters.
+// page returns the page of _count and _offset. Its links repeat the parameters.
 func (b bundle) page(q request, parameters []smart.Parameter) (reply, error) {
 	count, err := number(q.Parameters, "_count", defaultCount)
 	if err != nil {
@@ -453,13 +453,13 @@ func (b bundle) page(q request, parameters []smart.Parameter) (reply, error) {
 	return out.reply()
 }
 
-// reply is the answer with a Bundle.
+// reply returns a response with the Bundle.
 func (b bundleJSON) reply() (reply, error) {
 	text, err := json.Marshal(b)
 	return answerWith(http.StatusOK, text), err
 }
 
-// link is a link to a page.
+// link returns a link to a page.
 func (b bundle) link(q request, relation string, parameters []smart.Parameter, offset int) linkJSON {
 	var query []string
 	for _, p := range parameters {
@@ -477,7 +477,7 @@ func (b bundle) link(q request, relation string, parameters []smart.Parameter, o
 	return linkJSON{relation, to}
 }
 
-// json is an entry of a searchset, or of a history, which has no mode.
+// json returns an entry of a searchset, or of a history, which has no mode.
 func (e entry) json(q request) entryJSON {
 	out := entryJSON{FullURL: q.base + "/" + e.of.String(), Resource: e.text}
 	if e.mode != "" {
@@ -501,7 +501,7 @@ func (e entry) json(q request) entryJSON {
 	return out
 }
 
-// number is the value of a parameter that is a number.
+// number returns the value of a numeric parameter.
 func number(parameters []smart.Parameter, name string, otherwise int) (int, error) {
 	text := value(parameters, name)
 	if text == "" {

@@ -20,20 +20,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// MaxBody is how large the body of a request may be.
+// MaxBody is the maximum size of a request body in bytes.
 const MaxBody = 1 << 20
 
-// Server answers requests of FHIR's REST API from a store.
+// Server serves FHIR's REST API from a store.
 type Server struct {
-	// Store holds the resources. Required.
+	// Store contains the resources. Required.
 	Store *Store
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
-	// BaseURL is the address of the FHIR API in links. Default: the address that was asked for.
+	// BaseURL is the address of the FHIR API in links. Default: the address of the request.
 	BaseURL string
 }
 
-// ServeHTTP answers a request below the base.
+// ServeHTTP handles a request below the base.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.answer(w, r)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
 	return perform(s.Store, q)
 }
 
-// read reads a request to its end.
+// read parses a request including its body.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (request, error) {
 	path := strings.TrimPrefix(r.URL.Path[min(len(s.Base), len(r.URL.Path)):], "/")
 	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
@@ -85,7 +85,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (request, error) {
 	return q, err
 }
 
-// unread is why a body could not be read.
+// unread returns the error for a body that could not be read.
 func unread(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return failure{http.StatusRequestEntityTooLarge, "too-long", "The body is larger than 1 MiB."}
@@ -93,7 +93,7 @@ func unread(err error) error {
 	return invalid("The body ended early.")
 }
 
-// address is the address of the FHIR API as the client knows it.
+// address returns the address of the FHIR API for the client.
 func (s *Server) address(r *http.Request) string {
 	switch {
 	case s.BaseURL != "":
@@ -112,10 +112,10 @@ type request struct {
 	header http.Header
 	body   []byte
 	base   string // the address of the FHIR API
-	id     string // for what is created; empty: a new one
+	id     string // id of the created resource; empty: a new id
 }
 
-// changes reports whether a request may write.
+// changes reports whether a request can write.
 func (q request) changes() bool {
 	switch q.Kind {
 	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate,
@@ -125,7 +125,7 @@ func (q request) changes() bool {
 	return false
 }
 
-// checkFormat refuses what is to be answered, or was sent, in another form than JSON. A Binary has its own.
+// checkFormat rejects request and response formats other than JSON. A Binary has its own format.
 func (q request) checkFormat(contentType string) error {
 	accepted := q.header.Get("Accept")
 	if format := value(q.Parameters, "_format"); format != "" {
@@ -144,12 +144,12 @@ func (q request) checkFormat(contentType string) error {
 	return nil
 }
 
-// reference is the resource that the path names.
+// reference returns the resource in the path.
 func (q request) reference() interaction.Reference {
 	return interaction.Reference{Type: q.Type, ID: q.ID}
 }
 
-// value is the value of a parameter; empty if it is missing.
+// value returns the value of a parameter; "" if it is missing.
 func value(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
@@ -159,7 +159,7 @@ func value(parameters []smart.Parameter, name string) string {
 	return ""
 }
 
-// canceled is the error of a request whose client has gone, or has waited too long.
+// canceled returns the error of a request whose client has disconnected or timed out.
 func (q request) canceled() error {
 	if err := q.ctx.Err(); err != nil {
 		return failure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
@@ -167,7 +167,7 @@ func (q request) canceled() error {
 	return nil
 }
 
-// takes refuses parameters but those that are named, and those of every answer.
+// takes rejects parameters other than the named ones and those that isForm reports.
 func (q request) takes(names ...string) error {
 	for _, p := range q.Parameters {
 		if !isForm(p.Name) && !slices.Contains(names, p.Name) {
@@ -177,13 +177,13 @@ func (q request) takes(names ...string) error {
 	return nil
 }
 
-// isForm reports whether a parameter is about the form of an answer. _elements and _summary may be answered with whole
-// resources (R4 search.html#elements).
+// isForm reports whether a parameter controls the form of a response. A server may ignore _elements and _summary
+// (R4 search.html#elements).
 func isForm(name string) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_elements", "_offset"}, name)
 }
 
-// perform answers a request that is no batch or transaction. The caller holds the lock of the store.
+// perform handles a request other than a batch or transaction. The caller holds the lock of the store.
 func perform(s *Store, q request) (reply, error) {
 	switch q.Kind {
 	case interaction.Capabilities:
@@ -210,8 +210,8 @@ func notImplemented(q request) error {
 	return failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
 }
 
-// operate answers an operation. A missing resource is 404 even for operations that are not implemented: "not implemented"
-// would blame the server for a mistyped address.
+// operate handles an operation. A missing resource is 404 even for unsupported operations, because "not
+// implemented" would blame the server for a mistyped address.
 func operate(s *Store, q request) (reply, error) {
 	switch {
 	case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
@@ -225,7 +225,7 @@ func operate(s *Store, q request) (reply, error) {
 	return reply{}, notImplemented(q)
 }
 
-// checkTarget returns an error if the store lacks the resource that an operation names by id or by canonical URL.
+// checkTarget returns an error if the store lacks the resource with an operation's id or canonical URL.
 func (s *Store) checkTarget(q request) error {
 	if q.ID != "" {
 		_, err := s.find(q.reference(), "")
@@ -247,8 +247,8 @@ func (s *Store) checkTarget(q request) error {
 	return err
 }
 
-// canonical returns the canonical URL of the resource that an operation on a type is about, from the query or from
-// Parameters in the body; empty if there is none.
+// canonical returns the canonical URL of the resource for an operation on a type, from the query or from
+// Parameters in the body; "" if it is missing.
 func (q request) canonical() string {
 	names := []string{"url"}
 	if q.Type == "CodeSystem" {
@@ -257,7 +257,7 @@ func (q request) canonical() string {
 	var body struct {
 		Parameter []struct{ Name, ValueURI, ValueCanonical string }
 	}
-	_ = json.Unmarshal(q.body, &body) // a body in another form names no resource
+	_ = json.Unmarshal(q.body, &body) // a body in another format names no resource
 	for _, name := range names {
 		if url := value(q.Parameters, name); url != "" {
 			return url
@@ -271,14 +271,14 @@ func (q request) canonical() string {
 
 const mediaType = "application/fhir+json"
 
-// reply is an answer.
+// reply is a response.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// answerWith is a reply with a resource.
+// answerWith returns a reply with a resource.
 func answerWith(status int, text []byte) reply {
 	return reply{status, http.Header{"Content-Type": {mediaType}}, text}
 }
@@ -294,7 +294,7 @@ func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body) // the client has gone
+		_, _ = w.Write(p.body) // fails if the client has disconnected
 	}
 }
 
@@ -309,14 +309,14 @@ type failure struct {
 
 func (f failure) Error() string { return f.text }
 
-// ErrFull says that a store is at one of its bounds.
+// ErrFull is returned by a store at one of its limits.
 var ErrFull = errors.New("no room for further versions")
 
 func invalid(text string) error { return failure{http.StatusBadRequest, "invalid", text} }
 
 func unsupported(text string) error { return failure{http.StatusBadRequest, "not-supported", text} }
 
-// describe is what an error tells the client.
+// describe returns the failure to report to the client.
 func describe(err error) failure {
 	if f, ok := errors.AsType[failure](err); ok {
 		return f
@@ -340,7 +340,7 @@ func describe(err error) failure {
 	}
 }
 
-// outcome is an error as an OperationOutcome.
+// outcome returns an error as an OperationOutcome.
 func outcome(err error) reply {
 	f := describe(err)
 	type issue struct {
@@ -355,11 +355,11 @@ func outcome(err error) reply {
 	return answerWith(f.status, text)
 }
 
-// Description is what the CapabilityStatement says of the server.
+// Description is the description in the CapabilityStatement.
 const Description = "Sample FHIR server in memory, for trying out: synthetic records of people who do not exist. " +
 	"Changes are lost when it is restarted. Not for real data."
 
-// capabilities answers with the CapabilityStatement.
+// capabilities returns the CapabilityStatement.
 func capabilities(q request) (reply, error) {
 	if mode := value(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
 		return reply{}, unsupported("The CapabilityStatement has one mode, full.")
@@ -379,7 +379,7 @@ func capabilities(q request) (reply, error) {
 	return answerWith(http.StatusOK, text), err
 }
 
-// resources are the types of R4 with what can be done with them, which are put together once.
+// resources are the types of R4 with their supported interactions, generated once.
 var resources = sync.OnceValue(func() (list []object) {
 	for _, t := range interaction.Types() {
 		r := object{
@@ -408,7 +408,7 @@ var resources = sync.OnceValue(func() (list []object) {
 	return list
 })
 
-// exportOperation is a level of $export.
+// exportOperation returns the operation $export of one level.
 func exportOperation(definition string) object {
 	return object{
 		"name": "export", "definition": "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/" + definition,
@@ -416,7 +416,7 @@ func exportOperation(definition string) object {
 	}
 }
 
-// searches are the search parameters of a type, and those by which it includes others.
+// searches returns the search parameters of a type, and its _include values.
 func searches(resourceType string) (params []object, includes []string) {
 	for _, p := range searchparam.Parameters(resourceType) {
 		params = append(params, object{"name": p.Name, "type": p.Kind.String()})
@@ -427,7 +427,7 @@ func searches(resourceType string) (params []object, includes []string) {
 	return params, includes
 }
 
-// codes are interactions.
+// codes returns interactions in the form of the CapabilityStatement.
 func codes(names ...string) (list []object) {
 	for _, name := range names {
 		list = append(list, object{"code": name})

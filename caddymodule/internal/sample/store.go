@@ -21,33 +21,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Bounds of a [Store]. Versions are kept until the process ends, so both count all of them.
+// Limits of a [Store]. They count all versions, because versions are kept until the process ends.
 const (
 	MaxVersions = 20_000
 	MaxBytes    = 64 << 20
 )
 
-// Store holds resources with all their versions. It is safe for concurrent use.
+// Store contains resources with all their versions. It is safe for concurrent use.
 type Store struct {
 	mu       sync.RWMutex
 	versions map[interaction.Reference][]*version // the oldest first
-	order    map[string][]interaction.Reference   // by type, as they were created
-	log      []interaction.Reference              // one for each version, so that the latest can be taken back
+	order    map[string][]interaction.Reference   // by type, in order of creation
+	log      []interaction.Reference              // one entry per version, for undo
 	bytes    int
 	exports  exports
 }
 
-// version is a resource as it was at a time. It is never changed.
+// version is a version of a resource. It is immutable.
 type version struct {
 	resource.Resource
 	of      interaction.Reference
 	number  int
-	method  string // of the request that made it
+	method  string // of the request that created it
 	updated time.Time
-	text    []byte // nil: it was deleted
+	text    []byte // nil: deleted
 }
 
-// NewStore returns a store with resources, each under its own id.
+// NewStore returns a store with the given resources, each under its own id.
 func NewStore(texts ...[]byte) (*Store, error) {
 	s := &Store{versions: map[interaction.Reference][]*version{}, order: map[string][]interaction.Reference{}}
 	for _, text := range texts {
@@ -58,7 +58,7 @@ func NewStore(texts ...[]byte) (*Store, error) {
 	return s, nil
 }
 
-// load adds a resource, as it is if its meta is complete.
+// load adds a resource, unchanged if its meta is complete.
 func (s *Store) load(text []byte) error {
 	res, err := resource.Parse(text)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) load(text []byte) error {
 
 var errLoad = errors.New("no resource that can be loaded, or one that is there twice")
 
-// lastUpdated is when a resource says that it was last updated.
+// lastUpdated returns meta.lastUpdated of a resource.
 func lastUpdated(r resource.Resource) (time.Time, bool) {
 	meta, ok := r.Member("meta")
 	if !ok {
@@ -88,10 +88,10 @@ func lastUpdated(r resource.Resource) (time.Time, bool) {
 	return at, err == nil
 }
 
-// now is the time as FHIR's instants have it.
+// now returns the time with the precision of FHIR instants.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Len is how many resources there are.
+// Len returns the number of resources.
 func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -104,7 +104,7 @@ func (s *Store) Len() int {
 	return count
 }
 
-// current is the latest version of a resource; ok is false if there is none, or it was deleted.
+// current returns the latest version of a resource; ok is false if it does not exist or was deleted.
 func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 	all := s.versions[of]
 	if len(all) == 0 {
@@ -114,7 +114,7 @@ func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 	return v, v.text != nil
 }
 
-// put adds a version with a text. Bases are the addresses of the server, below which references may be written.
+// put adds a version with a text. References may be absolute URLs below one of bases, the addresses of the server.
 func (s *Store) put(method string, of interaction.Reference, text []byte, bases ...string) (*version, error) {
 	v := &version{of: of, number: len(s.versions[of]) + 1, method: method, updated: now()}
 	text, err := v.stamped(text)
@@ -128,7 +128,7 @@ func (s *Store) put(method string, of interaction.Reference, text []byte, bases 
 	return v, s.add(v)
 }
 
-// remove adds a version without a text.
+// remove adds a version that marks the resource as deleted.
 func (s *Store) remove(of interaction.Reference) error {
 	return s.add(&version{of: of, number: len(s.versions[of]) + 1, method: http.MethodDelete, updated: now()})
 }
@@ -146,7 +146,7 @@ func (s *Store) add(v *version) error {
 	return nil
 }
 
-// undo takes back all versions but the first count.
+// undo removes all versions except the first count.
 func (s *Store) undo(count int) {
 	for _, of := range slices.Backward(s.log[count:]) {
 		all := s.versions[of]
@@ -159,7 +159,7 @@ func (s *Store) undo(count int) {
 	s.log = s.log[:count]
 }
 
-// stamped is a text with the id and the meta of the version.
+// stamped returns a text with the id and meta of the version.
 func (v *version) stamped(text []byte) ([]byte, error) {
 	res, err := resource.Parse(text)
 	if err != nil {
@@ -187,26 +187,26 @@ func (v *version) stamped(text []byte) ([]byte, error) {
 	return rawjson.With(text, "meta", meta)
 }
 
-// etag is the version's entity tag.
+// etag returns the version's entity tag.
 func (v *version) etag() string { return `W/"` + strconv.Itoa(v.number) + `"` }
 
-// quoted is a string in JSON.
+// quoted returns a string as JSON.
 func quoted(s string) []byte {
-	text, _ := json.Marshal(s) // of a string it never fails
+	text, _ := json.Marshal(s) // cannot fail for a string
 	return text
 }
 
-// newID is an id that no resource has.
+// newID returns a new random id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// compressed is records.ndjson, as go test -run TestRecordsCompressed -update writes it.
+// compressed is records.ndjson, as written by go test -run TestRecordsCompressed -update.
 //
 //go:embed records.ndjson.zst
 var compressed []byte
 
-// Records returns the synthetic records, those that others refer to first: thirty patients, and the people and
-// organizations that look after them. Nobody in them exists. All have an id and a meta. Codes are of SNOMED CT, ICD-10-CM,
-// LOINC, RxNorm, CVX and HL7's own systems; units are of UCUM.
+// Records returns the synthetic records, referenced ones first: thirty patients, and the people and organizations
+// that care for them. None of them exist. All records have an id and a meta. Codes are from SNOMED CT, ICD-10-CM,
+// LOINC, RxNorm, CVX and HL7's own systems; units are from UCUM.
 func Records() ([][]byte, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// create answers create and conditional create.
+// create handles create and conditional create.
 func create(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalCreate {
 		v, err := one(s, q)
@@ -32,7 +32,7 @@ func create(s *Store, q request) (reply, error) {
 	return putBody(s, q, http.MethodPost)
 }
 
-// update answers update and conditional update, which create what is not there.
+// update handles update and conditional update, which create a missing resource.
 func update(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalUpdate {
 		v, err := one(s, q)
@@ -55,7 +55,7 @@ func update(s *Store, q request) (reply, error) {
 	return putBody(s, q, http.MethodPut)
 }
 
-// put stores the body under the id of the request.
+// putBody stores the body under the id of the request.
 func putBody(s *Store, q request, method string) (reply, error) {
 	res, err := resource.Parse(q.body)
 	if err != nil {
@@ -84,7 +84,7 @@ func putBody(s *Store, q request, method string) (reply, error) {
 	return answer, nil
 }
 
-// checkVersion compares the version that the client knows with the one that is there (R4 http.html#concurrency).
+// checkVersion checks If-Match and If-None-Match against the current version (R4 http.html#concurrency).
 func checkVersion(s *Store, q request) error {
 	v, ok := s.current(q.reference())
 	want := q.header.Get("If-Match")
@@ -94,12 +94,12 @@ func checkVersion(s *Store, q request) error {
 	return nil
 }
 
-// location is the address of a version.
+// location returns the address of a version.
 func (q request) location(v *version) string {
 	return fmt.Sprintf("%s/%s/_history/%d", q.base, v.of, v.number)
 }
 
-// remove answers delete and conditional delete. What is not there is as good as deleted.
+// remove handles delete and conditional delete. Deleting a missing resource succeeds.
 func remove(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalDelete {
 		v, err := one(s, q)
@@ -117,9 +117,9 @@ func remove(s *Store, q request) (reply, error) {
 	return reply{status: http.StatusNoContent}, s.remove(q.reference())
 }
 
-// one is the one resource that matches the criteria of a conditional request, or nil.
+// one returns the only resource that matches the criteria of a conditional request, or nil.
 func one(s *Store, q request) (*version, error) {
-	q.header = nil // what is not supported would match all, so it is never passed over
+	q.header = nil // without lenient handling, because an ignored parameter would match all resources
 	q.Parameters = q.Criteria()
 	asked, err := readQuery(q)
 	if err != nil {
@@ -140,7 +140,7 @@ func one(s *Store, q request) (*version, error) {
 	return nil, nil
 }
 
-// maxEntries is how many entries a batch or transaction may have.
+// maxEntries is the maximum number of entries in a batch or transaction.
 const maxEntries = 500
 
 // submission is a batch or transaction.
@@ -153,7 +153,7 @@ type submission struct {
 	}
 }
 
-// submit answers a batch or transaction. The caller holds the lock of the store, so that nobody sees half of one.
+// submit handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a partial transaction.
 func submit(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
@@ -171,10 +171,10 @@ func submit(s *Store, q request) (reply, error) {
 	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: answers}.reply()
 }
 
-// methods are in the order of R4 http.html#trules.
+// methods are in the processing order of R4 http.html#trules.
 var methods = []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}
 
-// submitEntries answers the entries in the order of their methods.
+// submitEntries handles the entries in the order of their methods.
 func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	ids, urns := b.ids()
 	answers := make([]entryJSON, len(b.Entry))
@@ -182,7 +182,7 @@ func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	for n := range order {
 		order[n] = n
 	}
-	turn := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // what is none comes last
+	turn := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // unknown methods come last
 	slices.SortStableFunc(order, func(m, n int) int { return cmp.Compare(turn(m), turn(n)) })
 	for _, n := range order {
 		e := b.Entry[n]
@@ -202,7 +202,7 @@ func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	return answers, nil
 }
 
-// ids are the ids of what a transaction creates, by entry, and what replaces its URNs in the other entries.
+// ids returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other entries.
 func (b submission) ids() ([]string, *strings.Replacer) {
 	ids := make([]string, len(b.Entry))
 	var pairs []string
@@ -217,7 +217,7 @@ func (b submission) ids() ([]string, *strings.Replacer) {
 	return ids, strings.NewReplacer(pairs...)
 }
 
-// submitEntry answers one entry.
+// submitEntry handles one entry.
 func submitEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
 	for name, values := range header {
 		if values[0] == "" {
@@ -239,7 +239,7 @@ func submitEntry(s *Store, q request, method, target string, header http.Header)
 	return perform(s, q)
 }
 
-// entry is the answer as an entry of a Bundle.
+// entry returns the response as an entry of a Bundle.
 func (p reply) entry() entryJSON {
 	out := entryJSON{Response: map[string]string{"status": strconv.Itoa(p.status)}, Resource: p.body}
 	for member, name := range map[string]string{"location": "Location", "etag": "Etag"} {

@@ -1,4 +1,4 @@
-// Package scopeoption reads options that list scopes.
+// Package scopeoption parses options that list scopes.
 package scopeoption
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Words parses scopes. The error of check gets the known scope that the rejected one resembles.
+// Words parses scopes. An error of check is extended by the known scope that resembles the rejected one.
 func Words(to *[]string, check func(string) error) option.Setter {
 	return option.Words(to, func(scope string) error {
 		err := check(scope)
@@ -29,8 +29,8 @@ var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, smart.ReservedScopes...)
 
-// Suggest returns the known scope that a misspelt one probably stands for, or "". A suggestion is no reason to reject a
-// scope: a site's own scope may resemble a known one.
+// Suggest returns the known scope that a misspelled scope probably stands for, or "". A suggestion is no reason to
+// reject a scope, because a site's own scope may resemble a known one.
 func Suggest(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {
@@ -59,7 +59,7 @@ func Suggest(scope string) string {
 	return meant
 }
 
-// meantPermission is a word of SMART 1, or the letters of SMART 2 in the right order.
+// meantPermission returns a permission of SMART 1, or the letters of SMART 2 in the right order.
 func meantPermission(permission string) string {
 	const letters = "cruds"
 	if strings.Trim(permission, letters) != "" {

@@ -1,4 +1,4 @@
-// Package sharedkey reads the options seal_key and store_key: keys that several gateways share.
+// Package sharedkey parses the options seal_key and store_key, whose keys several gateways share.
 package sharedkey
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// NewLinkKeys derives the keys that seal links from the secrets of seal_key.
+// NewLinkKeys derives the keys for sealing links from the secrets of seal_key.
 func NewLinkKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("links", secrets...)
 }

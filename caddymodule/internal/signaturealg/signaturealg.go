@@ -1,5 +1,5 @@
-// Package signaturealg lists the signature algorithms that are accepted from other issuers, providers and clients, and the keys
-// that each takes.
+// Package signaturealg lists the signature algorithms that are accepted from other issuers, providers and clients,
+// and the keys for each algorithm.
 package signaturealg
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1): neither none nor HMAC, with which the public key or the
-// client secret would do for signing (RFC 8725 §2.1, §3.1).
+// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1). They exclude none and HMAC, by which the
+// public key or the client secret could be used for signing (RFC 8725 §2.1, §3.1).
 var Asymmetric = append(slices.Clip(ofRSA), jose.ES256, jose.ES384, jose.ES512, jose.EdDSA)
 
-// The algorithms by type of key: a slice for each, because [Of] is called for each token.
+// Algorithms by key type. They are precomputed slices, because [Of] is called for each token.
 var (
 	ofRSA   = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
 	ofCurve = map[elliptic.Curve][]jose.SignatureAlgorithm{
@@ -28,8 +28,8 @@ var (
 // minRSA is the minimum size of an RSA key in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
 const minRSA = 2048
 
-// Of returns the algorithms that a public key can be used with: those of its type and, with ECDSA, of its curve (RFC 7518 §3.4).
-// None if the key is too short or of another type.
+// Of returns the algorithms for a public key: those of its type and, for ECDSA, of its curve (RFC 7518 §3.4). The
+// result is empty if the key is too short or of another type.
 func Of(key any) []jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

@@ -1,5 +1,5 @@
-// Package snapshotmap has a persistent map: its clones share unchanged parts. Requests keep a snapshot, and the cost of changing a key
-// does not depend on the number of keys.
+// Package snapshotmap implements a persistent map whose clones share unchanged parts. Requests keep a snapshot,
+// and the cost of changing a key does not depend on the number of keys.
 package snapshotmap
 
 import (
@@ -7,18 +7,18 @@ import (
 	"maps"
 )
 
-// shardCount divides the keys of a [Map]. A change copies one shard, and a clone the pointers to all.
+// shardCount is the number of shards in a [Map]. A change copies one shard, and a clone the pointers to all shards.
 const shardCount = 512
 
-// A Map has values by key. The zero Map is empty. A nil Map is empty and can only be read. After [Map.Clone], the original
-// must not be changed, so that any number of goroutines can read it.
+// A Map is a map with string keys. The zero Map is empty. A nil Map is empty and can only be read. After
+// [Map.Clone], the original must not be changed, so that any number of goroutines can read it.
 type Map[V any] struct {
 	owner  *owner
 	shards [shardCount]*shard[V]
 	length int
 }
 
-// owner identifies the map that may change a shard. It has a size, so that no two have one address.
+// owner identifies the map that may change a shard. It is not empty, so that each owner has a unique address.
 type owner struct{ _ byte }
 
 type shard[V any] struct {
@@ -33,7 +33,7 @@ func (m *Map[V]) Clone() *Map[V] {
 	return &clone
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (m *Map[V]) Len() int {
 	if m == nil {
 		return 0
@@ -47,7 +47,7 @@ func (m *Map[V]) Get(key string) V {
 	return v
 }
 
-// Lookup returns the value of a key, and whether there is one.
+// Lookup returns the value of a key, and whether the key exists.
 func (m *Map[V]) Lookup(key string) (v V, found bool) {
 	if m == nil {
 		return v, false
@@ -67,7 +67,7 @@ func (m *Map[V]) Set(key string, v V) {
 	s.entries[key] = v
 }
 
-// Delete deletes a key, if it is there.
+// Delete deletes a key, if it exists.
 func (m *Map[V]) Delete(key string) {
 	if _, found := m.Lookup(key); found {
 		delete(m.own(key).entries, key)
@@ -75,7 +75,7 @@ func (m *Map[V]) Delete(key string) {
 	}
 }
 
-// own returns the shard of a key, which other maps do not share.
+// own returns the shard of a key as a shard that no other map shares.
 func (m *Map[V]) own(key string) *shard[V] {
 	s := &m.shards[indexOf(key)]
 	switch {
@@ -103,8 +103,8 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// Candidates iterates over keys whose values may differ between two maps: few, if one was cloned from the other. A key may
-// occur twice.
+// Candidates iterates over keys whose values may differ between two maps: few, if one map was cloned from the
+// other. A key may occur twice.
 func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range m.shards {
@@ -125,8 +125,8 @@ func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// Substitute returns the value of an arbitrary key, chosen by the given one: the same for each call, as long as nearby keys stay.
-// It returns the zero value if the map is empty.
+// Substitute returns the value of another key, chosen by hash of the given key: repeated calls return the same
+// value while neighboring keys stay. It returns the zero value if the map is empty.
 func (m *Map[V]) Substitute(key string) (v V) {
 	first := indexOf(key)
 	for i := range m.shards {
@@ -145,7 +145,7 @@ func (m *Map[V]) Substitute(key string) (v V) {
 	return v
 }
 
-// indexOf is that of the shard of a key, by FNV-1a: the same in each process.
+// indexOf returns the index of the shard of a key by FNV-1a, which is the same in each process.
 func indexOf(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {

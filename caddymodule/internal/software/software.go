@@ -1,4 +1,4 @@
-// Package software says which version of caddy-fhir runs.
+// Package software returns the version of caddy-fhir in the running binary.
 package software
 
 import (
@@ -13,7 +13,7 @@ import (
 // modulePath is the path of this module in a binary's build information.
 const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
-// init makes `caddy version` show our version before Caddy's, unless the build has set another one.
+// init makes `caddy version` show the version of caddy-fhir before Caddy's, unless the build has set CustomVersion.
 func init() {
 	if caddy.CustomVersion == "" {
 		version, _ := Version()
@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// Version is the version of this module in the binary, or "devel", and the time when the binary was built.
+// Version returns the version of this module in the binary, or "devel", and the time at which the binary was built.
 func Version() (version string, made time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
@@ -32,8 +32,8 @@ func Version() (version string, made time.Time) {
 	return versionIn(info), made
 }
 
-// versionIn is the version of this module in build information, which may be nil. A module replaced by a folder has the
-// version that caddymodule/build read from git, or one made up by Go.
+// versionIn returns the version of this module in build information, which may be nil. A module replaced by a
+// folder has the version that caddymodule/build read from git, or a pseudo-version of Go.
 func versionIn(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"

@@ -1,5 +1,5 @@
-// Package span makes spans below the one that Caddy's directive tracing began. Where nobody records one, it looks once
-// into the context and does nothing. What a span says is words from lists of ours and FHIR's: no identity, id or query.
+// Package span creates child spans of the span that Caddy's directive tracing starts. If no span is recorded, it only looks
+// up the context once. Span attributes are words from fixed lists of this project and FHIR: no identity, id or query.
 package span
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// The names of spans.
+// Names of spans.
 const (
-	Verify = "fhir.verify" // an access token
-	Decide = "fhir.decide" // what of a request its scopes allow
-	Judge  = "fhir.judge"  // a call whose answer the guard sees
-	Ask    = "fhir.ask"    // the next handler, or a terminology server
-	Expand = "fhir.expand" // an operation of terminology
-	Store  = "fhir.store"  // a store that gateways share
+	Verify = "fhir.verify" // verification of an access token
+	Decide = "fhir.decide" // decision by the token's scopes
+	Judge  = "fhir.judge"  // call whose response the guard inspects
+	Ask    = "fhir.ask"    // call of the next handler or a terminology server
+	Expand = "fhir.expand" // terminology operation
+	Store  = "fhir.store"  // operation of a shared store
 )
 
-// Recording reports whether somebody records spans of a request.
+// Recording reports whether spans of a request are recorded.
 func Recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
-// Start begins a span. Its End is called in any case.
+// Start starts a span. The caller must always call End.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -37,7 +37,7 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	return ctx, Span{began}
 }
 
-// Request is Start for a request, which goes on in the span.
+// Request is Start for a request, which it returns with the span in its context.
 func Request(r *http.Request, name string) (*http.Request, Span) {
 	ctx, s := Start(r.Context(), name)
 	if s.span == nil {
@@ -46,7 +46,7 @@ func Request(r *http.Request, name string) (*http.Request, Span) {
 	return r.WithContext(ctx), s
 }
 
-// Record adds a span that just ended.
+// Record adds a span that has just ended.
 func Record(ctx context.Context, name string, took time.Duration, outcome string) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -58,7 +58,7 @@ func Record(ctx context.Context, name string, took time.Duration, outcome string
 	s.End(trace.WithTimestamp(now))
 }
 
-// Current is the span under way.
+// Current returns the current span.
 func Current(ctx context.Context) Span {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() {
 		return Span{s}
@@ -70,17 +70,17 @@ func tracerOf(parent trace.Span) trace.Tracer {
 	return parent.TracerProvider().Tracer("github.com/caddy-fhir/caddy-fhir")
 }
 
-// Span is a span under way; nothing if nobody records it.
+// Span is a started span; the zero Span is not recorded.
 type Span struct{ span trace.Span }
 
-// Outcome says how it ended.
+// Outcome sets the outcome of the operation.
 func (s Span) Outcome(word string) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.String("outcome", word))
 	}
 }
 
-// Interaction says what is asked for: its kind, and its type if FHIR has that.
+// Interaction sets the kind of interaction, and its type if FHIR defines the type.
 func (s Span) Interaction(i interaction.Interaction) {
 	if s.span == nil || i.Kind == 0 {
 		return
@@ -91,14 +91,14 @@ func (s Span) Interaction(i interaction.Interaction) {
 	}
 }
 
-// End ends it.
+// End ends the span.
 func (s Span) End() {
 	if s.span != nil {
 		s.span.End()
 	}
 }
 
-// Observe measures a duration, with the trace as its exemplar if it is recorded.
+// Observe records a duration, with the trace as its exemplar if it is recorded.
 func Observe(ctx context.Context, o prometheus.Observer, took time.Duration) {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() && s.SpanContext().IsSampled() {
 		if e, ok := o.(prometheus.ExemplarObserver); ok {

@@ -1,5 +1,5 @@
-// Package storemark marks a store for those that may not use it: copies see that gateways run with it, and gateways that a copy
-// to it is incomplete.
+// Package storemark marks stores that must not be used: a copy detects that gateways use a store, and gateways
+// detect an incomplete copy.
 package storemark
 
 import (
@@ -24,30 +24,30 @@ const (
 	// runningPrefix is the key prefix of the entries, one per gateway, that mark a store as in use.
 	runningPrefix = "running:"
 
-	// renewing is how often a gateway renews its mark.
+	// renewing is the interval at which a gateway renews its mark.
 	renewing = 10 * time.Second
 
-	// RunningLifetime is for how long a gateway that was killed still seems to run.
+	// RunningLifetime is the time for which a killed gateway still counts as running.
 	RunningLifetime = 3 * renewing
 )
 
 var (
-	// ErrRunning means that a gateway uses a store which must not be used during a copy.
+	// ErrRunning is returned if a gateway uses a store that must not be used during a copy.
 	ErrRunning = errors.New("a gateway runs with it")
 
-	// ErrIncomplete means that a store has a copy of another that was interrupted.
+	// ErrIncomplete is returned for a store that contains an incomplete copy of another store.
 	ErrIncomplete = errors.New("copying another store here was interrupted: complete it with the same command, before a gateway uses this one")
 )
 
-// Announce marks a store as used by a gateway until ctx ends. While the store takes no new entries, there is no mark: a copy
-// then finds only what the gateway changes.
+// Announce marks a store as used by a gateway until ctx is canceled. A store that accepts no new entries gets no
+// mark; a copy then detects only the gateway's changes.
 func Announce(ctx context.Context, s store.Store) {
 	key := runningPrefix + rand.Text()
-	host, _ := os.Hostname() // for messages; it may be unknown
+	host, _ := os.Hostname() // for messages; may be empty
 	tick := time.NewTicker(renewing)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_ = s.Put(ctx, key, []byte(host), RunningLifetime) // again at the next tick
+		_ = s.Put(ctx, key, []byte(host), RunningLifetime) // retried at the next tick
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -55,7 +55,7 @@ func Announce(ctx context.Context, s store.Store) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = s.Delete(ctx, key) // else it expires
+	_ = s.Delete(ctx, key) // otherwise the mark expires
 }
 
 // CheckRunning returns [ErrRunning] if a gateway has announced itself in a store.
@@ -85,7 +85,7 @@ func CheckComplete(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// Is reports whether a key is that of a mark, which is not copied.
+// Is reports whether a key is that of a mark, which must not be copied.
 func Is(key string) bool {
 	return store.KindOf(key) == CopyKind || strings.HasPrefix(key, runningPrefix)
 }

@@ -1,6 +1,6 @@
-// Package subject checks the names of users and clients, and claims of access tokens that become HTTP header fields.
-// The authorization server, the guard and the OpenID Connect client share these checks, so a name that one of them
-// accepts reaches the FHIR server unchanged.
+// Package subject checks the names of users and clients, and claims of access tokens that become HTTP header
+// fields. The authorization server, the guard and the OpenID Connect client share these checks, so that a name
+// that one of them accepts reaches the FHIR server unchanged.
 package subject
 
 import (
@@ -13,7 +13,7 @@ import (
 // MaxLength is the maximum length of a name in ASCII characters (OpenID Connect Core §2).
 const MaxLength = 255
 
-// RegisteredPrefix begins the client_id of each client that registers itself (RFC 7591).
+// RegisteredPrefix is the prefix of the client_id of each client that registers itself (RFC 7591).
 const RegisteredPrefix = "registered-"
 
 // Check returns an error if a text cannot be a sub or a client_id: names have 1 to [MaxLength] printable ASCII
@@ -43,8 +43,8 @@ func CheckHeaderValue(text string) error {
 	return nil
 }
 
-// CheckConfigured returns an error if a user or client of the configuration or the store cannot have a name: because of
-// [Check], or because the authorization server may give it to somebody else.
+// CheckConfigured returns an error if a user or client of the configuration or the store cannot have a name:
+// because of [Check], or because the authorization server may assign it to another person or client.
 func CheckConfigured(name string) error {
 	switch err := Check(name); {
 	case err != nil:
@@ -57,8 +57,8 @@ func CheckConfigured(name string) error {
 	return nil
 }
 
-// IsHash reports whether a name has the form of a sub that is made of the issuer and sub of an identity provider: a
-// SHA-256 digest in base64url.
+// IsHash reports whether a name has the form of a sub that is derived from the issuer and sub of an identity
+// provider: a SHA-256 digest in base64url.
 func IsHash(name string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(name)
 	return err == nil && len(sum) == 32

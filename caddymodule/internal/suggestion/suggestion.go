@@ -1,4 +1,4 @@
-// Package suggestion finds the known word that a misspelt word of a Caddyfile probably stands for. It does not know Caddy.
+// Package suggestion finds the known word that a misspelled word of a Caddyfile probably stands for. It does not depend on Caddy.
 package suggestion
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest is the known word with the fewest typing errors, if these are few for its length, or else one that begins with
-// the word; it may be empty.
+// Nearest returns the known word with the fewest typing errors, if these are few relative to its length, or
+// otherwise a known word that begins with the word; it may be empty.
 func Nearest(word string, known []string) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(slices.Values(known)) {

@@ -1,4 +1,4 @@
-// Package tokenclaim finds claims that a site names, also nested ones, in what another server says of a person.
+// Package tokenclaim finds configured claims, including nested ones, in the data that another server returns about a person.
 package tokenclaim
 
 import (
@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// MaxNames is how many further claims a site may name in one place.
+// MaxNames is the maximum number of additional claims that a site may configure in one place.
 const MaxNames = 20
 
 var claimName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Check refuses what cannot be our name of a claim, or of theirs.
+// Check rejects invalid names of a claim: ours is the local name, theirs that of the other server.
 func Check(ours, theirs string) error {
 	if !claimName.MatchString(ours) {
 		return fmt.Errorf("claim %q: our name may have 64 letters, digits, hyphens and underscores", ours)
@@ -28,7 +28,7 @@ func Check(ours, theirs string) error {
 	return nil
 }
 
-// CheckAll refuses names that [Check] refuses, and too many.
+// CheckAll rejects invalid names, and too many names.
 func CheckAll(names map[string]string) error {
 	if len(names) > MaxNames {
 		return fmt.Errorf("more than %d claims named", MaxNames)
@@ -41,8 +41,8 @@ func CheckAll(names map[string]string) error {
 	return nil
 }
 
-// Find returns a claim by its name or, where none has that name, by a path of nested ones, such as realm_access.roles.
-// Names may have dots themselves.
+// Find returns a claim by its name or, if no claim has that name, by a path of nested claims, such as
+// realm_access.roles. Names may themselves contain dots.
 func Find(claims map[string]any, path string) any {
 	if value, ok := claims[path]; ok {
 		return value
@@ -60,8 +60,8 @@ func Find(claims map[string]any, path string) any {
 	return nil
 }
 
-// Read returns the values of a claim that [Find] finds. They are none, and not whole, if the claim has another form, or
-// the provider says only where it is to be had, as Entra ID does with more than 200 groups: that is not to be in none.
+// Read returns the values of a claim that [Find] finds. The values are empty, and whole is false, if the claim has an unsupported form, or
+// if the provider returns only a reference, as Entra ID does for more than 200 groups. This must not be treated as membership in no group.
 func Read(claims map[string]any, path string) (values []string, whole bool) {
 	if found := Find(claims, path); found != nil {
 		return List(found)
@@ -71,8 +71,8 @@ func Read(claims map[string]any, path string) (values []string, whole bool) {
 	return nil, elsewhere[path] == nil && elsewhere[top] == nil && (path != Groups || claims["hasgroups"] != true)
 }
 
-// List reads a text, a number, a truth value, or a list of these. Of anything else it reads nothing, not even a part: that
-// could mean more than all of it.
+// List returns the values of a string, a number, a boolean, or a list of these. For any other value it returns no
+// values, not even some, because a part could grant more than the whole.
 func List(claim any) (values []string, whole bool) {
 	items, isList := claim.([]any)
 	if !isList {
@@ -94,34 +94,34 @@ func List(claim any) (values []string, whole bool) {
 	return values, true
 }
 
-// Local is the [Attributes].IDP of users here.
+// Local is the [Attributes].IDP of local users.
 const Local = "local"
 
-// ErrUnread says that something depends on claims that could not be read. What it wraps names them.
+// ErrUnread is returned if a decision depends on claims that could not be read. The wrapping error names the claims.
 var ErrUnread = errors.New("claims could not be read whole")
 
-// Attributes are what rules may ask about a person.
+// Attributes are the attributes of a person that rules can use.
 type Attributes struct {
-	// IDP is who says so: the key of an identity provider, or [Local]. Empty for a client, and for another issuer's token.
+	// IDP is the source: the key of an identity provider, or [Local]. Empty for a client, and for another issuer's token.
 	IDP string
-	// Groups are those that the person is in.
+	// Groups are the groups of the person.
 	Groups []string
-	// Claims are further claims, by our names.
+	// Claims are additional claims, by local name.
 	Claims map[string][]string
-	// Unread are our names of what could not be read whole, and is left out: rules must not take it for none.
+	// Unread are the local names of claims that could not be read completely and are omitted. Rules must not treat them as empty.
 	Unread []string
 }
 
-// Names are the claims of a token that a site names. Nil names none.
+// Names are the configured claims of a token. A nil Names is empty.
 type Names struct {
-	theirs map[string]string // by our names
+	theirs map[string]string // name of the other server by local name
 	text   string
 }
 
-// Groups is the claim that has the groups, unless a site names another one so.
+// Groups is the default name of the claim that contains the groups.
 const Groups = "groups"
 
-// NewNames names claims, theirs by ours, and [Groups].
+// NewNames returns the Names of a map from local names to those of the other server, and [Groups].
 func NewNames(theirs map[string]string) *Names {
 	n := &Names{theirs: map[string]string{Groups: Groups}}
 	maps.Copy(n.theirs, theirs)
@@ -129,7 +129,7 @@ func NewNames(theirs map[string]string) *Names {
 	return n
 }
 
-// String differs for names that differ.
+// String returns a text that is unique to the names.
 func (n *Names) String() string {
 	if n == nil {
 		return ""
@@ -137,7 +137,7 @@ func (n *Names) String() string {
 	return n.text
 }
 
-// Read takes the named claims from an object that is known to have one reading. One that is missing has no values.
+// Read returns the configured claims of an object that has been checked by strictjson. A missing claim has no values.
 func (n *Names) Read(object []byte) (a Attributes, err error) {
 	if n == nil {
 		return a, nil
@@ -159,23 +159,22 @@ func (n *Names) Read(object []byte) (a Attributes, err error) {
 	return a, nil
 }
 
-// AccessToken holds the claims of a verified access token that decide whether its grant
-// still stands.
+// AccessToken contains the claims of a verified access token that determine whether its grant is still valid.
 type AccessToken struct {
 	ID              string // the jti
 	Subject         string // the sub
 	ClientID        string // the client_id
 	Scope           string // the scope
-	Session         string // the sid: the session that the token ends with, if any
-	CredentialHash  string // the credential_hash; of the password, or of the client secret, that it ends with
-	Provider        string // the idp: the key of the identity provider; empty for a password here
+	Session         string // the sid: the session with which the token ends, if any
+	CredentialHash  string // the credential_hash of the password or client secret whose change invalidates the token
+	Provider        string // the idp: the key of the identity provider; empty for a local password
 	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
-	ACR             string // the acr: the class of the sign-in; empty for a client of its own
+	ACR             string // the acr: the class of the sign-in; empty for a client without a user
 }
 
-// Holder is the person or client that an access token was issued to.
+// Holder is the person or client to which an access token was issued.
 type Holder struct {
-	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
+	FHIRUser string // the URL of the person's FHIR resource; empty for a client or a person without one
 
 	Attributes
 }

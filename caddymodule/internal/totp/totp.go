@@ -1,5 +1,5 @@
-// Package totp makes and checks the codes of authenticator apps (RFC 6238). Callers must
-// accept each code only once.
+// Package totp generates and verifies the codes of authenticator apps (RFC 6238). Callers must accept each code
+// only once.
 package totp
 
 import (
@@ -19,7 +19,7 @@ import (
 // The parameters of RFC 6238 that all authenticator apps support.
 const (
 	Step      = 30 * time.Second // the lifetime of a code
-	Skew      = 1                // steps that a phone's clock may be off, either way (RFC 6238 §5.2)
+	Skew      = 1                // tolerated clock drift in steps, in both directions (RFC 6238 §5.2)
 	digits    = 6
 	modulo    = 1_000_000
 	minSecret = 16 // bytes (RFC 4226 §4, R6)
@@ -27,7 +27,7 @@ const (
 
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// CheckSecret requires a key of at least 16 bytes in base32. Its error does not quote it.
+// CheckSecret requires a key of at least 16 bytes in base32. Its error does not contain the key.
 func CheckSecret(secret string) error {
 	key, err := DecodeSecret(secret)
 	if err != nil {
@@ -39,25 +39,23 @@ func CheckSecret(secret string) error {
 	return nil
 }
 
-// NewSecret makes a key of the length that RFC 4226 §4 recommends.
+// NewSecret returns a new key of the length that RFC 4226 §4 recommends.
 func NewSecret() string {
 	key := make([]byte, 20)
 	_, _ = rand.Read(key) // never fails: see crypto/rand
 	return encoding.EncodeToString(key)
 }
 
-// URI returns the otpauth URI with a key, usually shown as a QR code, and the names that
-// the authenticator app is to show.
+// URI returns the otpauth URI with a key, usually shown as a QR code, and the names for the authenticator app.
 func URI(issuerName, user, secret string) string {
 	label := issuerName + ":" + user
 	u := url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + label}
-	// Many apps show a + as it is.
+	// Many apps display a + as it is.
 	u.RawQuery = strings.ReplaceAll(url.Values{"secret": {secret}, "issuer": {issuerName}}.Encode(), "+", "%20")
 	return u.String()
 }
 
-// DecodeSecret decodes a key as people write it: in either case, in groups, with or without
-// padding.
+// DecodeSecret decodes a key as users write it: in either case, in groups, with or without padding.
 func DecodeSecret(secret string) ([]byte, error) {
 	secret = strings.ToUpper(strings.NewReplacer(" ", "", "-", "", "=", "").Replace(secret))
 	return encoding.DecodeString(secret)
@@ -73,7 +71,7 @@ func Code(key []byte, step int64) string {
 	return fmt.Sprintf("%0*d", digits, number%modulo)
 }
 
-// MatchingStep returns the time step, within [Skew], whose code this is.
+// MatchingStep returns the time step within [Skew] that has the given code.
 func MatchingStep(key []byte, code string, now time.Time) (step int64, ok bool) {
 	current := now.Unix() / int64(Step/time.Second)
 	for s := current - Skew; s <= current+Skew; s++ {
