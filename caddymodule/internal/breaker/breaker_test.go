@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 )
 
-// timeout is how long the tests' store takes not to answer.
+// timeout is the timeout of the tests' store.
 const timeout = 2 * time.Second
 
-// stalling is a store that answers late, or not.
+// stalling is a store that may respond late or not at all.
 type stalling struct {
 	store.Shared
-	stalls atomic.Bool // it does not answer
-	reads  atomic.Bool // it takes no changes
+	stalls atomic.Bool // it does not respond
+	reads  atomic.Bool // it is read-only
 	slow   func()      // of List
 	err    error
 	asked  atomic.Int64
@@ -79,7 +79,7 @@ func newHarness() *harness {
 	return h
 }
 
-// get returns how long a call took, and whether it was answered.
+// get returns the duration of a call, and whether the store responded.
 func (h *harness) get(ctx context.Context) (took time.Duration, answered bool) {
 	began := time.Now()
 	_, err := h.breaker.Get(ctx, "code:1")
@@ -88,8 +88,8 @@ func (h *harness) get(ctx context.Context) (took time.Duration, answered bool) {
 
 func (h *harness) lines() int { return strings.Count(h.log.String(), "\n") }
 
-// A store that does not answer is asked once at a time, and all requests fail at once; what
-// happened is logged once when it goes and once when it is back.
+// A store that does not respond gets one probe at a time, and all requests fail immediately. The outage is
+// logged once at its start and once at its end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		asked := h.asked.Load()
-		for range 100 { // in three probes of 2 s each
+		for range 100 { // during three probes of 2 s each
 			if took, answered := h.get(ctx); answered || took != 0 {
 				t.Errorf("while the store is down: %t after %v", answered, took)
 			}
@@ -125,8 +125,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A store that reads but takes no changes stays down until it takes them, and an answer to what
-// it was asked before does not bring it back.
+// A read-only store stays down until it accepts changes, and the result of an earlier call does not end the
+// outage.
 func TestReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestReadOnlyStore(t *testing.T) {
 	})
 }
 
-// What is no outage: few failures, an answer that is an error, and callers that give up.
+// A few failures, errors that are results, and canceled calls are not an outage.
 func TestNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -208,7 +208,7 @@ func TestNoOutage(t *testing.T) {
 	}
 }
 
-// A slow store gets no more calls than it may.
+// A slow store gets no more concurrent calls than the limit.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestTooManyCalls(t *testing.T) {
 	})
 }
 
-// The follower finds that the store is back, without a request.
+// Following the store detects the end of an outage without a request.
 func TestFollowerFindsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

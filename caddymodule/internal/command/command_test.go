@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// run runs a command line, with the gateway's answer, and returns what was asked and printed.
+// run runs a command line with the gateway's response, and returns the last request and the output.
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
@@ -72,7 +72,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What says too little asks nothing.
+// An incomplete command line sends no request.
 func TestIncompleteCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -83,7 +83,7 @@ func TestIncompleteCommands(t *testing.T) {
 			t.Errorf("%s: asked %q, error %v", line, asked, err)
 		}
 	}
-	for _, empty := range []string{"--users", "--user", "--client"} { // such as by a variable that is not set
+	for _, empty := range []string{"--users", "--user", "--client"} { // such as from an unset variable
 		line := []string{"fhir-grants", "revoke", "--user", "u", "--client", "c", empty, ""}
 		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" {
 			t.Errorf("%q: asked %q, error %v", line, asked, err)
@@ -91,7 +91,7 @@ func TestIncompleteCommands(t *testing.T) {
 	}
 }
 
-// An id that is read as a flag is refused with the way out.
+// An id that would be parsed as a flag is rejected with a remedy.
 func TestIDLikeFlag(t *testing.T) {
 	t.Parallel()
 	for _, line := range [][]string{{"fhir-keys", "retire", "-djx"}, {"fhir-sessions", "end", "-djx"}, {"fhir-log", "-djx"}} {
@@ -101,7 +101,7 @@ func TestIDLikeFlag(t *testing.T) {
 	}
 }
 
-// The exit status of a nightly job shows that a person was not revoked, also with --json, and the output lists every person.
+// The exit status of a nightly job indicates that a person was not revoked, also with --json, and the output lists every person.
 func TestRevokeReportsFailures(t *testing.T) {
 	t.Parallel()
 	const answer = `{"people":[{"user":"hospital:1","status":404,"error":"no such user"},{"user":"u","status":200,"person":"local:u"}],"failed":1}`
@@ -130,7 +130,7 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(people, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The gateway of run answers each request about one person.
+	// The gateway of run responds to each request with one person.
 	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
 	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "198 of 201 people were not revoked" {
 		t.Errorf("last asked %q, error %v", asked, err)

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// TestShares fills a queue of four slots by one holder of each kind: others get the rest.
+// TestShares fills a queue of four slots by one holder of each kind. Other holders get the remaining slots.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -65,7 +65,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestPlaces has one holder take all the places that it gets, and another some of the rest.
+// TestPlaces lets one holder take all the places that it gets, and another some of the rest.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if got := q.Taken(); got != 1 { // the one that got the slot
+		if got := q.Taken(); got != 1 { // the holder of the slot
 			t.Errorf("%d places are taken", got)
 		}
 	})

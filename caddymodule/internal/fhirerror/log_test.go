@@ -19,8 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// An outage does not flood the log: each kind of failure is logged within a bound, and
-// the rest is counted.
+// An outage does not flood the log: failures of each kind are logged up to a limit, and then only counted.
 func TestFailureLogIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +28,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		request := func(status int, cause error) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?name=secret", nil)
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-			for range 3 { // handlers that see the same error
+			for range 3 { // several handlers log the same error
 				log.Request(r, caddyhttp.Error(status, cause))
 			}
 		}
@@ -38,7 +37,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		}
 		request(http.StatusServiceUnavailable, errors.New("rare"))
 		request(http.StatusNotFound, errors.New("no failure"))
-		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // its breaker logs
+		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // logged by the breaker
 		got := text.String()
 		if strings.Count(got, "\n") != maxFailures+1 || strings.Count(got, "refused") != maxFailures || strings.Count(got, "rare") != 1 || strings.Contains(got, "secret") {
 			t.Error(got)
@@ -65,7 +64,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 	})
 }
 
-// What a core logs at error level is within the same bound; other levels are not.
+// Errors that a core package logs are limited too; other levels are not.
 func TestLimitFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func TestLimitFailures(t *testing.T) {
 		for range 3 * maxFailures {
 			log.Error("store down", "path", "/oauth2/token")
 			log.Info("refused")
-			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // its breaker logs
+			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // logged by the breaker
 		}
 		got := text.String()
 		if strings.Count(got, "store down") != maxFailures || strings.Count(got, "with=attribute") != 4*maxFailures || strings.Count(got, "group.path") != maxFailures || strings.Contains(got, "not stored") {
@@ -89,7 +88,7 @@ func TestLimitFailures(t *testing.T) {
 	})
 }
 
-// What failed because the client left is no failure, and what was given up here is one.
+// Requests that fail because the client disconnected are not logged. Requests that the gateway canceled are.
 func TestWhoLeftIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for want, leave := range []bool{true, false} {

@@ -2,7 +2,7 @@ package oauth2
 
 import "testing"
 
-// No id is read as a flag: fhir-keys retire <kid> has to work for every key. One in 64 did not.
+// No id looks like a flag: fhir-keys retire <kid> must work for every key. Without the check, one in 64 would fail.
 func TestRandomTokenIsNoFlag(t *testing.T) {
 	t.Parallel()
 	for range 2000 {

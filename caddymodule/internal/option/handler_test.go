@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// testFeature has a subdirective that may occur more than once, and one that may not.
+// testFeature has one repeatable subdirective and one that may occur only once.
 type testFeature struct {
 	Rows []string `json:"rows,omitempty"`
 	On   bool     `json:"on,omitempty"`

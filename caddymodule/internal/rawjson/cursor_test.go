@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// value reads the next value as encoding/json does into an any, with Number.
+// value decodes the next value into an any like encoding/json, with Number.
 func value(c *rawjson.Cursor) (any, error) {
 	switch c.Kind() {
 	case rawjson.Object:
@@ -58,7 +58,7 @@ func literal(c *rawjson.Cursor) (any, error) {
 	}
 }
 
-// whole reads a text that is one value.
+// whole decodes a text that consists of one value.
 func whole(text string) (any, error) {
 	c := rawjson.NewCursor([]byte(text))
 	read, err := value(c)
@@ -159,7 +159,7 @@ func TestWrongKind(t *testing.T) {
 	}
 }
 
-// A function that reads nothing, or two values, or hides an error, does not get the cursor out of step.
+// A function that reads nothing or two values, or hides an error, does not desynchronize the cursor.
 func TestFunctionsOutOfStep(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
@@ -194,8 +194,7 @@ func TestFunctionsOutOfStep(t *testing.T) {
 	}
 }
 
-// Nothing is allocated for what is in the text: reading takes the Cursor alone, and one more piece of memory when built
-// with -race.
+// Reading allocates only the Cursor, and one more block when built with -race, regardless of the text.
 func TestNoAllocations(t *testing.T) {
 	text := bundle(t, true)
 	if n := testing.AllocsPerRun(10, func() {
@@ -258,7 +257,7 @@ func BenchmarkObject(b *testing.B) {
 	}
 }
 
-// readers are the ways to read a whole text. All must find what is wrong with it.
+// readers are the ways to read a whole text. Each must detect every error.
 var readers = map[string]func(text string) error{
 	"skipped": func(text string) error { return rawjson.Check([]byte(text)) },
 	"skipped, duplicates allowed": func(text string) error {
@@ -386,7 +385,7 @@ func TestDuplicates(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, text string
-		offset     int // 0 if there are none
+		offset     int // 0 without duplicates
 	}{
 		{"none", `{"a":1,"b":2,"A":3,"":4,"ab":5,"ba":6,"aab":7,"abb":8}`, 0},
 		{"in two objects", `[{"a":1},{"a":{"a":2}}]`, 0},
@@ -447,16 +446,16 @@ func TestDepth(t *testing.T) {
 			}
 		}
 	}
-	// The depth is of what is open.
+	// The depth counts only values that are still open.
 	if err := rawjson.Check([]byte("[" + strings.Repeat("[[]],", 1000) + "[]]")); err != nil {
 		t.Error(err)
 	}
 }
 
-// longest is how long the strings of these tests are at most: several words of eight bytes, and a rest.
+// longest is the maximum length of the strings in these tests: several words of eight bytes, and a remainder.
 const longest = 40
 
-// everyString calls check with strings of each length that have one special part, at each place.
+// everyString calls check with strings of each length that contain one special part, at each position.
 func everyString(check func(said string)) {
 	for _, part := range []string{
 		`"`, `\`, "\x00", "\x1f", "\t", " ", "!", "#", "[", "]", "\x7f", "\x80", "\x9f", "\xa2", "\xdc", "\xff", "é", "語", "\U0001f600",
@@ -470,7 +469,7 @@ func everyString(check func(said string)) {
 	}
 }
 
-// What is valid at one place in a word is so at every other, whatever comes behind, and whoever reads it.
+// Validity does not depend on the position within a word, on the text that follows, or on the reader.
 func TestEveryPlace(t *testing.T) {
 	t.Parallel()
 	layouts := []string{`"%s"`, `"%s`, `["%s"]`, `["1234","%s",1]`, `{"%s":1}`, `{"%s" : 1 }`, `{"a":"%s","%[1]s":""}`, `{"1":{"%s":[]}, "2":3}`}
@@ -487,7 +486,7 @@ func TestEveryPlace(t *testing.T) {
 	})
 }
 
-// White space of every length may be wherever it may be at all.
+// Whitespace of any length is allowed wherever whitespace is allowed.
 func TestEveryWhiteSpace(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{"\n", "\t", "\r", "\r\n", "\v", "\x00", "\u00a0", "x"} {
@@ -505,7 +504,7 @@ func TestEveryWhiteSpace(t *testing.T) {
 	}
 }
 
-// A name is found twice however long it is, and not if one of its characters is another.
+// A duplicate name of any length is detected, and names that differ in one character are not duplicates.
 func TestEveryName(t *testing.T) {
 	t.Parallel()
 	for length := range longest + 1 {
@@ -522,7 +521,7 @@ func TestEveryName(t *testing.T) {
 	}
 }
 
-// checkTwice has two names in one object, with others in between: none, and more than there are bits for.
+// checkTwice checks two names in one object, separated by no other name or by more names than the filter has bits.
 func checkTwice(t *testing.T, first, second string, twice bool) {
 	t.Helper()
 	var between strings.Builder
@@ -540,7 +539,7 @@ func checkTwice(t *testing.T, first, second string, twice bool) {
 	}
 }
 
-// Numbers are read as encoding/json reads them, at the end of a text and before anything else.
+// Numbers are parsed as by encoding/json, both at the end of a text and before other text.
 func TestEveryNumber(t *testing.T) {
 	t.Parallel()
 	parts := []string{"", "-", "0", "1", "42", ".", ".5", ".05", "e", "E7", "e+7", "e-", "e-10"}
@@ -560,7 +559,7 @@ func TestEveryNumber(t *testing.T) {
 	}
 }
 
-// A text is valid here if it is for jsontext, which is as strict, and says what encoding/json reads.
+// A text is valid if it is valid for jsontext, which is as strict, and has the value that encoding/json decodes.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		`{"a":[1,-0.5e+10,true,false,null,"x"],"b":{"c":"\u00e9\ud83d\ude00\n"}}`, " [ ] ", `"é"`, `{"a":1,"\u0061":2}`, "01", `"\ud800"`, "\"\xff\"",
@@ -631,7 +630,7 @@ func unmarshal(t *testing.T, text []byte) (value any) {
 	return value
 }
 
-// entry is an entry of a bundle of search results. %d is the resource's id.
+// entry is an entry of a bundle of search results. %d is the id of the resource.
 const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","resource":{"resourceType":"Observation","id":"%[1]d",
 "meta":{"versionId":"1","lastUpdated":"2026-03-04T05:06:07.089+00:00","source":"#5Yp8mQ2rTz1aBcDe","profile":["http://hl7.org/fhir/StructureDefinition/vitalsigns"]},
 "text":{"status":"generated","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\">Blood pressure of Zoë Müller: 107/60 mmHg</div>"},
@@ -647,7 +646,7 @@ const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","
 "valueQuantity":{"value":60,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}}]},
 "search":{"mode":"match"}}`
 
-// bundle returns a page of search results, as servers write it, compact or indented.
+// bundle returns a page of search results in the format of servers, compact or indented.
 func bundle(t testing.TB, indented bool) []byte {
 	t.Helper()
 	var whole, text bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// peer accepts connections and does one thing with each.
+// peer accepts connections and calls do with each.
 func peer(t *testing.T, do func(*net.TCPConn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,10 +37,10 @@ func peer(t *testing.T, do func(*net.TCPConn)) (address string) {
 	return listener.Addr().String()
 }
 
-// What goes wrong before there is a request, or where no HTTP is spoken.
+// Failures before a request is sent, and responses that are not HTTP, have the right kind.
 func TestConnectionFaults(t *testing.T) {
 	t.Parallel()
-	hello := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // of TLS, or the request
+	hello := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // a TLS ClientHello, or the request
 	silent := func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }
 	sendRST := func(c *net.TCPConn) { hello(c); _ = c.SetLinger(0) }
 	say := func(text string) func(*net.TCPConn) {
@@ -103,8 +103,8 @@ const (
 	readTimeout  = "Read timed out"
 )
 
-// fault is a fault of one endpoint, and what the client is told: a description,
-// or, where there is none, nothing but server_error.
+// fault is a fault of one endpoint, with the description for the client, or "" if the client gets only
+// server_error.
 type fault struct {
 	name        string
 	endpoint    providertest.Endpoint
@@ -176,7 +176,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// shortTimeout is short where the fault is a time-out.
+// shortTimeout returns a short timeout for faults that are timeouts.
 func shortTimeout(tt fault) time.Duration {
 	if errors.Is(tt.cause, context.DeadlineExceeded) {
 		return 300 * time.Millisecond
@@ -184,7 +184,7 @@ func shortTimeout(tt fault) time.Duration {
 	return 0
 }
 
-// failedSignIn is the error of a sign-in, at whatever step.
+// failedSignIn returns the error of a sign-in, in whatever step it occurs.
 func failedSignIn(t *testing.T, idp *providertest.Provider, timeout time.Duration) error {
 	t.Helper()
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Timeout = timeout })
@@ -197,7 +197,7 @@ func failedSignIn(t *testing.T, idp *providertest.Provider, timeout time.Duratio
 	return err
 }
 
-// refused tries to sign in at a provider that was changed, which must not work, because of an error.
+// refused checks that sign-in at a provider with changed settings fails with the given error.
 func refused(t *testing.T, name string, cause error, change func(*providertest.Settings)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
@@ -221,8 +221,7 @@ func checkFault(t *testing.T, err error, description string, cause error) {
 	}
 }
 
-// describe is how a caller gets at the description; empty stands for
-// server_error.
+// describe returns the description as a caller obtains it; "" stands for server_error.
 func describe(err error, name string, google bool) string {
 	var e *relyingparty.Error
 	if !errors.As(err, &e) {
@@ -271,7 +270,7 @@ func TestConnectionRefused(t *testing.T) {
 	checkFault(t, failedSignIn(t, idp, 0), "", nil)
 }
 
-// Over HTTP/2, the other side ends the stream and leaves the connection.
+// Over HTTP/2, the server may reset a stream without closing the connection.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
 	idp := providertest.StartTLS(t)
@@ -295,7 +294,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	}
 }
 
-// Who leaves is not a fault of the provider.
+// A canceled request does not count as a failure of the provider.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -311,7 +310,7 @@ func TestCallerLeaves(t *testing.T) {
 	checkFault(t, err, "", context.Canceled)
 }
 
-// No more is read of an answer than is of use.
+// A response is read only up to the limit.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	body := &endless{}
@@ -324,7 +323,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// endless is a transport whose answers have a body without an end.
+// endless is a transport with endless response bodies.
 type endless struct {
 	read   int
 	closed bool

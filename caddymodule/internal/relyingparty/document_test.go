@@ -18,7 +18,7 @@ import (
 
 const issuer = "https://login.example"
 
-// A provider that is down is not asked for each who wants to sign in.
+// A provider that is down does not get a request for each sign-in.
 func TestDiscoveryBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,8 +53,7 @@ func TestDiscoveryBackOff(t *testing.T) {
 	})
 }
 
-// The document is renewed hourly; when that fails, the old one goes on being
-// used, and the log tells.
+// The document is refreshed hourly. If that fails, the old one stays in use, and a warning is logged.
 func TestDiscoveryRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +67,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 			if _, err := p.AuthenticationURL(t.Context(), newRequest()); err != nil {
 				t.Error(err)
 			}
-			synctest.Wait() // for what is fetched behind it
+			synctest.Wait() // for background requests
 			if n := count(idp, providertest.Discovery); n != requests {
 				t.Errorf("%d requests, want %d", n, requests)
 			}
@@ -87,8 +86,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 	})
 }
 
-// New asks nobody: the provider may be down, or behind the server that is just
-// starting.
+// New sends no request, because the provider may be down, or behind the server that is just starting.
 func TestNewDoesNothing(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -98,8 +96,8 @@ func TestNewDoesNothing(t *testing.T) {
 	}
 }
 
-// While the keys cannot be had, a flood does no more, and keys that are there
-// are used without waiting.
+// While the keys are unavailable, a flood causes no additional requests, and available keys are used without
+// waiting.
 func TestFloodDuringOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,12 +118,11 @@ func TestFloodDuringOutage(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		wantWait(t, keys, "good", 0, nil)
-		time.Sleep(relyingparty.DefaultTimeout) // until the request behind it ends
+		time.Sleep(relyingparty.DefaultTimeout) // until the background request ends
 	})
 }
 
-// Old keys go on being used in an outage: one request waits for the provider,
-// no other does, and after a day it is over.
+// Old keys stay in use during an outage for a day: one request waits for the provider, the others do not.
 func TestStaleKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +136,7 @@ func TestStaleKeys(t *testing.T) {
 			wantWait(t, keys, "good", 0, nil)
 		}
 		time.Sleep(24 * time.Hour)
-		wantWait(t, keys, "good", relyingparty.DefaultTimeout, context.DeadlineExceeded) // a key of two days ago is not good
+		wantWait(t, keys, "good", relyingparty.DefaultTimeout, context.DeadlineExceeded) // keys are not used for two days
 		s.serveKeys(good.public())
 		time.Sleep(time.Minute)
 		wantWait(t, keys, "good", 0, nil)
@@ -169,7 +166,7 @@ func TestKeysBackOff(t *testing.T) {
 	})
 }
 
-// A provider that fails at once is spared too: it is asked ever less often, in the end once a minute.
+// A provider that fails immediately also gets fewer and fewer requests, down to one per minute.
 func TestFloodDuringErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

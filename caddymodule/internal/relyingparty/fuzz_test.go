@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 )
 
-// Whatever passes is safe to use: the asked issuer's, over https, with
-// asymmetric algorithms alone.
+// Accepted metadata are safe to use: of the requested issuer, with https endpoints and only asymmetric
+// algorithms.
 func FuzzMetadata(f *testing.F) {
 	const issuer = "https://login.example"
 	f.Add([]byte(`{"issuer":"https://login.example","jwks_uri":"https://login.example/keys","token_endpoint":"https://login.example/token"}`))
@@ -37,7 +37,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// Whatever is kept is a public key for an asymmetric signature.
+// Accepted keys are public keys for asymmetric signatures.
 func FuzzJWKS(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","use":"sig"}]}`))

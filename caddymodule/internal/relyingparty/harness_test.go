@@ -14,7 +14,7 @@ import (
 
 const redirectURI = "https://fhir.example.org/oauth2/callback/hospital"
 
-// newProvider returns us, as the client of idp.
+// newProvider returns a Provider that is a client of idp.
 func newProvider(t testing.TB, idp *providertest.Provider, change func(*relyingparty.Config)) *relyingparty.Provider {
 	t.Helper()
 	c := relyingparty.Config{
@@ -40,7 +40,7 @@ func newRequest() relyingparty.AuthenticationRequest {
 	return relyingparty.AuthenticationRequest{State: "st4te", Nonce: "n0nce", Verifier: strings.Repeat("verifier-", 5)}
 }
 
-// answer sends a browser to the provider and returns what it brings back.
+// answer sends a browser to the provider and returns the response with which the browser comes back.
 func answer(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) relyingparty.Callback {
 	t.Helper()
 	address, err := p.AuthenticationURL(t.Context(), r)
@@ -54,13 +54,13 @@ func callback(q url.Values) relyingparty.Callback {
 	return relyingparty.Callback{Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error")}
 }
 
-// signIn is a whole sign-in.
+// signIn performs a complete sign-in.
 func signIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) (*relyingparty.Identity, error) {
 	t.Helper()
 	return p.Exchange(t.Context(), answer(t, p, idp, r), r)
 }
 
-// mustSignIn is signIn, and fails the test if nobody is signed in.
+// mustSignIn is signIn, but fails the test on an error.
 func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider) *relyingparty.Identity {
 	t.Helper()
 	identity, err := signIn(t, p, idp, newRequest())
@@ -70,8 +70,8 @@ func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provid
 	return identity
 }
 
-// inMemory is a transport to a handler without a network, which synctest's
-// clock would not wait for.
+// inMemory is a transport to a handler without a network, because synctest's clock does not wait for the
+// network.
 type inMemory struct{ handler http.Handler }
 
 func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -83,10 +83,10 @@ func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// count is how often an endpoint was asked.
+// count returns the number of requests to an endpoint.
 func count(idp *providertest.Provider, e providertest.Endpoint) int { return len(idp.Requests(e)) }
 
-// wantWait asks for a key, and checks how long that takes and, as [wantKey] does, what comes of it.
+// wantWait requests a key, and checks the duration and, as [wantKey] does, the result.
 func wantWait(t testing.TB, keys *relyingparty.KeySet, kid string, wait time.Duration, cause error) {
 	t.Helper()
 	start := time.Now()

@@ -24,8 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// A thousand tokens, each with a kid of its own, cause no request within the
-// interval, and one after it.
+// A thousand tokens with different kids cause no request within the interval, and one after it.
 func TestUnknownKeyFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,13 +56,13 @@ func TestWrongSignatureFetchesNothing(t *testing.T) {
 		forged := ecPair("good").sign(t, jose.ES256)
 		for range 100 {
 			wantVerified(t, keys, forged, relyingparty.ErrSignature)
-			time.Sleep(30 * time.Second) // of all times within the hour of freshness
+			time.Sleep(30 * time.Second) // at different times within the hour of freshness
 		}
 		s.want(t, 1)
 	})
 }
 
-// A key that is rotated in is never called unknown: until the keys may be fetched again, nobody can tell.
+// A newly rotated key is never reported as unknown while it is too early to fetch the keys again.
 func TestKeyOfRotations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +93,7 @@ func TestKeyOfRotations(t *testing.T) {
 	})
 }
 
-// A new key is found as soon as a token needs it; a withdrawn one is gone when
-// the keys are fetched again.
+// A new key is found as soon as a token needs it. A withdrawn key is rejected once the keys are fetched again.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,13 +110,13 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A client's keys are kept as long as its Cache-Control says, and not a moment longer
-// (SMART App Launch 2.2, Asymmetric Authentication); those of others for a minute at least.
+// A client's keys are cached exactly as long as Cache-Control permits (SMART App Launch 2.2, Asymmetric
+// Authentication); other keys at least a minute.
 func TestKeysFreshness(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		cacheControl, age string
-		want, exact       time.Duration // for others' keys, and for a client's
+		want, exact       time.Duration // for keys of an issuer, and of a client
 	}{
 		{"", "", time.Hour, time.Hour},
 		{"max-age=600", "", 10 * time.Minute, 10 * time.Minute},
@@ -168,8 +166,8 @@ func TestKeysFreshness(t *testing.T) {
 	}
 }
 
-// Who uses keys all the time never waits for newer ones, however slow the provider
-// is, and whether or not it lets them be kept; who has not for long does.
+// Frequent use of keys never waits for newer ones, however slow the provider is, and whether or not it permits
+// caching. The first use after a long time does wait.
 func TestSlowKeysDelayNobody(t *testing.T) {
 	t.Parallel()
 	for _, directives := range []string{"no-cache", "max-age=600"} {
@@ -193,8 +191,8 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 	}
 }
 
-// One renews for all, and those who need not wait leave nothing behind. It counts
-// goroutines, and so does not run in parallel.
+// One goroutine refreshes the keys for all callers, and callers that need not wait start none. Not parallel,
+// because the test counts goroutines.
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +211,7 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 	})
 }
 
-// Many who wait make one request, and who leaves does not take it along.
+// Concurrent callers share one request, and a caller that cancels does not cancel it.
 func TestOneKeysRequestInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +250,7 @@ func TestKeysOfIssuer(t *testing.T) {
 	if err != nil || key.KeyID != "key-1" || key.Algorithm != "RS256" || !key.IsPublic() {
 		t.Error(key, err)
 	}
-	// An issuer that signs nobody in has keys all the same.
+	// An issuer without sign-in has keys too.
 	idp.Change(func(s *providertest.Settings) { s.Metadata["authorization_endpoint"] = nil })
 	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
 	wantKey(t, keys, "key-1", nil)
@@ -283,7 +281,7 @@ func TestEdDSA(t *testing.T) {
 	wantVerified(t, keys, good.sign(t, jose.EdDSA), nil)
 }
 
-// object is a key as JSON, changed.
+// object returns a key as JSON with changes.
 func object(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(key)
@@ -306,7 +304,7 @@ func ecKey(curve elliptic.Curve) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: josetest.NewEC(curve).Public(), KeyID: "k"}
 }
 
-// Which keys of a set are used.
+// Only suitable keys of a set are used.
 func TestUsableKeys(t *testing.T) {
 	t.Parallel()
 	ec, rsa2048 := ecKey(elliptic.P256()), rsaKey()
@@ -340,7 +338,7 @@ func TestUsableKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			other := object(t, ec, map[string]any{"kid": "other"}) // what is wrong with one must not harm the next
+			other := object(t, ec, map[string]any{"kid": "other"}) // an unusable key must not affect the next one
 			s := new(keyServer)
 			s.serve(providertest.JSON(200, map[string]any{"keys": []any{tt.key, other}}))
 			keys := newKeySet(t, s)
@@ -359,7 +357,7 @@ func TestUsableKeys(t *testing.T) {
 	}
 }
 
-// weakRSA is a modulus of 1024 bits.
+// weakRSA returns a key with a modulus of 1024 bits.
 func weakRSA(t *testing.T) map[string]any {
 	t.Helper()
 	return object(t, rsaKey(), map[string]any{"n": strings.Repeat("_", 171)})
@@ -399,7 +397,7 @@ func TestKidlessKeys(t *testing.T) {
 	}
 }
 
-// A document without keys, which a JWK Set MUST have (RFC 7517 §5), is none.
+// A document without keys, which a JWK Set MUST have (RFC 7517 §5), is invalid.
 func TestNoKeySet(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{`{}`, `{"keys":null}`, `{"keys":{}}`, `[]`, `null`} {
@@ -409,7 +407,7 @@ func TestNoKeySet(t *testing.T) {
 	}
 }
 
-// A token that is no JWS in compact form makes no request at all.
+// A token that is not a compact JWS causes no request.
 func TestNoJWS(t *testing.T) {
 	t.Parallel()
 	s := new(keyServer)
@@ -421,7 +419,7 @@ func TestNoJWS(t *testing.T) {
 	s.want(t, 0)
 }
 
-// What cannot be fetched again is not used on: the client may have withdrawn it.
+// Keys of a client that cannot be fetched again are not used, because the client may have withdrawn them.
 func TestExactKeysEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,14 +432,14 @@ func TestExactKeysEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.want(t, 2) // the client is not asked all the time
+		s.want(t, 2) // the client does not get a request for each token
 		s.serveKeys(good.public())
 		time.Sleep(time.Minute)
 		wantVerified(t, keys, good.sign(t, jose.ES256), nil)
 	})
 }
 
-// The kid must be that of one key, and of one alone.
+// The kid must be that of exactly one key.
 func TestExactKeyID(t *testing.T) {
 	t.Parallel()
 	a, b, bare := ecPair("a"), ecPair("b"), ecPair("")
@@ -481,13 +479,13 @@ func TestExactKeyID(t *testing.T) {
 
 const keysURI = "https://login.example/keys"
 
-// keyServer serves a key set, and counts.
+// keyServer serves a key set and counts the requests.
 type keyServer struct {
 	mu       sync.Mutex
 	requests int
 	answer   providertest.Fault
 	header   http.Header
-	exact    bool // the key set is a client's
+	exact    bool // the key set is that of a client
 }
 
 func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -505,7 +503,7 @@ func (s *keyServer) serve(f providertest.Fault) {
 	s.answer = f
 }
 
-// serveKeys serves these, and nothing else.
+// serveKeys replaces the served keys.
 func (s *keyServer) serveKeys(keys ...jose.JSONWebKey) {
 	s.serve(providertest.JSON(http.StatusOK, jose.JSONWebKeySet{Keys: keys}))
 }
@@ -536,7 +534,7 @@ func newKeySet(t testing.TB, s *keyServer) *relyingparty.KeySet {
 	return keys
 }
 
-// pair is a private key and its kid.
+// pair is a private key with its kid.
 type pair struct {
 	private crypto.Signer
 	kid     string
@@ -555,7 +553,7 @@ func (p pair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: alg, Key: p.private}, header, []byte(`{"sub":"alice"}`))
 }
 
-// serving is a key set of a server that serves one key, good, with a header.
+// serving returns a key set and its server, which serves one key, good, with a header.
 func serving(t testing.TB, header http.Header) (good pair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s = ecPair("good"), &keyServer{header: header}
@@ -573,7 +571,7 @@ func exactly(t testing.TB, header http.Header) (good pair, s *keyServer, keys *r
 
 func cacheControl(directives string) http.Header { return http.Header{"Cache-Control": {directives}} }
 
-// wantKey asks for a key, and checks for the cause why there is none; nil: there is.
+// wantKey requests a key and checks the error; a nil cause means success.
 func wantKey(t testing.TB, keys *relyingparty.KeySet, kid string, cause error) {
 	t.Helper()
 	if _, err := keys.Key(t.Context(), kid); !errors.Is(err, cause) {
@@ -581,7 +579,7 @@ func wantKey(t testing.TB, keys *relyingparty.KeySet, kid string, cause error) {
 	}
 }
 
-// wantVerified verifies a token, and checks for the cause why it is wrong; nil: it is right.
+// wantVerified verifies a token and checks the error; a nil cause means success.
 func wantVerified(t testing.TB, keys *relyingparty.KeySet, token string, cause error) {
 	t.Helper()
 	if err := verify(t, keys, token); !errors.Is(err, cause) {
@@ -597,8 +595,8 @@ func verify(t testing.TB, keys *relyingparty.KeySet, token string) error {
 	return err
 }
 
-// What a key costs that is there already, by what the provider says of caching:
-// Keycloak says no-cache.
+// BenchmarkKey measures the use of a cached key for different Cache-Control directives: Keycloak sends
+// no-cache.
 func BenchmarkKey(b *testing.B) {
 	for _, directives := range []string{"max-age=600", "no-cache"} {
 		b.Run(directives, func(b *testing.B) {

@@ -22,7 +22,7 @@ func typed(name string) func(*providertest.IDToken) {
 	return func(t *providertest.IDToken) { t.Type = jose.ContentType(name) }
 }
 
-// OpenID Connect Back-Channel Logout 1.0 §2.6.
+// Logout tokens are validated by OpenID Connect Back-Channel Logout 1.0 §2.6.
 func TestLogoutToken(t *testing.T) {
 	t.Parallel()
 	ours := providertest.ClientID
@@ -90,7 +90,7 @@ func TestLogoutToken(t *testing.T) {
 	}
 }
 
-// An ID token is no logout token, and no JWT is none.
+// An ID token, or a text that is not a JWT, is not accepted as a logout token.
 func TestOtherThanLogoutToken(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -103,7 +103,7 @@ func TestOtherThanLogoutToken(t *testing.T) {
 	}
 }
 
-// That the provider cannot be asked is no fault of the token.
+// An unavailable provider does not make the token invalid.
 func TestLogoutTokenInOutage(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)

@@ -96,7 +96,7 @@ func TestMetadataRefused(t *testing.T) {
 	}
 }
 
-// Where the issuer is spoken to by https, its endpoints are too, loopback or not.
+// An issuer with https must have https endpoints, on loopback too.
 func TestMetadataKeepsHTTPS(t *testing.T) {
 	t.Parallel()
 	idp := providertest.StartTLS(t)
@@ -104,7 +104,7 @@ func TestMetadataKeepsHTTPS(t *testing.T) {
 	checkFault(t, failedSignIn(t, idp, 0), "", relyingparty.ErrMetadata)
 }
 
-// The code is sent once, in the way that discovery names.
+// The code is sent once, with the authentication method from discovery.
 func TestClientAuthentication(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -138,7 +138,7 @@ func TestClientAuthentication(t *testing.T) {
 	}
 }
 
-// A refused client is not tried in another way: the code would be used twice.
+// A rejected client is not retried with another method, because the code would be used twice.
 func TestCodeSentOnce(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -150,8 +150,8 @@ func TestCodeSentOnce(t *testing.T) {
 	}
 }
 
-// Two people who sign in at once through one provider never get each other's
-// identity, and all their sign-ins need one discovery and one key set.
+// Two people who sign in concurrently at one provider never get each other's identity, and all sign-ins need
+// one discovery request and one key request.
 func TestParallelSignIns(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t, func(s *providertest.Settings) {
@@ -183,8 +183,8 @@ func TestParallelSignIns(t *testing.T) {
 	}
 }
 
-// A provider that signs with a new key, published at that moment, is gone on with
-// (OpenID Connect Core §10.1.1), though its keys were just fetched.
+// Sign-in works with a key that the provider has just published (OpenID Connect Core §10.1.1), even if its keys
+// were just fetched.
 func TestRotationBetweenSignIns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRotationBetweenSignIns(t *testing.T) {
 	})
 }
 
-// A code and an answer of one sign-in do not serve another.
+// The code and the response of one sign-in cannot be used for another.
 func TestSignInsBound(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)

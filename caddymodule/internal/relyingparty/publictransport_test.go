@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Nothing that is not public is connected to, whatever it is called.
+// No connection is made to addresses that are not public, under any name.
 func TestPublicTransport(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Bool
@@ -43,7 +43,7 @@ func TestPublicTransport(t *testing.T) {
 	}
 }
 
-// What is public can be connected to: nobody's own provider is shut out.
+// Connections to public addresses are allowed.
 func TestPublicAddresses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{

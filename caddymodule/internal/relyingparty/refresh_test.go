@@ -14,7 +14,7 @@ import (
 
 func ignored(string) {}
 
-// A refresh says who the person is now, and has the refresh token for the next time.
+// A refresh returns the person's current claims and the next refresh token.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -33,8 +33,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// What is wrong after the token response leaves open whether the person may come, and the refresh
-// token for the next time is known all the same.
+// An error after the token response leaves open whether the person still has access, and the next refresh token
+// is stored anyway.
 func TestRefreshFailsLate(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -64,9 +64,9 @@ func TestRefreshFailsLate(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §12.2: iss, sub and aud of a refreshed ID token are those of the sign-in. A token that the provider
-// signed with others denies the person at once. A defect that says nothing about the person is an outage. The provider need
-// not repeat nonce and auth_time, so they are not compared.
+// OpenID Connect Core §12.2: iss, sub and aud of a refreshed ID token are those of the sign-in. A token signed
+// by the provider with other values denies the person immediately. A defect that is not about the person is an
+// outage. The provider need not repeat nonce and auth_time, so they are not compared.
 func TestRefreshedIDToken(t *testing.T) {
 	t.Parallel()
 	set := func(changes map[string]any, after ...func(*providertest.IDToken)) func(*providertest.IDToken) {
@@ -136,7 +136,7 @@ func TestRefreshedIDToken(t *testing.T) {
 	}
 }
 
-// A new ID token is the provider's choice. Without it there is a yes, and nothing new.
+// A new ID token is optional. Without it, the refresh succeeds without new claims.
 func TestRefreshWithoutIDToken(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -151,7 +151,7 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// A no is about the person. All else is an outage.
+// Only errors about the person are denials. All other errors are outages.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -183,7 +183,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// A lasting refresh token is asked for where there is such, once, and if it is wanted.
+// A refresh token that outlives the session is requested once, if the provider supports it and the configuration requests it.
 func TestOfflineAccess(t *testing.T) {
 	t.Parallel()
 	offline := func(c *relyingparty.Config) { c.Offline = true }
@@ -243,7 +243,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestCheckRefreshTokens checks that a provider is reported which declares to issue no refresh tokens, if it is to be asked later.
+// TestCheckRefreshTokens checks that a provider without refresh tokens is reported if revalidation needs them.
 func TestCheckRefreshTokens(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -267,7 +267,7 @@ func TestCheckRefreshTokens(t *testing.T) {
 	}
 }
 
-// introspecting starts a provider that gives no refresh token, and answers introspection.
+// introspecting starts a provider that issues no refresh token and supports introspection.
 func introspecting(t *testing.T) *providertest.Provider {
 	t.Helper()
 	idp := providertest.Start(t)
@@ -278,8 +278,8 @@ func introspecting(t *testing.T) *providertest.Provider {
 	return idp
 }
 
-// An access token is kept only without a refresh token, and if its introspection is active. Its expiry is kept in any case, taken
-// from the ID token if the response has none.
+// An access token is stored only without a refresh token, and if its introspection is active. Its expiry is
+// always stored, taken from the ID token if the response has none.
 func TestAccessTokenIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -320,7 +320,7 @@ func TestAccessTokenIsKept(t *testing.T) {
 	}
 }
 
-// withoutExpiry leaves the expiry of a token to introspection.
+// withoutExpiry removes the refresh token and expires_in from token responses.
 func withoutExpiry(s *providertest.Settings) {
 	s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); delete(answer, "expires_in") }
 }

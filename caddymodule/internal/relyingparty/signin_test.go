@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// parse splits an address into what is before the query, and the query.
+// parse splits a URL into the part before the query, and the query.
 func parse(t *testing.T, address string) (string, map[string]string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -100,7 +100,7 @@ func TestAuthenticationURL(t *testing.T) {
 	}
 }
 
-// What protects a sign-in is not left to the caller's memory.
+// A request without the parameters that protect a sign-in is rejected.
 func TestRequestRefused(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*relyingparty.AuthenticationRequest){
@@ -160,8 +160,8 @@ func TestEndSessionURL(t *testing.T) {
 	}
 }
 
-// A mix-up: the answer is of another provider than the one that was asked
-// (RFC 9207 §1). The code must not be sent anywhere.
+// Mix-up: a response of another provider than the requested one (RFC 9207 §1) is rejected. The code must not be
+// sent to any provider.
 func TestCallbackIssuer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -208,7 +208,7 @@ func TestCallbackDeclined(t *testing.T) {
 	}
 	checkFault(t, err, "", nil)
 
-	// Of another provider, not even an error counts.
+	// An error response of another provider is ignored too.
 	_, err = p.Exchange(t.Context(), relyingparty.Callback{Error: "access_denied", Issuer: "https://login.attacker.example"}, r)
 	if errors.As(err, &e) || !errors.Is(err, relyingparty.ErrCallback) {
 		t.Error(err)
@@ -272,11 +272,11 @@ func TestIDTokenRefused(t *testing.T) {
 		{"empty sub", claim("sub", ""), nil},
 		{"sub too long", claim("sub", strings.Repeat("x", 256)), nil},
 		{"sub a number", claim("sub", 42), nil},
-		{"iss in another spelling", func(t *providertest.IDToken) { // the one that go-oidc checks
+		{"iss in another spelling", func(t *providertest.IDToken) { // a spelling that go-oidc checks
 			t.Claims["iſs"] = t.Claims["iss"]
 			t.Claims["iss"] = "https://another.example"
 		}, nil},
-		{"sub in another spelling", claim("ſub", "another"), nil}, // one that encoding/json takes for sub
+		{"sub in another spelling", claim("ſub", "another"), nil}, // a spelling that encoding/json treats as sub
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -288,14 +288,14 @@ func TestIDTokenRefused(t *testing.T) {
 	}
 }
 
-// Discovery's list counts where the key would do for more.
+// The algorithms in the discovery document are enforced even if the key supports others.
 func TestAlgorithmNotListed(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t, func(s *providertest.Settings) {
 		s.KeyAlgorithm = ""
 		s.IDToken = func(t *providertest.IDToken) {
 			t.Algorithm = "RS512"
-			delete(t.Claims, "at_hash") // it has the hash of RS256
+			delete(t.Claims, "at_hash") // it is a hash of RS256
 		}
 	})
 	checkFault(t, failedSignIn(t, idp, 0), "", relyingparty.ErrIDToken)
@@ -339,9 +339,8 @@ func TestIDTokenAccepted(t *testing.T) {
 	}
 }
 
-// Google is the one provider that leaves the scheme out of iss:
-// the identity has the issuer that is configured, or the same person would be
-// two.
+// Google omits the scheme of iss. The identity has the configured issuer; otherwise, the same person would have
+// two identities.
 func TestIdentityIssuerIsConfigured(t *testing.T) {
 	t.Parallel()
 	const issuer = "https://accounts.google.com"
@@ -386,10 +385,10 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// rsaAlgorithms are those of the key of authorizetest, which names none of them.
+// rsaAlgorithms are the algorithms for the key of authorizetest, which specifies none.
 var rsaAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
-// by signs by an algorithm. The provider's at_hash is for those with SHA-256.
+// by signs with an algorithm. The provider's at_hash is valid only for algorithms with SHA-256.
 func by(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
 	return func(token *providertest.IDToken) {
 		token.Algorithm = alg
@@ -397,8 +396,8 @@ func by(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
 	}
 }
 
-// OpenID Connect Back-Channel Logout 1.0 §2.6, OpenID Connect Core §3.1.3.7: every JWT of a provider is accepted by the
-// algorithms of its ID tokens alone, as discovery lists them or the configuration does. Userinfo has a list of its own.
+// OpenID Connect Back-Channel Logout 1.0 §2.6, OpenID Connect Core §3.1.3.7: every JWT of a provider must use
+// an algorithm of its ID tokens, from discovery or the configuration. Userinfo has a separate list.
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*testing.T, *relyingparty.Provider, *providertest.Provider, jose.SignatureAlgorithm) error{
@@ -430,7 +429,7 @@ func TestAlgorithms(t *testing.T) {
 		},
 	}
 	for name, tt := range map[string]struct {
-		listed, configured, userinfo []string // empty: not there
+		listed, configured, userinfo []string // empty: omitted
 		want, wantUserinfo           []string
 	}{
 		"not listed":                   {nil, nil, nil, []string{"RS256"}, []string{"RS256"}},
@@ -488,9 +487,9 @@ func TestClaims(t *testing.T) {
 	identity := mustSignIn(t, newProvider(t, idp, nil), idp)
 	for name, want := range map[string]any{
 		"sub":            providertest.Alice.Subject,
-		"name":           "Alice Adams", // the ID token's
-		"email_verified": "true",        // a string, and no true
-		"phone_number":   "+15550100",   // userinfo's
+		"name":           "Alice Adams", // from the ID token
+		"email_verified": "true",        // a string, not a boolean
+		"phone_number":   "+15550100",   // from userinfo
 		"employee":       json.Number("12345678901234567890"),
 		"groups":         []any{"clinicians"},
 	} {
@@ -500,12 +499,12 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// What userinfo has verified is its own address, and not another one of the ID
-// token's (OpenID Connect Core §5.1: "the End-User's e-mail address").
+// A verification in userinfo applies to the address in userinfo, not to a different address in the ID token
+// (OpenID Connect Core §5.1: "the End-User's e-mail address").
 func TestVerifiedByUserInfo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		email any // userinfo's; nil: none
+		email any // in userinfo; nil: omitted
 		want  any
 	}{
 		"the same address": {"alice@hospital.example", true},
@@ -564,7 +563,7 @@ func TestWithoutUserInfo(t *testing.T) {
 	}
 }
 
-// A userinfo response may be signed, if the client was registered so.
+// A userinfo response may be signed if the client was registered for that.
 func TestSignedUserInfo(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -595,7 +594,7 @@ func TestSignedUserInfo(t *testing.T) {
 	}
 }
 
-// tokenRecorder keeps the token response.
+// tokenRecorder records the token response.
 type tokenRecorder struct {
 	http.RoundTripper
 	tokens struct {
@@ -614,7 +613,7 @@ func (tr *tokenRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, errors.Join(err, json.Unmarshal(body, &tr.tokens))
 }
 
-// An identity keeps nothing of the provider's tokens but the refresh token, in its place alone.
+// An identity contains none of the provider's tokens except the refresh token, and that only in its field.
 func TestTokensHidden(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 )
 
-// Whatever changes an entry here, this process sees it at once.
+// A change by this process is visible in its replica immediately, whichever method made it.
 func TestOwnChangesAreSeen(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -70,7 +70,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A change that failed keeps nobody from reading what there was before.
+// After a failed change, the previous value can still be read.
 func TestFailedChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestFailedChange(t *testing.T) {
 	})
 }
 
-// scripted is a store that tells its follower what a test says.
+// scripted is a store that sends its follower the updates of a test.
 type scripted struct {
 	store.Shared
 	told chan store.Update
@@ -102,8 +102,8 @@ func (s *scripted) Follow(ctx context.Context, tell func(store.Update)) error {
 	}
 }
 
-// A change made here is asked for until the store was asked for changes after it, whatever it
-// tells before: that may be older.
+// A changed entry is read from the store until the store has been asked for changes after it. Earlier updates
+// may be older than the change.
 func TestOldNewsOfOwnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 		s.put(s.replica, "revoked:1", "new")
 		s.wants("revoked:1", "new", 1)
 		time.Sleep(time.Second)
-		tell(asked, false, store.Change{Key: "revoked:1"}) // it was deleted before
+		tell(asked, false, store.Change{Key: "revoked:1"}) // the entry was deleted before the change
 		s.wants("revoked:1", "new", 1)
 		tell(asked, true)
 		s.wants("revoked:1", "new", 1)
@@ -131,7 +131,7 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 	})
 }
 
-// Many changes while the store tells of none take no more memory than a few.
+// Many changes without an update of the store need no more memory than a few.
 func TestManyOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestManyOwnChanges(t *testing.T) {
 	})
 }
 
-// A replica that has not heard from the store asks it, and says so when it cannot.
+// A replica that has not heard from the store reads from it, and returns an error if that fails.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestLag(t *testing.T) {
 		if s.replica.IsCurrent() || s.replica.Lag() < 6*time.Second {
 			t.Errorf("lag %v over the maximum", s.replica.Lag())
 		}
-		s.stop() // no following
+		s.stop() // following stops
 		s.here.SetDown(false)
 		s.wants("revoked:2", "v", 1)
 		s.wants("revoked:3", "", 1)
@@ -209,7 +209,7 @@ func TestUnlimitedLag(t *testing.T) {
 	})
 }
 
-// Nothing is said about what was never heard.
+// A replica that has never heard from the store returns nothing itself.
 func TestNeverHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestNeverHeard(t *testing.T) {
 	})
 }
 
-// deaf is a store that answers, but cannot be followed for a while.
+// deaf is a store that responds, but cannot be followed for a while.
 type deaf struct {
 	store.Shared
 	err   error
@@ -244,7 +244,7 @@ func (d *deaf) Follow(ctx context.Context, tell func(store.Update)) error {
 	return ctx.Err()
 }
 
-// That nothing is heard is logged once, and that it is again; but not of an outage, of which the breaker logs.
+// The start and end of failed following are logged once each, except during an outage, which the breaker logs.
 func TestDeafnessIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
@@ -263,7 +263,7 @@ func TestDeafnessIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Whoever else follows is told all that the replica is, after it.
+// Tell receives each update that the replica receives, after it.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,8 +285,8 @@ func TestTell(t *testing.T) {
 	})
 }
 
-// The replica never contradicts what the store may have said within the lag: the value of an
-// entry is one that it had since the replica last heard, or since this process changed it.
+// The replica never contradicts the store within the lag: the value of an entry is one that it had since the
+// replica last heard from the store, or since this process changed it.
 func TestReplicaFollowsAnyHistory(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -326,7 +326,7 @@ func playHistory(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// history are the values that entries have had.
+// history contains the values that entries have had.
 type history struct {
 	*site
 	values map[string][]version
@@ -335,7 +335,7 @@ type history struct {
 type version struct {
 	value string
 	from  time.Time
-	own   bool // made here
+	own   bool // made by this process
 }
 
 func (h *history) change(in store.Store, key string, random *rand.Rand) {
@@ -351,7 +351,7 @@ func (h *history) change(in store.Store, key string, random *rand.Rand) {
 	}
 }
 
-// check reads an entry. It may be as old as the lag, but not older than a change made here.
+// check reads an entry. The value may be as old as the lag, but not older than a change by this process.
 func (h *history) check(key string) {
 	h.t.Helper()
 	value, err := h.replica.Get(h.t.Context(), key)
@@ -364,7 +364,7 @@ func (h *history) check(key string) {
 		if version.value == string(value) {
 			return
 		}
-		if version.own || version.from.Before(since) { // none before it counts
+		if version.own || version.from.Before(since) { // older versions are not allowed
 			h.t.Fatalf("%s is %q, but has been %q for %v, with a lag of %v", key, value, version.value, time.Since(version.from), h.replica.Lag())
 		}
 	}

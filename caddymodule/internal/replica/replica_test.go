@@ -19,7 +19,7 @@ import (
 
 const lifetime = time.Hour
 
-// A site is a store with two gateways, of which the first has a replica.
+// A site is a store with two gateways. The first gateway has a replica.
 type site struct {
 	t            *testing.T
 	shared       *storetest.Shared
@@ -30,7 +30,7 @@ type site struct {
 	stop, follow func()
 }
 
-// newSite returns a site whose replica follows the store.
+// newSite returns a site with a replica that follows the store.
 func newSite(t *testing.T, c replica.Config) *site {
 	t.Helper()
 	s := &site{t: t, shared: storetest.NewShared("revoked", "account")}
@@ -49,8 +49,7 @@ func newSite(t *testing.T, c replica.Config) *site {
 	return s
 }
 
-// wants checks what the replica says of a key, "" for nothing, and how many round trips it
-// takes.
+// wants checks the replica's value for a key, "" for a missing entry, and the number of round trips.
 func (s *site) wants(key, want string, trips int) {
 	s.t.Helper()
 	before := s.here.RoundTrips()
@@ -173,11 +172,11 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// slow is a gateway whose answers to Get are held back.
+// slow is a gateway whose responses to Get can be delayed.
 type slow struct {
 	store.Shared
 	mu   sync.Mutex
-	held chan struct{} // nil: none is
+	held chan struct{} // nil: not delayed
 }
 
 func (s *slow) hold() (release func()) {
@@ -204,7 +203,7 @@ func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// slowSite is a site whose replica's reads can be held back.
+// slowSite returns a site with a replica whose reads can be delayed.
 func slowSite(t *testing.T) (*site, *slow) {
 	s := newSite(t, replica.Config{})
 	s.stop()
@@ -214,8 +213,8 @@ func slowSite(t *testing.T) (*site, *slow) {
 	return s, slow
 }
 
-// What was read before a change is not kept, be the change made here or elsewhere, or be it
-// unknown since following began anew.
+// A value that was read before a change is not cached, whether the change was made here, elsewhere, or while
+// following was interrupted.
 func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -264,13 +263,13 @@ func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 	}
 }
 
-// A question that takes too long leaves nothing to fall back on.
+// A read that takes too long leaves no cached value to fall back on.
 func TestStaleWhileAsking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := slowSite(t)
 		s.wants("account:1", "", 1)
-		time.Sleep(time.Minute) // until it is asked for again
+		time.Sleep(time.Minute) // until it is read again
 		s.here.SetDown(true)
 		s.wants("account:1", "", 1)
 		defer time.AfterFunc(6*time.Second, slow.hold()).Stop()
@@ -278,8 +277,8 @@ func TestStaleWhileAsking(t *testing.T) {
 	})
 }
 
-// Who asks for the same entry at the same time shares an answer, unless it is too old or there
-// was a change; and whoever gives up, does so alone.
+// Concurrent reads of the same entry share a result, unless it is too old or the entry was changed. Canceling
+// one caller does not affect the others.
 func TestAskersShareAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +297,7 @@ func TestAskersShareAnAnswer(t *testing.T) {
 			synctest.Wait()
 		}
 		gaveUp, giveUp := context.WithCancel(t.Context())
-		ask(gaveUp, store.ErrNotFound) // whoever asks the store waits for it
+		ask(gaveUp, store.ErrNotFound) // the caller that reads from the store waits for the result
 		for range 50 {
 			ask(t.Context(), store.ErrNotFound)
 		}
@@ -318,7 +317,7 @@ func TestAskersShareAnAnswer(t *testing.T) {
 	})
 }
 
-// BenchmarkGetNothing finds that a token is not revoked, beside 1000 that are.
+// BenchmarkGetNothing checks a token that is not revoked, with 1000 revoked ones in the store.
 func BenchmarkGetNothing(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()

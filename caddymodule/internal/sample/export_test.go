@@ -11,7 +11,7 @@ import (
 
 var async = []string{"Prefer", "respond-async", "Accept", mediaType}
 
-// job is a path of a job's or file's address below the base.
+// job returns the path of a job's or file's address below the base.
 func job(t testing.TB, address string) string {
 	t.Helper()
 	path, ok := strings.CutPrefix(address, base+"/")
@@ -21,7 +21,7 @@ func job(t testing.TB, address string) string {
 	return path
 }
 
-// exportOf begins an export, waits for it, and returns its manifest's files, and what each holds, as references.
+// exportOf starts an export, waits for it, and returns the manifest's files with the references of their resources.
 func exportOf(t testing.TB, s *Server, target string) (status string, held map[string][]string) {
 	t.Helper()
 	w := send(s, http.MethodGet, target, "", async...)
@@ -89,8 +89,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// An export holds what was there when it began, and is gone with all its files when it is deleted, or when many newer
-// ones were begun.
+// An export contains the resources at its start. It is removed with all its files when it is deleted, or after
+// many newer exports.
 func TestExportEnds(t *testing.T) {
 	t.Parallel()
 	s := people(t)

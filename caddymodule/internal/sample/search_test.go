@@ -53,7 +53,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A search by POST is one by GET, with the form behind the query.
+// A search by POST is equivalent to GET with the form appended to the query.
 func TestSearchByPost(t *testing.T) {
 	t.Parallel()
 	w := send(people(t), http.MethodPost, "Patient/_search?gender=female", "name=ash", "Content-Type", "application/x-www-form-urlencoded")
@@ -62,7 +62,7 @@ func TestSearchByPost(t *testing.T) {
 	}
 }
 
-// Links lead to all pages, and back.
+// Links lead to all pages in both directions.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -95,7 +95,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Who prefers so gets an answer without what is not supported, and sees it in the link.
+// With lenient handling, unsupported parameters are ignored, and the self link omits them.
 func TestLenient(t *testing.T) {
 	t.Parallel()
 	w := send(people(t), http.MethodGet, "Patient?shoesize=9&gender=male", "", "Prefer", "handling=lenient")
@@ -104,7 +104,7 @@ func TestLenient(t *testing.T) {
 	}
 }
 
-// FuzzSearch reads any query: what it answers is JSON, and never a failure of the server.
+// FuzzSearch sends arbitrary queries: the response is always JSON, and never a server error.
 func FuzzSearch(f *testing.F) {
 	store, err := NewStore(recordsOf(f)[:200]...)
 	if err != nil {

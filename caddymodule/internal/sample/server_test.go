@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// base is where the server of the tests is.
+// base is the address of the tests' server.
 const base = "https://fhir.example/fhir/R4"
 
-// people are a few resources in place of the thirty patients.
+// people returns a server with a few resources in place of the thirty patients.
 func people(t testing.TB) *Server {
 	t.Helper()
 	return serverWith(t,
@@ -40,7 +40,7 @@ func serverWith(t testing.TB, texts ...string) *Server {
 	return &Server{Store: store, Base: "/fhir/R4", BaseURL: base}
 }
 
-// send sends a request. Headers are names and values in turn.
+// send sends a request. Headers are alternating names and values.
 func send(s *Server, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, strings.TrimSuffix("/fhir/R4/"+target, "/"), strings.NewReader(body))
 	if body != "" {
@@ -54,7 +54,7 @@ func send(s *Server, method, target, body string, headers ...string) *httptest.R
 	return w
 }
 
-// found are the resources of a Bundle, such as Patient/1, with a plus before what was included.
+// found returns the resources of a Bundle, such as Patient/1, with a plus before included ones.
 func found(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	t.Helper()
 	var b struct {
@@ -76,7 +76,7 @@ func found(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	return list
 }
 
-// What is not supported is refused, with an OperationOutcome.
+// Unsupported requests are rejected with an OperationOutcome.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	form := []string{"Content-Type", "text/plain"}
@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The CapabilityStatement says what the server is, and names what a search can be for.
+// The CapabilityStatement describes the server and lists the supported search parameters.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -179,7 +179,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// HEAD is GET without the body.
+// HEAD returns the headers of GET without the body.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -189,7 +189,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// A Binary is answered as it is, unless FHIR is asked for, and no browser runs it.
+// A Binary is returned as raw content, unless FHIR is requested, and browsers must not run it.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{"": "hello", "*/*": "hello", mediaType: `{"resourceType":"Binary"`} {
@@ -203,7 +203,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// Readers and writers do not disturb each other.
+// Concurrent readers and writers do not interfere.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	s := people(t)

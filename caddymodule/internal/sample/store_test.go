@@ -24,7 +24,7 @@ func BenchmarkNewStore(b *testing.B) {
 	}
 }
 
-// required are the elements that each type has: those that R4 requires, and those by which apps find and show it.
+// required are the elements of each type: those that R4 requires, and those that apps use for searching and display.
 var required = map[string][]string{
 	"AllergyIntolerance": {"clinicalStatus", "verificationStatus", "code", "patient"},
 	"Appointment":        {"status", "start", "end", "participant"},
@@ -50,12 +50,12 @@ var required = map[string][]string{
 	"RelatedPerson":      {"active", "patient", "relationship", "name"},
 }
 
-// today is the day on which the records were made up.
+// today is the day on which the records were created.
 const today = "2026-11-02"
 
 var compressAnew = flag.Bool("update", false, "compress records.ndjson anew")
 
-// The binary holds what records.ndjson says.
+// The embedded records are those of records.ndjson.
 func TestRecordsCompressed(t *testing.T) {
 	t.Parallel()
 	readable, err := os.ReadFile("records.ndjson")
@@ -77,7 +77,7 @@ func TestRecordsCompressed(t *testing.T) {
 	}
 }
 
-// recordsOf are the records that the binary holds.
+// recordsOf returns the embedded records.
 func recordsOf(t testing.TB) [][]byte {
 	t.Helper()
 	records, err := Records()
@@ -87,7 +87,7 @@ func recordsOf(t testing.TB) [][]byte {
 	return records
 }
 
-// parsed are all records by reference, such as Patient/p01.
+// parsed returns all records by reference, such as Patient/p01.
 func parsed(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -105,7 +105,7 @@ func parsed(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// visit calls a function with each object within a value.
+// visit calls do with each object within a value.
 func visit(value any, do func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func visit(value any, do func(map[string]any)) {
 	}
 }
 
-// Each type is there, with what is required; and references lead to a record.
+// Each type occurs with its required elements, and references lead to a record.
 func TestRecordsAreConsistent(t *testing.T) {
 	t.Parallel()
 	all, seen := parsed(t), map[string]int{}
@@ -149,7 +149,7 @@ func TestRecordsAreConsistent(t *testing.T) {
 	}
 }
 
-// A code has a system and a display, and a measured value a unit of UCUM.
+// Each code has a system and a display, and each measured value has a unit of UCUM.
 func TestCodesAreWhole(t *testing.T) {
 	t.Parallel()
 	for name, r := range parsed(t) {
@@ -169,7 +169,7 @@ func TestCodesAreWhole(t *testing.T) {
 	}
 }
 
-// What a record says of somebody happened in their life, and nothing but appointments and plans lies ahead.
+// All events of a patient are within their lifetime, and only appointments and plans are in the future.
 func TestTimesAreOfALife(t *testing.T) {
 	t.Parallel()
 	all := parsed(t)
@@ -196,7 +196,7 @@ func TestTimesAreOfALife(t *testing.T) {
 	}
 }
 
-// Nobody gets what they are allergic to, or an analgesic that does not go with warfarin.
+// No patient gets a medication to which they are allergic, or an analgesic that interacts with warfarin.
 func TestMedicinesAreSafe(t *testing.T) {
 	t.Parallel()
 	has, everybody := map[string]bool{}, patients(t)
@@ -224,7 +224,7 @@ func TestMedicinesAreSafe(t *testing.T) {
 	}
 }
 
-// What is measured is plausible for people who walk into a clinic.
+// Measured values are plausible for outpatients.
 func TestMeasuredValues(t *testing.T) {
 	t.Parallel()
 	bounds := map[string][2]float64{
@@ -253,7 +253,7 @@ func TestMeasuredValues(t *testing.T) {
 	}
 }
 
-// All kinds of data that scopes tell apart are there.
+// Resources of every category that scopes distinguish exist.
 func TestCategories(t *testing.T) {
 	t.Parallel()
 	var all bytes.Buffer
@@ -267,7 +267,7 @@ func TestCategories(t *testing.T) {
 	}
 }
 
-// Dates of birth are dates, and nobody shares a name.
+// Dates of birth are valid, and names are unique.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -280,7 +280,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// patients are the patients among the records.
+// patients returns the patients in the records.
 func patients(t *testing.T) (list []map[string]any) {
 	t.Helper()
 	for _, r := range parsed(t) {
@@ -291,7 +291,7 @@ func patients(t *testing.T) (list []map[string]any) {
 	return list
 }
 
-// fullName is the name of a patient, such as Nora Ashby.
+// fullName returns the name of a patient, such as Nora Ashby.
 func fullName(patient map[string]any) string {
 	name := patient["name"].([]any)[0].(map[string]any)
 	return name["given"].([]any)[0].(string) + " " + name["family"].(string)

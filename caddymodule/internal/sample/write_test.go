@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A resource is created, changed, deleted and brought back; each version stays.
+// A resource can be created, changed, deleted and restored. Each version is kept.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -56,7 +56,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Criteria decide which resource is meant, and whether there is one.
+// The criteria of a conditional request determine the resource.
 func TestConditional(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// A reference below the address of the server is one to its resources, where it is stored and where it is searched by.
+// An absolute reference below the address of the server is equivalent to a relative one, both in stored resources and in searches.
 func TestAbsoluteReference(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -108,7 +108,7 @@ const bundleOfTwo = `{"resourceType":"Bundle","type":"TYPE","entry":[
 	{"request":{"method":"DELETE","url":"Patient/3"}},
 	{"request":{"method":"GET","url":"LAST"}}]}`
 
-// A transaction is done whole or not at all, and a batch entry by entry.
+// A transaction succeeds or fails as a whole, and a batch entry by entry.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -152,7 +152,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// What is taken back leaves nothing behind.
+// Undone changes leave no trace.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	s := people(t)
@@ -163,7 +163,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A store that is full says so, and goes on answering.
+// A full store rejects changes, and still serves reads.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := people(t)

@@ -35,7 +35,7 @@ func TestVersionIn(t *testing.T) {
 	}
 }
 
-// caddy version tells our version, and Caddy's.
+// `caddy version` shows the versions of caddy-fhir and Caddy.
 func TestCaddyVersionTellsOurs(t *testing.T) {
 	t.Parallel()
 	version, _ := Version()

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nested is a context as deep as that of a request in Caddy, in which nobody records spans.
+// nested returns a context as deep as that of a request in Caddy, without a recorded span.
 func nested(ctx context.Context) context.Context {
 	type key int
 	for i := range key(10) {
@@ -17,7 +17,7 @@ func nested(ctx context.Context) context.Context {
 	return ctx
 }
 
-// untraced is what a request that the guard judges, and that asks a store, does where nobody records spans.
+// untraced makes the span calls of an unrecorded request that the guard inspects and that uses a store.
 func untraced(ctx context.Context, o prometheus.Observer) {
 	for _, name := range []string{Verify, Decide, Judge} {
 		_, s := Start(ctx, name)
@@ -30,7 +30,7 @@ func untraced(ctx context.Context, o prometheus.Observer) {
 	Observe(ctx, o, time.Millisecond)
 }
 
-// What nobody records costs no memory.
+// Unrecorded spans allocate no memory.
 func TestUntracedAllocatesNothing(t *testing.T) {
 	ctx, o := nested(t.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
 	if n := testing.AllocsPerRun(100, func() { untraced(ctx, o) }); n != 0 {

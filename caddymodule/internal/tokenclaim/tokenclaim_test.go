@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestElsewhere: groups that the provider has, but does not send, are not none.
+// TestElsewhere: groups that the provider only references are not treated as no groups.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

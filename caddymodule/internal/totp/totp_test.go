@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The vectors of RFC 6238, Appendix B, for SHA-1, of which six digits are shown
-// here: the last of their eight.
+// The codes match the test vectors of RFC 6238, Appendix B, for SHA-1, shortened to the last six of eight
+// digits.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	key := []byte("12345678901234567890")
@@ -21,7 +21,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// A code counts in its own step and in those beside it.
+// A code is valid in its own step and in the adjacent ones.
 func TestSkew(t *testing.T) {
 	t.Parallel()
 	key, now := []byte("12345678901234567890"), time.Unix(1111111111, 0)
